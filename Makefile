@@ -1,0 +1,50 @@
+# Each target sets up all it needs: a machine with Python >= 3.11, make and a package index is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+demo: $(VENV)/.ready-demo ## play a bundled project conversation and see what is remembered
+	@$(BIN)/langmem-tiers demo
+
+test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready-dev ## mend what a tool can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-dev ## measure speed against bare sqlite3 in the same run
+	$(BIN)/python -m benchmarks.speed
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(VENV)/.ready-venv:
+	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": run make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.ready-demo: $(VENV)/.ready-venv pyproject.toml
+	@echo "Installing langmem-tiers (once) ..."
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml
+	@echo "Installing langmem-tiers with extras and test tools (once, a minute or two) ..."
+	@$(PIP) install --editable '.[langchain,llama-index,postgres]' --group dev
+	@touch $@ $(VENV)/.ready-demo

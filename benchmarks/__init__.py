@@ -1,0 +1,1 @@
+"""Benchmarks: each prints what it measured on this run, beside a baseline from the same run."""

@@ -1,0 +1,55 @@
+"""The commands. Each translates words on a command line and decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from langmem_tiers import __version__
+from langmem_tiers.core.errors import LangmemTiersError
+
+app = typer.Typer(
+    help="Tiered, lossless memory for agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
+    if wanted:
+        typer.echo(f"langmem-tiers {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Tiered, lossless memory for agents."""
+
+
+@app.command()
+def demo(
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            "--database", "-d", help="Keep the memory in this SQLite file, to look at it afterwards."
+        ),
+    ] = None,
+) -> None:
+    """Play a bundled project conversation over several sessions and show what is remembered."""
+    from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
+
+    console = Console()
+    try:
+        run_demo(console, database)
+    except LangmemTiersError as error:
+        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+        raise typer.Exit(1) from error

@@ -1,0 +1,88 @@
+"""The bundled conversation: a project of seven sessions, with decisions, errors and tool output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from langmem_tiers.core.messages import MessageDraft, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One session of the story."""
+
+    session: str
+    title: str
+    messages: tuple[MessageDraft, ...]
+    summary: str
+    """What the agent noted at the end of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something asked weeks later, in a session that has seen nothing of it."""
+
+    text: str
+    search: str
+    """Key words that lead to the answer."""
+    answer: str
+    evidence: tuple[str, ...]
+    """Ids of the messages that hold the answer."""
+
+
+@cache
+def chapters() -> tuple[Chapter, ...]:
+    """The sessions in order."""
+    lines = [json.loads(line) for line in _read("conversation.jsonl").splitlines()]
+    drafts = [(line["session"], _draft(number, line)) for number, line in enumerate(lines, start=1)]
+    return tuple(
+        Chapter(
+            session=about["session"],
+            title=about["title"],
+            messages=tuple(draft for session, draft in drafts if session == about["session"]),
+            summary=about["summary"],
+        )
+        for about in json.loads(_read("sessions.json"))
+    )
+
+
+@cache
+def questions() -> tuple[Question, ...]:
+    """Questions whose answers stand in the conversation."""
+    return tuple(
+        Question(
+            text=item["question"],
+            search=item["search"],
+            answer=item["answer"],
+            evidence=tuple(_id(number) for number in item["evidence"]),
+        )
+        for item in json.loads(_read("questions.json"))
+    )
+
+
+def _draft(number: int, line: dict[str, Any]) -> MessageDraft:
+    return MessageDraft(
+        line["role"],
+        line["content"],
+        id=_id(number),
+        created_at=datetime.fromisoformat(line["at"]),
+        name=line.get("name"),
+        tool_calls=[
+            ToolCall(call["id"], call["name"], json.dumps(call["arguments"], ensure_ascii=False))
+            for call in line.get("tool_calls", ())
+        ],
+        tool_call_id=line.get("tool_call_id"),
+    )
+
+
+def _id(number: int) -> str:
+    return f"tidepool-{number:03}"
+
+
+def _read(name: str) -> str:
+    return (files("langmem_tiers.cli") / "tidepool" / name).read_text(encoding="utf-8")

@@ -1,0 +1,108 @@
+"""Entries: one memory in a tier, and what can happen to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.core.messages import Role
+    from langmem_tiers.core.names import NamespacePath
+
+
+class Tier(StrEnum):
+    """How far a memory reaches."""
+
+    WORKING = "working"
+    """This prompt."""
+    SHORT_TERM = "short_term"
+    """This session."""
+    LONG_TERM = "long_term"
+    """This namespace, promoted."""
+    KNOWLEDGE = "knowledge"
+    """Across sessions: key and value with a confidence."""
+    EPISODIC = "episodic"
+    """Moments."""
+    PROCEDURAL = "procedural"
+    """Learned patterns."""
+
+
+class Change(StrEnum):
+    """The five things that can happen to an entry."""
+
+    PROMOTE = "promote"
+    DEMOTE = "demote"
+    COMPRESS = "compress"
+    ARCHIVE = "archive"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One memory. Scores lie in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
+
+    id: str
+    namespace: NamespacePath
+    tier: Tier
+    kind: str
+    content: str
+    created_at: datetime
+    session: str | None = None
+    role: Role | None = None
+    importance: float = 0.5
+    relevance: float = 0.5
+    token_count: int = 0
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    tags: frozenset[str] = frozenset()
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        check_score(self.importance, "importance")
+        check_score(self.relevance, "relevance")
+        if self.valid_from and self.valid_until and self.valid_until <= self.valid_from:
+            raise InvalidInputError(
+                f"valid_until {self.valid_until.isoformat()!r} must lie after "
+                f"valid_from {self.valid_from.isoformat()!r}: swap them or leave one out"
+            )
+
+    def is_valid_at(self, moment: datetime) -> bool:
+        """Whether the memory holds at that time."""
+        return (self.valid_from is None or self.valid_from <= moment) and (
+            self.valid_until is None or moment < self.valid_until
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A run of older messages with its summary and topics."""
+
+    id: str
+    session: str
+    number: int
+    summary: str
+    topics: tuple[str, ...]
+    first_message_id: str
+    last_message_id: str
+    token_count: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Knowledge shared by several namespaces."""
+
+    name: str
+    members: frozenset[NamespacePath]
+
+
+def check_score(score: float, what: str) -> float:
+    """The score, or an error for what lies outside [0, 1]."""
+    if not 0.0 <= score <= 1.0:
+        raise InvalidInputError(f"{what} must lie in [0, 1], got {score!r}: scale it first")
+    return score

@@ -1,0 +1,119 @@
+"""Every error that langmem-tiers raises.
+
+::
+
+    LangmemTiersError
+    ├── InvalidInputError            (ValueError)   something handed in cannot be used
+    │   ├── InvalidNameError                        a namespace, session or message id
+    │   ├── InvalidMessageError                     a role, text, time or payload
+    │   └── InvalidConfigError                      a URL or a setting
+    ├── NotFoundError                (LookupError)  what was asked for is not there
+    │   ├── SessionNotFoundError
+    │   └── MessageNotFoundError
+    ├── MessageConflictError         (ValueError)   an id that names another message already
+    ├── StorageError                                the database did not do what it was asked
+    │   ├── StorageUnavailableError  (OSError)      cannot be reached or opened
+    │   ├── StorageBusyError         (TimeoutError) locked by others for too long
+    │   ├── StorageReadOnlyError     (OSError)      cannot be written
+    │   ├── StorageFullError         (OSError)      no room left
+    │   ├── StorageCorruptError                     damaged, or no database at all
+    │   └── SchemaVersionError                      written by a newer release
+    ├── EngineClosedError            (RuntimeError) used after ``close()``
+    └── MissingExtraError            (ImportError)  an optional package is not installed
+
+Each message names the value that was refused and the next step. No error leaves
+half a write behind.
+"""
+
+__all__ = [
+    "EngineClosedError",
+    "InvalidConfigError",
+    "InvalidInputError",
+    "InvalidMessageError",
+    "InvalidNameError",
+    "LangmemTiersError",
+    "MessageConflictError",
+    "MessageNotFoundError",
+    "MissingExtraError",
+    "NotFoundError",
+    "SchemaVersionError",
+    "SessionNotFoundError",
+    "StorageBusyError",
+    "StorageCorruptError",
+    "StorageError",
+    "StorageFullError",
+    "StorageReadOnlyError",
+    "StorageUnavailableError",
+]
+
+
+class LangmemTiersError(Exception):
+    """The root: catch this to catch everything that langmem-tiers raises."""
+
+
+class InvalidInputError(LangmemTiersError, ValueError):
+    """Something handed in cannot be used; nothing was written."""
+
+
+class InvalidNameError(InvalidInputError):
+    """A namespace, a session name or a message id cannot be used."""
+
+
+class InvalidMessageError(InvalidInputError):
+    """A message's role, text, time or payload cannot be stored without loss."""
+
+
+class InvalidConfigError(InvalidInputError):
+    """A database URL or a setting makes no sense."""
+
+
+class NotFoundError(LangmemTiersError, LookupError):
+    """What was asked for is not there."""
+
+
+class SessionNotFoundError(NotFoundError):
+    """The session was never created, or was deleted."""
+
+
+class MessageNotFoundError(NotFoundError):
+    """The session holds no message with that id."""
+
+
+class MessageConflictError(LangmemTiersError, ValueError):
+    """A message id is taken by a message with other content; nothing was written."""
+
+
+class StorageError(LangmemTiersError):
+    """The database failed; what was acknowledged before is untouched."""
+
+
+class StorageUnavailableError(StorageError, OSError):
+    """The database cannot be reached or opened."""
+
+
+class StorageBusyError(StorageError, TimeoutError):
+    """Others held the database for longer than the busy timeout."""
+
+
+class StorageReadOnlyError(StorageError, OSError):
+    """The database cannot be written."""
+
+
+class StorageFullError(StorageError, OSError):
+    """The disk, or the quota of the database, is full."""
+
+
+class StorageCorruptError(StorageError):
+    """The file is damaged or is no database."""
+
+
+class SchemaVersionError(StorageError):
+    """The database was written by a newer release than this one."""
+
+
+class EngineClosedError(LangmemTiersError, RuntimeError):
+    """The engine was used after ``close()``."""
+
+
+class MissingExtraError(LangmemTiersError, ImportError):
+    """An optional package is needed; the message holds the exact pip command."""

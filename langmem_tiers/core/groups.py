@@ -1,0 +1,57 @@
+"""Groups: an assistant message with tool calls and all their results are one.
+
+Providers refuse a call without its result and a result without its call, so no window,
+cut or summary may part them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.messages import Message, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    """The half-open ranges that a cut must not fall into, one per message with tool calls.
+
+    A call waits for its result until the user speaks again; while it waits, its range
+    runs past the end. A call id may be used again: a result belongs to the latest call.
+    """
+    ends: dict[int, int] = {}
+    opened: dict[str, int] = {}
+    waiting: dict[int, set[str]] = {}
+    for index, message in enumerate(messages):
+        if message.tool_calls:
+            calls = {call.id for call in message.tool_calls}
+            ends[index], waiting[index] = index + 1, calls
+            opened.update(dict.fromkeys(calls, index))
+        elif message.tool_call_id is not None and message.tool_call_id in opened:
+            start = opened[message.tool_call_id]
+            ends[start] = index + 1
+            waiting.get(start, set()).discard(message.tool_call_id)
+        elif message.role is Role.USER:
+            waiting.clear()
+    ends.update((start, len(messages) + 1) for start, calls in waiting.items() if calls)
+    return sorted(ends.items())
+
+
+def safe_cut(messages: Sequence[Message], cut: int) -> int:
+    """The largest index at most ``cut`` where the list can be cut without parting a group."""
+    for start, end in reversed(tool_spans(messages)):
+        if start < cut < end:
+            cut = start
+    return cut
+
+
+def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages less the results whose call is not among them."""
+    seen: set[str] = set()
+    kept = []
+    for message in messages:
+        seen.update(call.id for call in message.tool_calls)
+        if message.tool_call_id is None or message.tool_call_id in seen:
+            kept.append(message)
+    return tuple(kept)

@@ -1,0 +1,64 @@
+"""JSON that comes back equal: what would change on the way is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+
+from langmem_tiers.core.errors import InvalidMessageError
+
+JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | float | bool | None"
+
+_SCALARS = (str, int, float, type(None))  # bool is an int
+_MAX_DEPTH = 200
+
+
+def to_json(value: object, what: str) -> str:
+    """The value as compact JSON text, or an error that names the part that is not JSON.
+
+    Tuples, sets, dates and keys that are no strings are refused: they would come back as
+    something else.
+    """
+    try:
+        _check(value, what, 0)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidMessageError):
+            raise
+        raise InvalidMessageError(
+            f"{what} cannot be written as JSON ({error}): hand in plain data"
+        ) from error
+
+
+def same_json(left: str | None, right: str | None) -> bool:
+    """Whether two JSON texts mean the same value."""
+    if left is None or right is None or left == right:
+        return left == right
+    return bool(json.loads(left) == json.loads(right))
+
+
+def _check(value: object, where: str, depth: int) -> None:
+    if isinstance(value, _SCALARS):
+        return
+    if depth > _MAX_DEPTH:
+        raise InvalidMessageError(
+            f"{where[:80]}... is nested deeper than {_MAX_DEPTH}: flatten it or hand in its JSON text"
+        )
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                raise InvalidMessageError(f"{where} has the key {key!r}, which is no str: use {str(key)!r}")
+            _check(part, f"{where}[{key!r}]", depth + 1)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            _check(part, f"{where}[{index}]", depth + 1)
+    else:
+        raise InvalidMessageError(
+            f"{where} is a {type(value).__name__}, which JSON cannot give back equal: {_short(value)}; "
+            "convert it to dict, list, str, number, bool or None"
+        )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

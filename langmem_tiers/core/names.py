@@ -1,0 +1,92 @@
+"""Names of tenants, sessions and messages, and their one-to-one form in the database.
+
+A name may hold any character. In the database it is written with ``%``, NUL and lone
+surrogates escaped, so that two different names never share a row, on any backend, and
+a namespace reads as a path: ``("acme", "alice")`` is ``acme/alice``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from langmem_tiers.core.errors import InvalidNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NamespacePath: TypeAlias = tuple[str, ...]
+"""A tenant: a user, an agent, a project. Matching is exact, by whole segments."""
+
+MAX_NAME_BYTES = 1024
+"""The longest stored form of a namespace, a session name or a message id.
+
+Above it PostgreSQL could not index the name, and two long names would not be told apart.
+"""
+
+_UNSAFE = re.compile("[%\0\ud800-\udfff]")
+_UNSAFE_IN_LABEL = re.compile("[%/\0\ud800-\udfff]")
+_ESCAPED = re.compile("%(u[0-9A-F]{4}|[0-9A-F]{2})")
+
+
+def check_namespace(labels: str | Iterable[str]) -> NamespacePath:
+    """Return the namespace as a tuple, or say what is wrong with it.
+
+    Args:
+        labels: One label, or several from the widest to the narrowest.
+    """
+    path = (labels,) if isinstance(labels, str) else tuple(labels)
+    if not path:
+        raise InvalidNameError("a namespace needs at least one label, got (): pass e.g. ('acme',)")
+    for label in path:
+        _check(label, "namespace label")
+    _check_length(namespace_key(path), path, "namespace")
+    return path
+
+
+def check_name(name: str, what: str = "session name") -> str:
+    """Return the name unchanged, or say what is wrong with it."""
+    _check(name, what)
+    _check_length(escape(name), name, what)
+    return name
+
+
+def namespace_key(path: NamespacePath) -> str:
+    """The stored form of a namespace: escaped labels joined by ``/``."""
+    return "/".join(_UNSAFE_IN_LABEL.sub(_escape_one, label) for label in path)
+
+
+def namespace_from_key(key: str) -> NamespacePath:
+    """The namespace whose stored form is ``key``."""
+    return tuple(unescape(part) for part in key.split("/"))
+
+
+def escape(name: str) -> str:
+    """The stored form of a single name."""
+    return _UNSAFE.sub(_escape_one, name)
+
+
+def unescape(stored: str) -> str:
+    """The name whose stored form is ``stored``."""
+    return _ESCAPED.sub(lambda m: chr(int(m[1].removeprefix("u"), 16)), stored)
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"%u{code:04X}" if code > 0xFF else f"%{code:02X}"
+
+
+def _check(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidNameError(f"a {what} must be a str, got {name!r}: convert it with str() first")
+    if not name:
+        raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
+
+
+def _check_length(stored: str, given: object, what: str) -> None:
+    size = len(stored.encode())
+    if size > MAX_NAME_BYTES:
+        raise InvalidNameError(
+            f"a {what} takes at most {MAX_NAME_BYTES} bytes, {str(given)[:40]!r}... takes {size}: "
+            "use a shorter name, for example a hash of it"
+        )

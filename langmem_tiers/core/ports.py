@@ -1,0 +1,166 @@
+"""The contracts between the engine and what it stands on.
+
+Each has a conformance suite in :mod:`langmem_tiers.testing`; run it over your own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionInfo
+
+
+class TokenCounter(Protocol):
+    """Counts tokens. Same text, same count, on every machine that has the same counter."""
+
+    @property
+    def name(self) -> str:
+        """A short name that is stored beside each count."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of the text; 0 only for the empty one."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns text into vectors. Queries and documents may be embedded differently."""
+
+    @property
+    def identity(self) -> str:
+        """Names the model: vectors of two identities are never compared."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """The length of each vector."""
+        ...
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text."""
+        ...
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """One vector."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """Writes text. It may raise, hang or answer nonsense; callers are ready for it."""
+
+    def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+        """The model's answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a store did with a batch."""
+
+    stored: tuple[Message, ...]
+    duplicates: tuple[Message, ...]
+    revision: int
+    """Of the session, after the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The newest messages of a session, oldest first, and the revision they were read at."""
+
+    messages: tuple[Message, ...]
+    revision: int
+
+
+class SessionStore(Protocol):
+    """Namespaces and their sessions."""
+
+    def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
+        """Get the session, or create it. Safe when many do so at once."""
+        ...
+
+    def find(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
+        """The session, if there is one."""
+        ...
+
+    def revision(self, key: int) -> int | None:
+        """The session's revision; None if it is gone. Costs one look-up by key."""
+        ...
+
+    def sessions(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[SessionInfo, ...]:
+        """The namespace's sessions, newest first, those made before the session key ``before``."""
+        ...
+
+    def namespaces(
+        self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
+    ) -> tuple[NamespacePath, ...]:
+        """Namespaces that begin with the prefix's whole labels, in a fixed order."""
+        ...
+
+    def delete(self, key: int) -> DeleteReport:
+        """Erase the session with its messages."""
+        ...
+
+    def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
+        """Erase exactly this namespace with its sessions; longer ones stay."""
+        ...
+
+
+class MessageStore(Protocol):
+    """The append-only record of each session."""
+
+    def append(self, key: int, batch: Sequence[Message], now: datetime) -> Appended:
+        """Store the batch whole or not at all, in order; messages known by id are left as they are.
+
+        Raises:
+            MessageConflictError: An id is taken by a message that says something else.
+            SessionNotFoundError: The session is gone.
+        """
+        ...
+
+    def latest(self, key: int, limit: int) -> Tail:
+        """The newest ``limit`` messages of the record."""
+        ...
+
+    def page(
+        self, key: int, *, after: str | None, limit: int, shown_only: bool = False
+    ) -> tuple[Message, ...]:
+        """Messages behind the message ``after``, oldest first.
+
+        With ``shown_only`` those behind a summary are left out.
+        """
+        ...
+
+    def get(self, key: int, message_id: str) -> Message | None:
+        """One message, if the session holds it."""
+        ...
+
+    def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
+        """Put ``summary`` in front of the message ``before`` and everything older behind it.
+
+        Args:
+            key: The session.
+            summary: The ``[CONTEXT SUMMARY]`` message.
+            before: The first message that stays in sight.
+            hidden: How many messages the summary newly stands for.
+            was_hidden: How many were hidden when the caller looked.
+
+        Returns:
+            False, with nothing written, if somebody else compressed in between.
+        """
+        ...
+
+    def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
+        """Messages of this namespace that hold any of the words, best first."""
+        ...

@@ -1,0 +1,102 @@
+"""What each verb gives back: small frozen reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.names import NamespacePath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session as it stands: the record's size and what of it is shown in full."""
+
+    namespace: NamespacePath
+    name: str
+    created_at: datetime
+    updated_at: datetime
+    message_count: int
+    token_count: int
+    compressed_count: int
+    key: int
+    """The storage's own handle; means nothing outside this database."""
+    revision: int
+    """Grows with every change of the session, whoever made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddReport:
+    """What became of the messages that were handed in, all of them in order."""
+
+    stored: tuple[Message, ...]
+    """New and durable."""
+    duplicates: tuple[Message, ...]
+    """Known by their id already; kept as first stored."""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that were added."""
+        return sum(message.token_count for message in self.stored)
+
+    @property
+    def message(self) -> Message:
+        """The one message, where one was handed in."""
+        (message,) = self.stored + self.duplicates
+        return message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """A page of a session's record, oldest first."""
+
+    messages: tuple[Message, ...]
+    next_after: str | None
+    """Pass it as ``after`` to get the next page; None on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """A page of a namespace's sessions, newest first."""
+
+    sessions: tuple[SessionInfo, ...]
+    next_after: str | None
+    """Pass it as ``after`` to get the next page; None on the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressReport:
+    """What a compression put behind a summary."""
+
+    summary: Message | None
+    """The ``[CONTEXT SUMMARY]`` message; None where there was nothing to compress."""
+    compressed: int
+    """How many messages it stands for that were shown before."""
+    tokens_before: int
+    """Tokens of those messages."""
+    tokens_after: int
+    """Tokens of the summary."""
+    boundary: str | None
+    """Id of the first message still shown: the one asked for, or the start of its tool group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteReport:
+    """What was erased."""
+
+    sessions: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHit:
+    """A message that a full-text search found."""
+
+    message: Message
+    session: str
+    score: float
+    """Higher is better; comparable within one search only."""

@@ -1,0 +1,172 @@
+"""The joint: wires the tiers to their storage and hands both to the user."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Self
+
+from langmem_tiers.core.clock import Clock, SystemClock
+from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
+from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionPage
+from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.messages import SqlMessageStore
+from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.tiers.session_cache import SessionCache
+from langmem_tiers.tiers.short_term import Session, ShortTermParts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import TokenCounter
+
+_WORD = re.compile(r"\w+")
+_MAX_WORDS = 64  # of a search; the rest of a long text adds cost, not sense
+
+
+class MemoryEngine:
+    """Memory on one database. Safe to share between threads; one per process.
+
+    Args:
+        url: ``sqlite:///memory.db``, ``sqlite://`` (in memory, gone with the engine) or
+            ``postgresql://user@host/name``.
+        config: Durability, time limits, cache.
+        counter: Counts tokens; by content if left out.
+        clock: Where the time comes from.
+        ids: Where ids come from.
+    """
+
+    def __init__(
+        self,
+        url: str = "sqlite://",
+        *,
+        config: EngineConfig | None = None,
+        counter: TokenCounter | None = None,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ) -> None:
+        config = config or EngineConfig()
+        clock = clock or SystemClock()
+        self._database = Database(url, config)
+        try:
+            migrate(self._database, clock.now())
+        except BaseException:
+            self._database.close()
+            raise
+        self._parts = ShortTermParts(
+            sessions=SqlSessionStore(self._database),
+            messages=SqlMessageStore(self._database),
+            counter=counter or ContentAwareCounter(),
+            clock=clock,
+            ids=ids or TimeSortedIds(),
+            cache=SessionCache(config.cache, clock.monotonic),
+        )
+
+    def __repr__(self) -> str:
+        return f"MemoryEngine({self._database.label!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def namespace(self, *labels: str) -> Namespace:
+        """The tenant with these labels, from the widest to the narrowest."""
+        return Namespace(self._parts, check_namespace(labels))
+
+    def session(self, namespace: str | Iterable[str], name: str) -> Session:
+        """Get the session of that namespace, or create it."""
+        return Namespace(self._parts, check_namespace(namespace)).session(name)
+
+    def namespaces(
+        self,
+        prefix: str | Iterable[str] = (),
+        *,
+        after: Iterable[str] | None = None,
+        limit: int = 100,
+    ) -> tuple[NamespacePath, ...]:
+        """Namespaces that begin with the prefix's whole labels, in a fixed order.
+
+        Args:
+            prefix: ``("acme",)`` finds ``("acme", "alice")`` and not ``("acme-corp",)``.
+            after: The last namespace of the page before.
+            limit: Namespaces per page.
+        """
+        _check_limit(limit)
+        start = (prefix,) if isinstance(prefix, str) else tuple(prefix)
+        return self._parts.sessions.namespaces(
+            check_namespace(start) if start else (),
+            after=None if after is None else check_namespace(after),
+            limit=limit,
+        )
+
+    def close(self) -> None:
+        """Give the database back. Everything acknowledged is on it already."""
+        self._database.close()
+
+
+class Namespace:
+    """One tenant: its sessions and nothing of any other. Get it from ``engine.namespace(...)``."""
+
+    def __init__(self, parts: ShortTermParts, path: NamespacePath) -> None:
+        self._parts = parts
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"Namespace({'/'.join(self.path)!r})"
+
+    def session(self, name: str) -> Session:
+        """Get the session, or create it."""
+        info = self._parts.sessions.open(self.path, check_name(name), self._parts.clock.now())
+        return Session(self._parts, info)
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> SessionPage:
+        """The sessions, newest first.
+
+        Args:
+            after: ``next_after`` of the page before; from the newest if left out.
+            limit: Sessions per page.
+        """
+        _check_limit(limit)
+        before = None
+        if after is not None:
+            cursor = self._parts.sessions.find(self.path, after)
+            if cursor is None:
+                raise SessionNotFoundError(
+                    f"{self!r} has no session {after!r}: start again from the first page"
+                )
+            before = cursor.key
+        found = self._parts.sessions.sessions(self.path, before=before, limit=limit + 1)
+        more = len(found) > limit
+        return SessionPage(sessions=found[:limit], next_after=found[limit - 1].name if more else None)
+
+    def search(self, text: str, *, limit: int = 10) -> tuple[SearchHit, ...]:
+        """Messages of all sessions that hold words of the text, best first.
+
+        Plain full text: words are stemmed, and any of them is enough. Marks and operators in
+        the text mean nothing.
+        """
+        _check_limit(limit)
+        words = list(dict.fromkeys(_WORD.findall(text.lower())))[:_MAX_WORDS]
+        return self._parts.messages.search(self.path, words, limit) if words else ()
+
+    def delete(self) -> DeleteReport:
+        """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
+        return self._parts.sessions.delete_namespace(self.path)
+
+
+def _check_limit(limit: object) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidInputError(f"a limit must be a whole number of at least 1, got {limit!r}")

@@ -1,0 +1,1 @@
+"""Numbers from text: pure functions, no I/O, no clock."""

@@ -1,0 +1,55 @@
+"""Counts of whole messages: names, tool calls, tool schemas and the frame around each message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.json_values import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langmem_tiers.core.messages import Message, MessageDraft
+    from langmem_tiers.core.ports import TokenCounter
+
+FRAME_TOKENS = 4
+"""Per message in a list: its role and the marks that set it apart from the next."""
+REPLY_TOKENS = 3
+"""Per list: the opening of the answer."""
+NAME_TOKENS = 1
+"""Per name, beside the name itself."""
+CALL_TOKENS = 3
+"""Per tool call, beside its name, id and arguments."""
+
+
+def count_draft(counter: TokenCounter, message: MessageDraft | Message) -> int:
+    """Tokens of one message without its frame: text, name, tool calls, the call it answers."""
+    tokens = counter.count(message.content)
+    if message.name is not None:
+        tokens += counter.count(message.name) + NAME_TOKENS
+    for call in message.tool_calls:
+        tokens += (
+            counter.count(call.name) + counter.count(call.id) + counter.count(call.arguments) + CALL_TOKENS
+        )
+    if message.tool_call_id is not None:
+        tokens += counter.count(message.tool_call_id)
+    return tokens
+
+
+def count_messages(counter: TokenCounter, messages: Iterable[Message], tools: Iterable[object] = ()) -> int:
+    """Tokens of a prompt: messages with their frames, tool schemas, the opening of the answer.
+
+    A count that was stored by the same counter is used as it is, never computed again.
+    """
+    tokens = REPLY_TOKENS
+    for message in messages:
+        known = (
+            message.token_count if message.token_counter == counter.name else count_draft(counter, message)
+        )
+        tokens += known + FRAME_TOKENS
+    return tokens + count_tools(counter, tools)
+
+
+def count_tools(counter: TokenCounter, tools: Iterable[object]) -> int:
+    """Tokens of tool schemas, given as JSON values."""
+    return sum(counter.count(to_json(tool, "tool schema")) + FRAME_TOKENS for tool in tools)

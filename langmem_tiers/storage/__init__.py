@@ -1,0 +1,1 @@
+"""A plug: serves the ports of core on SQLite and PostgreSQL, and knows no logic."""

@@ -1,0 +1,259 @@
+"""The append-only record of each session on SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, insert, select, tuple_, update
+
+from langmem_tiers.core.errors import (
+    MessageConflictError,
+    MessageNotFoundError,
+    SessionNotFoundError,
+)
+from langmem_tiers.core.names import escape, namespace_key, unescape
+from langmem_tiers.core.ports import Appended, Tail
+from langmem_tiers.core.reports import SearchHit
+from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.rows import to_message, to_row
+from langmem_tiers.storage.schema import POSITION_STEP, messages, namespaces, sessions
+from langmem_tiers.storage.search import postgres, sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_IDS_PER_QUERY = 500  # well below every database's limit on parameters
+
+# The row of the session is the lock of its record: whoever advances it writes next, so
+# positions have no gaps, and a reader never sees a later message before an earlier one.
+_ADVANCE = (
+    update(sessions)
+    .where(sessions.c.pk == bindparam("key"))
+    .values(
+        last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
+        message_count=sessions.c.message_count + bindparam("added"),
+        token_count=sessions.c.token_count + bindparam("tokens"),
+        revision=sessions.c.revision + 1,
+        updated_at=bindparam("now"),
+    )
+    .returning(sessions.c.last_position, sessions.c.revision)
+)
+_INSERT = insert(messages)
+_COLUMNS = [column.name for column in messages.c if column.name != "pk"]
+_BY_ID = select(messages).where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("id"))
+_VIEW = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
+    sessions.c.pk == bindparam("key")
+)
+
+_newest = (
+    select(messages)
+    .where(messages.c.session_pk == bindparam("key"))
+    .order_by(messages.c.position.desc(), messages.c.pk.desc())
+    .limit(bindparam("limit"))
+    .subquery("newest")
+)
+# One statement, so that the revision and the messages belong together on every database.
+_LATEST = (
+    select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, _newest)
+    .select_from(sessions.outerjoin(_newest, _newest.c.session_pk == sessions.c.pk))
+    .where(sessions.c.pk == bindparam("key"))
+    .order_by(_newest.c.position, _newest.c.pk)
+)
+
+
+class SqlMessageStore:
+    """Serves the ``MessageStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._advance = DriverStatement(_ADVANCE, database.dialect)
+        self._insert = DriverStatement(_INSERT.inline(), database.dialect, _COLUMNS)
+
+    def append(self, key: int, batch: Sequence[Message], now: datetime) -> Appended:
+        """Store the batch whole or not at all."""
+        if not batch:
+            return Appended((), (), self._revision(key))
+        try:
+            with self._database.write() as connection:
+                return Appended(tuple(batch), (), self._append(connection, key, batch, now))
+        except OutrunError:
+            pass  # at least one id is known, to the session or twice in the batch
+        with self._database.write() as connection:
+            view = _view(connection, key)
+            known = _known(connection, key, view, batch)
+            new, duplicates = _sort_out(batch, known)
+            revision = self._append(connection, key, new, now) if new else view.revision
+            return Appended(tuple(new), tuple(duplicates), revision)
+
+    def _append(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
+        tokens = sum(message.token_count for message in batch)
+        row = self._advance.run(connection, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
+        if row is None:
+            raise _no_session(key)
+        last_position, revision = row
+        first = last_position - (len(batch) - 1) * POSITION_STEP
+        rows = [to_row(message, key, first + index * POSITION_STEP) for index, message in enumerate(batch)]
+        if len(rows) == 1:
+            self._insert.run(connection, rows[0])
+        else:
+            self._insert.run_many(connection, rows)
+        return int(revision)
+
+    def _revision(self, key: int) -> int:
+        with self._database.read() as connection:
+            return int(_view(connection, key).revision)
+
+    def latest(self, key: int, limit: int) -> Tail:
+        """The newest ``limit`` messages of the record."""
+        with self._database.read() as connection:
+            rows = connection.execute(_LATEST, {"key": key, "limit": limit}).all()
+        if not rows:
+            raise _no_session(key)
+        view = (rows[0].view_position, rows[0].view_message)
+        return Tail(tuple(to_message(row, view) for row in rows if row.pk is not None), rows[0].revision)
+
+    def page(
+        self, key: int, *, after: str | None, limit: int, shown_only: bool = False
+    ) -> tuple[Message, ...]:
+        """Messages behind the message ``after``, oldest first."""
+        place = tuple_(messages.c.position, messages.c.pk)
+        query = (
+            select(messages)
+            .where(messages.c.session_pk == key)
+            .order_by(messages.c.position, messages.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            session = _view(connection, key)
+            view = (session.view_position, session.view_message)
+            if shown_only:
+                query = query.where(place >= tuple_(*view))
+            if after is not None:
+                cursor = _find(connection, key, after)
+                query = query.where(place > tuple_(cursor.position, cursor.pk))
+            return tuple(to_message(row, view) for row in connection.execute(query))
+
+    def get(self, key: int, message_id: str) -> Message | None:
+        """One message, if the session holds it."""
+        with self._database.read() as connection:
+            session = _view(connection, key)
+            row = connection.execute(_BY_ID, {"key": key, "id": escape(message_id)}).first()
+        return None if row is None else to_message(row, (session.view_position, session.view_message))
+
+    def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
+        """Put ``summary`` in front of the message ``before`` and everything older behind it."""
+        with self._database.write() as connection:
+            session = connection.execute(
+                select(sessions.c.compressed_count).where(sessions.c.pk == key).with_for_update()
+            ).first()
+            if session is None:
+                raise _no_session(key)
+            if session.compressed_count != was_hidden:
+                return False
+            position = _find(connection, key, before).position - 1
+            row = connection.execute(_INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
+            connection.execute(
+                update(sessions)
+                .where(sessions.c.pk == key)
+                .values(
+                    view_position=position,
+                    view_message=row.pk,
+                    compressed_count=sessions.c.compressed_count + hidden,
+                    message_count=sessions.c.message_count + 1,
+                    token_count=sessions.c.token_count + summary.token_count,
+                    revision=sessions.c.revision + 1,
+                    updated_at=summary.created_at,
+                )
+            )
+            return True
+
+    def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
+        """Messages of this namespace that hold any of the words, best first."""
+        found = (sqlite if self._database.is_sqlite else postgres).matches(words)
+        query = (
+            select(
+                messages,
+                sessions.c.name,
+                sessions.c.view_position,
+                sessions.c.view_message,
+                found.c.score,
+            )
+            .select_from(found.join(messages, messages.c.pk == found.c.pk).join(sessions).join(namespaces))
+            .where(namespaces.c.path == namespace_key(namespace))
+            .order_by(found.c.score.desc(), messages.c.pk.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(
+            SearchHit(
+                message=to_message(row, (row.view_position, row.view_message)),
+                session=unescape(row.name),
+                score=float(row.score),
+            )
+            for row in rows
+        )
+
+
+def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Message]) -> dict[str, Message]:
+    view = (session.view_position, session.view_message)
+    known: dict[str, Message] = {}
+    for ids in _pieces([escape(message.id) for message in batch], _IDS_PER_QUERY):
+        rows = connection.execute(
+            select(messages).where(messages.c.session_pk == key, messages.c.id.in_(ids))
+        )
+        known.update((message.id, message) for message in (to_message(row, view) for row in rows))
+    return known
+
+
+def _sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list[Message], list[Message]]:
+    new, duplicates = [], []
+    for message in batch:
+        stored = known.get(message.id)
+        if stored is None:
+            known[message.id] = message
+            new.append(message)
+        elif stored.says_the_same_as(message):
+            duplicates.append(stored)
+        else:
+            raise MessageConflictError(
+                f"the session holds another message with the id {message.id!r} ({stored.content[:60]!r}, "
+                f"not {message.content[:60]!r}): give the new one an id of its own; nothing was stored"
+            )
+    return new, duplicates
+
+
+def _find(connection: Connection, key: int, message_id: str) -> AnyRow:
+    row = connection.execute(_BY_ID, {"key": key, "id": escape(message_id)}).first()
+    if row is None:
+        raise MessageNotFoundError(
+            f"the session holds no message {message_id!r}: use an id that page() or add() gave"
+        )
+    return row
+
+
+def _view(connection: Connection, key: int) -> AnyRow:
+    row = connection.execute(_VIEW, {"key": key}).first()
+    if row is None:
+        raise _no_session(key)
+    return row
+
+
+def _no_session(key: int) -> SessionNotFoundError:
+    return SessionNotFoundError(
+        f"the session with key {key!r} was deleted: open it anew with engine.session(...)"
+    )
+
+
+def _pieces(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

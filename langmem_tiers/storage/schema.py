@@ -1,0 +1,119 @@
+"""All tables, as they are at the newest schema version.
+
+``messages`` rows are written once and never changed. What a session shows follows from
+its row alone: every message before ``(view_position, view_message)`` stands behind the
+summary at that place. So compressing costs one small update, however long the session.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TIMESTAMP, TypeEngine
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
+
+SCHEMA_VERSION = 2
+
+POSITION_STEP = 2
+"""Messages stand on even positions, so that a summary finds room between two of them."""
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC times: ``timestamptz`` on PostgreSQL, sortable ISO 8601 text on SQLite."""
+
+    impl = String(27)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
+        """The column type of each database."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(TIMESTAMP(timezone=True))
+        return dialect.type_descriptor(String(27))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+        """Write a time, which the engine has made UTC."""
+        if value is None or dialect.name == "postgresql":
+            return value
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+    def process_result_value(self, value: datetime | str | None, _dialect: Dialect) -> datetime | None:
+        """Read a time."""
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
+        return None if value is None else value.astimezone(UTC)
+
+
+# Names compare byte by byte everywhere: PostgreSQL's default collation would order them by locale.
+_Name = Text().with_variant(Text(collation="C"), "postgresql")
+_Key = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only
+
+metadata = MetaData()
+
+schema_versions = Table(
+    "lmt_schema_versions",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("applied_at", UtcDateTime, nullable=False),
+)
+
+namespaces = Table(
+    "lmt_namespaces",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("path", _Name, nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+sessions = Table(
+    "lmt_sessions",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("name", _Name, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("last_position", BigInteger, nullable=False),
+    Column("message_count", BigInteger, nullable=False),
+    Column("token_count", BigInteger, nullable=False),
+    Column("compressed_count", BigInteger, nullable=False),
+    Column("view_position", BigInteger, nullable=False),
+    Column("view_message", BigInteger, nullable=False),
+    UniqueConstraint("namespace_pk", "name"),
+    Index("lmt_sessions_by_age", "namespace_pk", "pk"),
+    sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing
+)
+
+messages = Table(
+    "lmt_messages",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("session_pk", _Key, ForeignKey(sessions.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("id", _Name, nullable=False),
+    Column("role", String(9), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("token_count", BigInteger, nullable=False),
+    Column("token_counter", Text, nullable=False),
+    Column("extra", Text),
+    Column("payload", Text),
+    UniqueConstraint("session_pk", "id"),
+    Index("lmt_messages_by_position", "session_pk", "position", "pk"),
+)

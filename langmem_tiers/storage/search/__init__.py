@@ -1,0 +1,1 @@
+"""Full-text search, the one part in which the databases speak differently."""

@@ -1,0 +1,140 @@
+"""Namespaces and sessions on SQL."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select
+
+from langmem_tiers.core.errors import StorageBusyError
+from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
+from langmem_tiers.core.reports import DeleteReport, SessionInfo
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.schema import namespaces, sessions
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_TRIES = 20  # far more than two racing writers need
+_SESSION = select(sessions, namespaces.c.path).join(namespaces)
+
+
+class SqlSessionStore:
+    """Serves the ``SessionStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
+        """Get the session, or create it."""
+        for _ in range(_TRIES):
+            if (found := self.find(namespace, name)) is not None:
+                return found
+            # Somebody else may create or delete it between our look and our write.
+            with suppress(OutrunError), self._database.write() as connection:
+                self._create(connection, namespace_key(namespace), escape(name), now)
+        raise StorageBusyError(
+            f"session {name!r} is created and deleted by others all the time: try again later"
+        )
+
+    def find(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
+        """The session, if there is one."""
+        query = _SESSION.where(namespaces.c.path == namespace_key(namespace), sessions.c.name == escape(name))
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _info(row)
+
+    def revision(self, key: int) -> int | None:
+        """The session's revision; None if it is gone."""
+        with self._database.read() as connection:
+            return connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
+
+    def sessions(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[SessionInfo, ...]:
+        """The namespace's sessions, newest first."""
+        query = _SESSION.where(namespaces.c.path == namespace_key(namespace))
+        if before is not None:
+            query = query.where(sessions.c.pk < before)
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(sessions.c.pk.desc()).limit(limit)).all()
+        return tuple(_info(row) for row in rows)
+
+    def namespaces(
+        self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
+    ) -> tuple[NamespacePath, ...]:
+        """Namespaces that begin with the prefix's whole labels."""
+        path = namespaces.c.path
+        query = select(path).order_by(path).limit(limit)
+        if prefix:
+            key = namespace_key(prefix)
+            # "0" follows "/" in every byte order: the range holds the key's children and nothing else.
+            query = query.where((path == key) | ((path > f"{key}/") & (path < f"{key}0")))
+        if after is not None:
+            query = query.where(path > namespace_key(after))
+        with self._database.read() as connection:
+            return tuple(namespace_from_key(key) for key in connection.execute(query).scalars())
+
+    def delete(self, key: int) -> DeleteReport:
+        """Erase the session with its messages."""
+        with self._database.write() as connection:
+            count = connection.execute(
+                delete(sessions).where(sessions.c.pk == key).returning(sessions.c.message_count)
+            ).scalar()
+        return DeleteReport(sessions=0 if count is None else 1, messages=count or 0)
+
+    def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
+        """Erase exactly this namespace with its sessions."""
+        here = namespaces.c.path == namespace_key(namespace)
+        with self._database.write() as connection:
+            counts = connection.execute(
+                select(func.count(sessions.c.pk), func.coalesce(func.sum(sessions.c.message_count), 0))
+                .select_from(sessions.join(namespaces))
+                .where(here)
+            ).one()
+            connection.execute(delete(namespaces).where(here))
+        return DeleteReport(sessions=int(counts[0]), messages=int(counts[1]))
+
+    @staticmethod
+    def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
+        namespace_pk = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
+        if namespace_pk is None:
+            namespace_pk = connection.execute(
+                insert(namespaces).values(path=path, created_at=now).returning(namespaces.c.pk)
+            ).scalar_one()
+        connection.execute(
+            insert(sessions).values(
+                namespace_pk=namespace_pk,
+                name=name,
+                created_at=now,
+                updated_at=now,
+                revision=0,
+                last_position=0,
+                message_count=0,
+                token_count=0,
+                compressed_count=0,
+                view_position=0,
+                view_message=0,
+            )
+        )
+
+
+def _info(row: AnyRow) -> SessionInfo:
+    return SessionInfo(
+        namespace=namespace_from_key(row.path),
+        name=unescape(row.name),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        message_count=row.message_count,
+        token_count=row.token_count,
+        compressed_count=row.compressed_count,
+        key=row.pk,
+        revision=row.revision,
+    )

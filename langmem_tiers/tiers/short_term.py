@@ -1,0 +1,246 @@
+"""Short-term memory: the record of one session, and what of it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import (
+    InvalidInputError,
+    InvalidMessageError,
+    MessageNotFoundError,
+    SessionNotFoundError,
+)
+from langmem_tiers.core.groups import safe_cut, without_orphans
+from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, MessageDraft, Role
+from langmem_tiers.core.reports import (
+    AddReport,
+    CompressReport,
+    DeleteReport,
+    MessagePage,
+    SessionInfo,
+)
+from langmem_tiers.scoring.tokens import count_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.ids import IdSource
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter
+    from langmem_tiers.tiers.session_cache import SessionCache
+
+_PAGE = 1000  # messages read at a time when a whole session is walked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortTermParts:
+    """What a session stands on, handed in by the engine."""
+
+    sessions: SessionStore
+    messages: MessageStore
+    counter: TokenCounter
+    clock: Clock
+    ids: IdSource
+    cache: SessionCache
+
+
+class Session:
+    """One conversation inside a namespace. Get it from ``engine.session(namespace, name)``."""
+
+    def __init__(self, parts: ShortTermParts, info: SessionInfo) -> None:
+        self._parts = parts
+        self._key = info.key
+        self.namespace: NamespacePath = info.namespace
+        self.name: str = info.name
+
+    def __repr__(self) -> str:
+        return f"Session({'/'.join(self.namespace)!r}, {self.name!r})"
+
+    def add(self, message: MessageDraft | Role | str, content: str | None = None) -> AddReport:
+        """Store one message: ``add("user", "Hello")`` or ``add(MessageDraft(...))``.
+
+        When it returns, the message is durable.
+        """
+        if isinstance(message, MessageDraft):
+            return self.add_many([message])
+        if content is None:
+            raise InvalidMessageError(
+                f"add({message!r}) has no text: use add('user', text) or add(MessageDraft(...))"
+            )
+        return self.add_many([MessageDraft(message, content)])
+
+    def add_many(self, messages: Iterable[MessageDraft]) -> AddReport:
+        """Store the messages in one transaction: all of them or none.
+
+        A message whose id the session knows is not stored again.
+
+        Raises:
+            MessageConflictError: The id is taken by a message that says something else.
+        """
+        sealed = self._seal(messages)
+        if not sealed:
+            return AddReport(stored=(), duplicates=())
+        done = self._parts.messages.append(self._key, sealed, self._parts.clock.now())
+        if done.stored:
+            self._parts.cache.extend(self._key, done.stored, done.revision)
+        return AddReport(stored=done.stored, duplicates=done.duplicates)
+
+    def latest(self, count: int = 30) -> tuple[Message, ...]:
+        """The newest messages of the record, oldest first, whether compressed or not."""
+        _check_limit(count)
+        parts, cache = self._parts, self._parts.cache
+        if cache.could_serve(self._key, count):
+            held = cache.get(self._key, count, parts.sessions.revision(self._key))
+            if held is not None:
+                return held
+        wanted = max(count, cache.window) if cache.enabled else count
+        tail = parts.messages.latest(self._key, wanted)
+        if wanted == cache.window:
+            cache.put(self._key, tail, whole=len(tail.messages) < wanted)
+        return tail.messages[max(0, len(tail.messages) - count) :]
+
+    def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
+        """A page of the record, oldest first.
+
+        Args:
+            after: ``next_after`` of the page before, or any message id; from the start if left out.
+            limit: Messages per page.
+        """
+        _check_limit(limit)
+        found = self._parts.messages.page(self._key, after=after, limit=limit + 1)
+        more = len(found) > limit
+        return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
+
+    def messages(self) -> Iterator[Message]:
+        """The whole record, oldest first, read in pages."""
+        return self._walk(shown_only=False)
+
+    def view(self, limit: int | None = None) -> tuple[Message, ...]:
+        """What of the session is shown now: its summary, then the messages that are not behind it.
+
+        Args:
+            limit: At most so many messages, the newest ones, cut so that no tool result stands
+                without its call. The summary stays.
+        """
+        if limit is None:
+            return tuple(self._walk(shown_only=True))
+        _check_limit(limit)
+        first = self._parts.messages.page(self._key, after=None, limit=1, shown_only=True)
+        head = first if first and first[0].is_summary else ()
+        tail = [m for m in self.latest(limit) if not m.is_compressed and m not in head]
+        room = limit - len(head)
+        return head + without_orphans(tail[len(tail) - min(room, len(tail)) :])
+
+    def get(self, message_id: str) -> Message:
+        """One message of the record."""
+        message = self._parts.messages.get(self._key, message_id)
+        if message is None:
+            raise MessageNotFoundError(
+                f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
+            )
+        return message
+
+    def count(self) -> int:
+        """How many messages the record holds."""
+        return self.info().message_count
+
+    def info(self) -> SessionInfo:
+        """The session as it stands."""
+        info = self._parts.sessions.find(self.namespace, self.name)
+        if info is None or info.key != self._key:
+            raise SessionNotFoundError(f"{self!r} was deleted: open it anew with engine.session(...)")
+        return info
+
+    def compress(self, older_than: str, summary: str) -> CompressReport:
+        """Show a summary in place of all messages older than ``older_than``; the record keeps them.
+
+        A cut through a tool call and its results is moved to before the call, so that both
+        stay in sight together.
+
+        Args:
+            older_than: Id of the first message that stays in sight.
+            summary: What stands for the older ones. The summary in force, if there is one, is
+                among the messages that it replaces: take its facts over.
+        """
+        _check_summary(summary)
+        while True:
+            info = self.info()
+            hidden, boundary = self._split(older_than)
+            if not hidden:
+                return CompressReport(
+                    summary=None,
+                    compressed=0,
+                    tokens_before=0,
+                    tokens_after=0,
+                    boundary=boundary.id,
+                )
+            (message,) = self._seal([MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary}")])
+            if self._parts.messages.compress(
+                info.key,
+                message,
+                before=boundary.id,
+                hidden=len(hidden),
+                was_hidden=info.compressed_count,
+            ):
+                return CompressReport(
+                    summary=message,
+                    compressed=len(hidden),
+                    tokens_before=sum(m.token_count for m in hidden),
+                    tokens_after=message.token_count,
+                    boundary=boundary.id,
+                )
+            # somebody else compressed in between: look again
+
+    def delete(self) -> DeleteReport:
+        """Erase the session and all its messages."""
+        return self._parts.sessions.delete(self._key)
+
+    def _split(self, older_than: str) -> tuple[list[Message], Message]:
+        shown = list(self._walk(shown_only=True))
+        place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
+        if place is None:
+            self.get(older_than)  # says so if it does not exist at all
+            return [], shown[0]
+        cut = safe_cut(shown, place)
+        return shown[:cut], shown[cut]
+
+    def _walk(self, *, shown_only: bool) -> Iterator[Message]:
+        after = None
+        while True:
+            page = self._parts.messages.page(self._key, after=after, limit=_PAGE, shown_only=shown_only)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
+
+    def _seal(self, drafts: Iterable[MessageDraft]) -> list[Message]:
+        now, counter, ids = self._parts.clock.now(), self._parts.counter, self._parts.ids
+        return [
+            Message(
+                id=draft.id or ids.new(now),
+                role=draft.role,
+                content=draft.content,
+                created_at=draft.created_at or now,
+                token_count=count_draft(counter, draft) if draft.token_count is None else draft.token_count,
+                token_counter=counter.name if draft.token_count is None else "caller",
+                name=draft.name,
+                tool_calls=draft.tool_calls,
+                tool_call_id=draft.tool_call_id,
+                payload_json=draft.payload_json,
+            )
+            for draft in drafts
+        ]
+
+
+def _check_limit(limit: object) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidInputError(f"a limit must be a whole number of at least 1, got {limit!r}")
+
+
+def _check_summary(summary: object) -> None:
+    if not isinstance(summary, str) or not summary.strip():
+        raise InvalidInputError(
+            f"a summary must say something, got {summary!r}: pass the text that stands for the messages"
+        )

@@ -1,0 +1,42 @@
+"""Our own stores pass the suites that we ship, on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.messages import SqlMessageStore
+from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.testing.conformance import (
+    NOW,
+    MessageStoreConformance,
+    SessionStoreConformance,
+    Stores,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def sql_stores(url: str) -> Iterator[Stores]:
+    database = Database(url, EngineConfig())
+    migrate(database, NOW)
+    yield Stores(sessions=SqlSessionStore(database), messages=SqlMessageStore(database))
+    database.close()
+
+
+class TestSqlSessionStore(SessionStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlMessageStore(MessageStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores

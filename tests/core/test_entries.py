@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers import (
+    CacheConfig,
+    Change,
+    EngineConfig,
+    Entry,
+    InvalidConfigError,
+    InvalidInputError,
+    Tier,
+)
+
+NOW = datetime(2025, 1, 15, tzinfo=UTC)
+
+
+def entry(**fields: object) -> Entry:
+    given: dict[str, object] = {
+        "id": "e1",
+        "namespace": ("acme",),
+        "tier": Tier.LONG_TERM,
+        "kind": "fact",
+        "content": "x",
+        "created_at": NOW,
+    }
+    return Entry(**{**given, **fields})  # type: ignore[arg-type] # fields are checked by the class
+
+
+def test_there_are_six_tiers_and_five_changes() -> None:
+    assert [tier.value for tier in Tier] == [
+        "working", "short_term", "long_term", "knowledge", "episodic", "procedural",
+    ]  # fmt: skip
+    assert [change.value for change in Change] == ["promote", "demote", "compress", "archive", "forget"]
+
+
+@given(st.floats(allow_nan=True))
+def test_scores_lie_between_0_and_1(score: float) -> None:
+    if 0.0 <= score <= 1.0:
+        assert entry(importance=score).importance == score
+    else:
+        with pytest.raises(InvalidInputError, match="importance"):
+            entry(importance=score)
+        with pytest.raises(InvalidInputError, match="relevance"):
+            entry(relevance=score)
+
+
+def test_validity_is_half_open() -> None:
+    bounded = entry(valid_from=NOW, valid_until=NOW + timedelta(days=1))
+    assert bounded.is_valid_at(NOW)
+    assert not bounded.is_valid_at(NOW - timedelta(microseconds=1))
+    assert not bounded.is_valid_at(NOW + timedelta(days=1))
+    assert entry().is_valid_at(NOW)
+
+
+def test_validity_cannot_end_before_it_begins() -> None:
+    with pytest.raises(InvalidInputError, match="must lie after"):
+        entry(valid_from=NOW, valid_until=NOW)
+
+
+def test_an_entry_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        entry().content = "y"  # type: ignore[misc] # that is the case
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"durability": "safe"}, {"busy_timeout_seconds": 0}, {"pool_size": 0}, {"connect_timeout_seconds": -1}],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        EngineConfig(**setting)  # type: ignore[arg-type] # that is the case
+    assert repr(next(iter(setting.values()))) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"max_characters": -1}, {"ttl_seconds": 0}, {"window": 0}, {"window": 1.5}]
+)
+def test_a_cache_setting_that_makes_no_sense_is_refused(setting: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(setting))):
+        CacheConfig(**setting)  # type: ignore[arg-type] # that is the case

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from langmem_tiers import InvalidMessageError, MessageDraft, Role, ToolCall
+from langmem_tiers.core.json_values import same_json, to_json
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
+def test_the_four_roles_are_known(role: str) -> None:
+    assert MessageDraft(role, "x").role is Role(role)
+
+
+@pytest.mark.parametrize("role", ["human", "User", "", None, 7])
+def test_an_unknown_role_is_refused_with_those_there_are(role: Any) -> None:
+    with pytest.raises(
+        InvalidMessageError, match=r"unknown role .*use one of user, assistant, system, tool"
+    ) as caught:
+        MessageDraft(role, "x")
+    assert repr(role) in str(caught.value)
+
+
+def test_a_naive_time_is_refused_by_its_value() -> None:
+    with pytest.raises(InvalidMessageError, match=r"datetime\.datetime\(2025, 1, 1, 0, 0\) has no time zone"):
+        MessageDraft("user", "x", created_at=datetime(2025, 1, 1))
+
+
+def test_an_aware_time_becomes_utc() -> None:
+    given = datetime(2025, 1, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert MessageDraft("user", "x", created_at=given).created_at == datetime(
+        2024, 12, 31, 23, 30, tzinfo=UTC
+    )
+
+
+def test_a_time_that_utc_cannot_hold_is_refused() -> None:
+    with pytest.raises(InvalidMessageError, match="years 1 to 9999"):
+        MessageDraft("user", "x", created_at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))))
+
+
+@pytest.mark.parametrize(
+    ("payload", "where"),
+    [
+        ({"a": {"b": [1, {2, 3}]}}, r"payload\['a'\]\['b'\]\[1\] is a set"),
+        ({1: "x"}, r"payload has the key 1, which is no str"),
+        ({"t": (1, 2)}, r"payload\['t'\] is a tuple"),
+        ({"when": datetime(2025, 1, 1, tzinfo=UTC)}, r"payload\['when'\] is a datetime"),
+        (object(), "payload is a object"),
+        (b"bytes", "payload is a bytes"),
+        ({"n": 10**5000}, "cannot be written as JSON"),
+    ],
+)
+def test_a_payload_that_json_would_change_is_refused_by_its_place(payload: object, where: str) -> None:
+    with pytest.raises(InvalidMessageError, match=where):
+        MessageDraft("user", "x", payload=payload)
+
+
+def test_a_payload_that_holds_itself_or_is_bottomless_is_refused() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(InvalidMessageError, match="nested deeper"):
+        MessageDraft("user", "x", payload=loop)
+
+
+def test_a_payload_is_a_snapshot() -> None:
+    payload = {"a": [1]}
+    draft = MessageDraft("user", "x", payload=payload)
+    payload["a"].append(2)
+    assert draft.payload_json == '{"a":[1]}'
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("content", None),
+        ("content", b"x"),
+        ("id", ""),
+        ("id", 7),
+        ("name", 7),
+        ("tool_call_id", 7),
+        ("tool_calls", [{"name": "x"}]),
+        ("token_count", -1),
+        ("token_count", 1.5),
+        ("token_count", True),
+        ("created_at", "2025-01-01"),
+    ],
+)
+def test_a_field_of_another_kind_is_refused(field: str, value: object) -> None:
+    fields: dict[str, Any] = {"content": "x", field: value}
+    with pytest.raises(ValueError, match="must|got"):
+        MessageDraft("user", fields.pop("content"), **fields)
+
+
+def test_arguments_of_a_tool_call_are_text() -> None:
+    with pytest.raises(InvalidMessageError, match=r"json\.dumps"):
+        ToolCall("c1", "search", {"q": 1})  # type: ignore[arg-type] # that is the case
+
+
+def test_a_draft_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        MessageDraft("user", "x").content = "y"  # type: ignore[misc] # that is the case
+
+
+def test_json_is_compared_by_meaning() -> None:
+    assert same_json('{"a":1,"b":2}', '{"b":2,"a":1}')
+    assert not same_json('{"a":1}', '{"a":2}')
+    assert same_json(None, None)
+    assert not same_json(None, "null")
+    assert to_json(None, "payload") == "null"

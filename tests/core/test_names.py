@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers import InvalidNameError
+from langmem_tiers.core.names import (
+    MAX_NAME_BYTES,
+    check_name,
+    check_namespace,
+    escape,
+    namespace_from_key,
+    namespace_key,
+    unescape,
+)
+
+# All characters, also those that databases refuse, and many of those that have a meaning somewhere.
+names = st.text(
+    st.one_of(st.characters(codec=None), st.sampled_from("%_*.':/\0\ud83d\ude00")), min_size=1, max_size=20
+)
+
+
+@given(names)
+def test_a_name_comes_back_from_its_stored_form(name: str) -> None:
+    stored = escape(name)
+    assert unescape(stored) == name
+    stored.encode("utf-8")
+    assert "\0" not in stored
+
+
+@given(st.lists(names, min_size=1, max_size=4).map(tuple))
+def test_a_namespace_comes_back_from_its_stored_form(path: tuple[str, ...]) -> None:
+    assert namespace_from_key(namespace_key(path)) == path
+
+
+@given(st.lists(names, min_size=1, max_size=3).map(tuple), st.lists(names, min_size=1, max_size=3).map(tuple))
+def test_two_namespaces_never_share_a_stored_form(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert (namespace_key(one) == namespace_key(other)) == (one == other)
+
+
+def test_plain_names_are_stored_readably() -> None:
+    assert namespace_key(("acme", "alice@example.com")) == "acme/alice@example.com"
+    assert escape("user:agent:123") == "user:agent:123"
+
+
+@pytest.mark.parametrize("labels", [(), ("",), ("a", ""), (1,), (None,)])
+def test_a_namespace_without_a_proper_label_is_refused_by_its_value(labels: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidNameError, match="must|needs"):
+        check_namespace(labels)
+
+
+def test_an_empty_session_name_is_refused() -> None:
+    with pytest.raises(InvalidNameError, match=r"session name must not be empty, got ''"):
+        check_name("")
+
+
+def test_a_name_too_long_to_be_indexed_is_refused_with_its_size() -> None:
+    check_name("x" * MAX_NAME_BYTES)
+    with pytest.raises(InvalidNameError, match=f"takes {MAX_NAME_BYTES + 1}"):
+        check_name("x" * (MAX_NAME_BYTES + 1))
+    with pytest.raises(InvalidNameError, match="at most"):
+        check_namespace(["å" * 400, "b" * 400])
+
+
+def test_a_single_string_is_one_label() -> None:
+    assert check_namespace("acme") == ("acme",)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, inspect, text
+
+from langmem_tiers import MemoryEngine, SchemaVersionError, StorageUnavailableError
+from langmem_tiers.storage import migrations
+from langmem_tiers.storage.schema import SCHEMA_VERSION
+from langmem_tiers.testing import FrozenClock
+from tests.storage import schema_v1
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = "2025-01-15T10:30:00.000000Z"
+ROWS = (
+    f"INSERT INTO lmt_namespaces VALUES (1, 'acme', '{NOW}')",
+    f"INSERT INTO lmt_sessions VALUES (1, 1, 's', '{NOW}', '{NOW}', 2, 4, 2, 6, 0, 0, 0)",
+    f"INSERT INTO lmt_messages VALUES (1, 1, 2, 'a', 'user', 'The walrus', '{NOW}', 3, 'content1', NULL, NULL)",
+    f"INSERT INTO lmt_messages VALUES (2, 1, 4, 'b', 'tool', 'found', '{NOW}', 3, 'content1', NULL, '{{\"x\":1}}')",
+    f"INSERT INTO lmt_schema_versions VALUES (1, '{NOW}')",
+)
+
+
+@pytest.fixture
+def old_file(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        for statement in schema_v1.SQLITE + ROWS:
+            connection.execute(statement)
+    connection.close()
+    return path
+
+
+def schema_of(path: Path) -> set[tuple[str, str]]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {(name, " ".join(sql.split())) for name, sql in rows}
+
+
+def execute(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_a_file_of_the_first_version_opens_with_all_it_holds(old_file: Path) -> None:
+    with MemoryEngine(f"sqlite:///{old_file}") as engine:
+        session = engine.session("acme", "s")
+        assert [m.content for m in session.latest()] == ["The walrus", "found"]
+        assert session.get("b").payload == {"x": 1}
+        assert len(engine.namespace("acme").search("walrus")) == 1
+        session.add("user", "new")
+
+
+def test_a_migrated_file_has_the_schema_of_a_new_one(old_file: Path, tmp_path: Path) -> None:
+    MemoryEngine(f"sqlite:///{old_file}").close()
+    MemoryEngine(f"sqlite:///{tmp_path / 'new.db'}").close()
+    assert schema_of(old_file) == schema_of(tmp_path / "new.db")
+
+
+def test_a_backup_copy_is_made_first_and_opens_by_itself(old_file: Path) -> None:
+    before = schema_of(old_file)
+    MemoryEngine(f"sqlite:///{old_file}", clock=FrozenClock(datetime(2025, 6, 1, tzinfo=UTC))).close()
+    copy = old_file.with_name("old.db.v1-20250601T000000Z.backup")
+    assert schema_of(copy) == before
+    assert [p.name for p in old_file.parent.glob("*partial*")] == []
+    with MemoryEngine(f"sqlite:///{copy}") as engine:
+        assert engine.session("acme", "s").count() == 2
+
+
+def test_opening_a_current_file_makes_no_copy(old_file: Path) -> None:
+    for _ in range(3):
+        MemoryEngine(f"sqlite:///{old_file}").close()
+    assert len(list(old_file.parent.glob("*.backup"))) == 1
+
+
+def test_when_no_copy_can_be_made_nothing_is_migrated(
+    old_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = old_file.read_bytes()
+
+    def no_room(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", no_room)
+    with pytest.raises(StorageUnavailableError, match="no backup copy"):
+        MemoryEngine(f"sqlite:///{old_file}")
+    assert schema_of(old_file) == {(name, " ".join(sql.split())) for name, sql in schema_of(old_file)}
+    assert not list(old_file.parent.glob("*backup*"))
+    assert b"lmt_messages_text" not in old_file.read_bytes()
+    assert len(before) == len(old_file.read_bytes())
+
+
+def test_a_step_that_fails_leaves_the_old_schema(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = schema_of(old_file)
+    broken = migrations.Migration(
+        2, sqlite=(*migrations.MIGRATIONS[0].sqlite, "SELECT no_such_thing"), postgresql=()
+    )
+    monkeypatch.setattr(migrations, "MIGRATIONS", (broken,))
+    with pytest.raises(Exception, match="no_such_thing|failed"):
+        MemoryEngine(f"sqlite:///{old_file}")
+    assert schema_of(old_file) == before
+
+
+def test_a_file_from_a_newer_release_is_refused_untouched(old_file: Path) -> None:
+    execute(old_file, f"INSERT INTO lmt_schema_versions VALUES (99, '{NOW}')")
+    before = schema_of(old_file)
+    with pytest.raises(
+        SchemaVersionError, match=r"schema version 99, this release knows up to .*pip install -U"
+    ):
+        MemoryEngine(f"sqlite:///{old_file}")
+    assert schema_of(old_file) == before
+    assert not list(old_file.parent.glob("*backup*"))
+
+
+def test_a_database_that_others_use_too_is_shared(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    execute(path, "CREATE TABLE messages (theirs TEXT)")
+    with MemoryEngine(f"sqlite:///{path}") as engine:
+        engine.session("acme", "s").add("user", "ours")
+    assert ("messages", "CREATE TABLE messages (theirs TEXT)") in schema_of(path)
+
+
+def test_many_who_open_an_old_file_at_once_migrate_it_once(old_file: Path) -> None:
+    errors: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            MemoryEngine(f"sqlite:///{old_file}").close()
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion
+            errors.append(error)
+
+    workers = [threading.Thread(target=open_it) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    assert len(list(old_file.parent.glob("*.backup"))) == 1
+
+
+def test_postgresql_is_migrated_to_the_schema_of_a_new_one(new_postgres_database: Callable[[], str]) -> None:
+    old, new = new_postgres_database(), new_postgres_database()
+    server = create_engine(old.replace("postgresql://", "postgresql+psycopg://"))
+    with server.begin() as connection:
+        for statement in (*schema_v1.POSTGRESQL, *ROWS):
+            connection.execute(text(statement.replace(":1}", r"\:1}")))
+    server.dispose()
+    MemoryEngine(new).close()
+    with MemoryEngine(old) as engine:
+        assert engine.session("acme", "s").get("b").payload == {"x": 1}
+        assert len(engine.namespace("acme").search("walrus")) == 1
+    assert _postgres_schema(old) == _postgres_schema(new)
+
+
+def test_many_who_open_an_empty_postgresql_at_once_create_it_once(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url, errors = new_postgres_database(), []
+
+    def open_it() -> None:
+        try:
+            with MemoryEngine(url) as engine:
+                engine.session("acme", "s").add("user", "x")
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion
+            errors.append(error)
+
+    workers = [threading.Thread(target=open_it) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    with MemoryEngine(url) as engine:
+        assert engine.session("acme", "s").count() == 6
+
+
+def test_the_newest_migration_is_the_schema_version() -> None:
+    assert [step.version for step in migrations.MIGRATIONS] == list(range(2, SCHEMA_VERSION + 1))
+
+
+def _postgres_schema(url: str) -> object:
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    looked = inspect(engine)
+    found = {
+        table: (
+            [(c["name"], str(c["type"]), c["nullable"]) for c in looked.get_columns(table)],
+            sorted((str(i["name"]), str(i.get("column_names"))) for i in looked.get_indexes(table)),
+        )
+        for table in looked.get_table_names()
+    }
+    engine.dispose()
+    return found

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from langmem_tiers import CacheConfig, Message, Role
+from langmem_tiers.core.ports import Tail
+from langmem_tiers.testing import FrozenClock
+from langmem_tiers.tiers.session_cache import SessionCache
+
+
+def message(n: int, size: int = 10) -> Message:
+    return Message(
+        id=str(n),
+        role=Role.USER,
+        content="x" * size,
+        created_at=datetime(2025, 1, 1, tzinfo=UTC),
+        token_count=1,
+        token_counter="test",
+    )
+
+
+def cache(clock: FrozenClock | None = None, **config: float) -> SessionCache:
+    return SessionCache(CacheConfig(**config), (clock or FrozenClock()).monotonic)  # type: ignore[arg-type] # ints and floats
+
+
+def tail(*numbers: int, revision: int = 1) -> Tail:
+    return Tail(tuple(message(n) for n in numbers), revision)
+
+
+def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
+    held = cache()
+    held.put(1, tail(1, 2, 3), whole=True)
+    assert held.get(1, 2, revision=1) == (message(2), message(3))
+    assert held.get(1, 2, revision=2) is None
+    assert held.get(1, 2, revision=1) is None  # what was stale is gone for good
+
+
+def test_it_knows_when_it_does_not_hold_enough() -> None:
+    held = cache()
+    held.put(1, tail(1, 2, 3), whole=False)
+    assert held.could_serve(1, 3)
+    assert not held.could_serve(1, 4)
+    assert held.get(1, 4, revision=1) is None
+    held.put(2, tail(1, 2, 3), whole=True)
+    assert held.get(2, 4, revision=1) == (message(1), message(2), message(3))
+
+
+def test_own_writes_extend_it_unless_somebody_wrote_in_between() -> None:
+    held = cache(window=3)
+    held.put(1, tail(1, 2), whole=True)
+    held.extend(1, [message(3)], revision=2)
+    assert held.get(1, 9, revision=2) == (message(1), message(2), message(3))
+    held.extend(1, [message(4)], revision=3)
+    assert held.get(1, 3, revision=3) == (message(2), message(3), message(4))
+    assert held.get(1, 4, revision=3) is None  # the first one left the window
+    held.extend(1, [message(9)], revision=5)
+    assert held.get(1, 1, revision=5) is None
+
+
+def test_it_forgets_after_its_time() -> None:
+    clock = FrozenClock()
+    held = cache(clock, ttl_seconds=60)
+    held.put(1, tail(1), whole=True)
+    clock.advance(seconds=59)
+    assert held.could_serve(1, 1)
+    clock.advance(seconds=2)
+    assert not held.could_serve(1, 1)
+
+
+def test_the_least_recently_used_leaves_when_it_is_full() -> None:
+    held = cache(max_characters=2500)  # room for two sessions with one message each
+    for key in (1, 2):
+        held.put(key, tail(1), whole=True)
+    held.get(1, 1, revision=1)
+    held.put(3, tail(1), whole=True)
+    assert [held.could_serve(key, 1) for key in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_giant_session_does_not_empty_it() -> None:
+    held = cache(max_characters=5000)
+    held.put(1, tail(1), whole=True)
+    held.put(2, Tail((message(1, size=10_000),), 1), whole=True)
+    assert held.could_serve(1, 1)
+    assert not held.could_serve(2, 1)
