@@ -10,6 +10,7 @@
 
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import CacheConfig, Durability, EngineConfig
+from langmem_tiers.core.context import Context, Recalled
 from langmem_tiers.core.entries import Change, Chunk, Entry, Pool, Tier
 from langmem_tiers.core.errors import (
     EngineClosedError,
@@ -74,6 +75,7 @@ __all__ = [
     "CompressReport",
     "ContentAwareCounter",
     "ContentType",
+    "Context",
     "DeleteReport",
     "Durability",
     "Embedder",
@@ -99,6 +101,7 @@ __all__ = [
     "NamespacePath",
     "NotFoundError",
     "Pool",
+    "Recalled",
     "Role",
     "SchemaVersionError",
     "SearchHit",

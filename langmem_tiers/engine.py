@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Self
 
 from langmem_tiers.core.clock import Clock, SystemClock
-from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
+from langmem_tiers.core.config import EngineConfig, check_limit
+from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionPage
@@ -104,7 +104,7 @@ class MemoryEngine:
             after: The last namespace of the page before.
             limit: Namespaces per page.
         """
-        _check_limit(limit)
+        check_limit(limit)
         start = (prefix,) if isinstance(prefix, str) else tuple(prefix)
         return self._parts.sessions.namespaces(
             check_namespace(start) if start else (),
@@ -139,7 +139,7 @@ class Namespace:
             after: ``next_after`` of the page before; from the newest if left out.
             limit: Sessions per page.
         """
-        _check_limit(limit)
+        check_limit(limit)
         before = None
         if after is not None:
             cursor = self._parts.sessions.find(self.path, after)
@@ -158,15 +158,10 @@ class Namespace:
         Plain full text: words are stemmed, and any of them is enough. Marks and operators in
         the text mean nothing.
         """
-        _check_limit(limit)
+        check_limit(limit)
         words = list(dict.fromkeys(_WORD.findall(text.lower())))[:_MAX_WORDS]
         return self._parts.messages.search(self.path, words, limit) if words else ()
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
         return self._parts.sessions.delete_namespace(self.path)
-
-
-def _check_limit(limit: object) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidInputError(f"a limit must be a whole number of at least 1, got {limit!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import json
 import pkgutil
@@ -72,6 +73,11 @@ def test_import_has_no_effect_on_disk_or_environment(imported: dict[str, list[st
 )
 def test_import_leaves_out_what_it_does_not_need(imported: dict[str, list[str]], unwanted: str) -> None:
     assert [name for name in imported["modules"] if name == unwanted or name.startswith(f"{unwanted}.")] == []
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    result = doctest.testmod(langmem_tiers)
+    assert (result.failed, result.attempted) == (0, 2)
 
 
 def test_all_is_sorted_and_complete() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 
 
 class Durability(StrEnum):
@@ -55,6 +55,17 @@ class EngineConfig:
         _more_than_zero(self.busy_timeout_seconds, "busy_timeout_seconds")
         _more_than_zero(self.connect_timeout_seconds, "connect_timeout_seconds")
         _at_least(self.pool_size, 1, "pool_size")
+
+
+MAX_LIMIT = 1_000_000
+"""The most that one call returns; page through more."""
+
+
+def check_limit(limit: object) -> int:
+    """The limit, or an error for what cannot be one."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInputError(f"a limit must be a whole number from 1 to {MAX_LIMIT}, got {limit!r}")
+    return limit
 
 
 def _at_least(value: object, least: int, what: str) -> None:

@@ -61,6 +61,8 @@ class Database:
         # is cheap, and only one of them contends with other processes for the file.
         # A database in memory has one connection, so its readers queue as well.
         self._write_lock = threading.Lock()
+        # An engine that is dropped without close() gives its connections back all the same.
+        weakref.finalize(self, self._engine.dispose)
         _register(self)
 
     @property

@@ -179,18 +179,19 @@ class SqlMessageStore:
     def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
         """Messages of this namespace that hold any of the words, best first."""
         found = (sqlite if self._database.is_sqlite else postgres).matches(words)
-        query = (
-            select(
-                messages,
-                sessions.c.name,
-                sessions.c.view_position,
-                sessions.c.view_message,
-                found.c.score,
-            )
+        # The best are chosen by key and score alone; only their texts are read.
+        best = (
+            select(found.c.pk, found.c.score)
             .select_from(found.join(messages, messages.c.pk == found.c.pk).join(sessions).join(namespaces))
             .where(namespaces.c.path == namespace_key(namespace))
-            .order_by(found.c.score.desc(), messages.c.pk.desc())
+            .order_by(found.c.score.desc(), found.c.pk.desc())
             .limit(limit)
+            .subquery("best")
+        )
+        query = (
+            select(messages, sessions.c.name, sessions.c.view_position, sessions.c.view_message, best.c.score)
+            .select_from(best.join(messages, messages.c.pk == best.c.pk).join(sessions))
+            .order_by(best.c.score.desc(), best.c.pk.desc())
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import (
     InvalidInputError,
     InvalidMessageError,
@@ -89,7 +90,7 @@ class Session:
 
     def latest(self, count: int = 30) -> tuple[Message, ...]:
         """The newest messages of the record, oldest first, whether compressed or not."""
-        _check_limit(count)
+        check_limit(count)
         parts, cache = self._parts, self._parts.cache
         if cache.could_serve(self._key, count):
             held = cache.get(self._key, count, parts.sessions.revision(self._key))
@@ -108,7 +109,7 @@ class Session:
             after: ``next_after`` of the page before, or any message id; from the start if left out.
             limit: Messages per page.
         """
-        _check_limit(limit)
+        check_limit(limit)
         found = self._parts.messages.page(self._key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
@@ -126,7 +127,7 @@ class Session:
         """
         if limit is None:
             return tuple(self._walk(shown_only=True))
-        _check_limit(limit)
+        check_limit(limit)
         first = self._parts.messages.page(self._key, after=None, limit=1, shown_only=True)
         head = first if first and first[0].is_summary else ()
         tail = [m for m in self.latest(limit) if not m.is_compressed and m not in head]
@@ -232,11 +233,6 @@ class Session:
             )
             for draft in drafts
         ]
-
-
-def _check_limit(limit: object) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidInputError(f"a limit must be a whole number of at least 1, got {limit!r}")
 
 
 def _check_summary(summary: object) -> None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from langmem_tiers import (
     CacheConfig,
     Change,
+    Context,
     EngineConfig,
     Entry,
     InvalidConfigError,
     InvalidInputError,
+    Recalled,
     Tier,
 )
 
@@ -84,3 +86,18 @@ def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str
 def test_a_cache_setting_that_makes_no_sense_is_refused(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(setting))):
         CacheConfig(**setting)  # type: ignore[arg-type] # that is the case
+
+
+@given(st.integers(-5, 20), st.integers(-5, 20))
+def test_a_context_never_exceeds_its_budget(tokens: int, budget: int) -> None:
+    if 0 <= tokens <= budget:
+        assert Context(messages=(), token_count=tokens, token_budget=budget).token_count == tokens
+    else:
+        with pytest.raises(InvalidInputError, match=f"budget of {budget}"):
+            Context(messages=(), token_count=tokens, token_budget=budget)
+
+
+def test_what_is_recalled_has_a_score_and_its_reasons() -> None:
+    assert Recalled(entry=entry(), score=0.7, signals={"recency": 0.7}).signals == {"recency": 0.7}
+    with pytest.raises(InvalidInputError, match="score"):
+        Recalled(entry=entry(), score=1.1, signals={})

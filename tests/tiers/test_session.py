@@ -259,7 +259,7 @@ def test_search_finds_across_sessions_and_ignores_marks(engine: MemoryEngine, te
     assert namespace.search("") == ()
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None, 2**63])
 def test_a_limit_that_is_none_is_refused(limit: Any, tenant: str) -> None:
     with MemoryEngine() as engine:
         namespace = engine.namespace(tenant)
