@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,35 @@ def test_the_content_type_is_found(text: str, content_type: ContentType) -> None
     estimate = ContentAwareCounter().estimate(text)
     assert estimate.content_type is content_type
     assert 0.5 <= estimate.confidence <= 1.0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "\n",
+        " \n",
+        "\t",
+        "<a ",
+        "```",
+        "{",
+        '["',
+        "a",
+        "a\n",
+        "def ",
+        "x=",
+        ")",
+        "@a",
+        "a:\n",
+        "我",
+        "ж",
+        "😀",
+    ],
+)
+def test_no_text_takes_long_to_look_at(piece: str) -> None:
+    counter = ContentAwareCounter()
+    start = time.perf_counter()
+    counter.count(piece * 4000)
+    assert time.perf_counter() - start < 0.5  # a thousand times what it takes
 
 
 @pytest.mark.parametrize("text", ["{not json at all}", "<b>x</b> " + PROSE, PROSE + "\nx = 1\n" + PROSE])

@@ -13,17 +13,16 @@ _TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*(?:\s[^<>]*)?/?>")
 _PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _JSON_MEMBER = re.compile(r'"[^"\n]{0,200}"\s*:')
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_CODE_LINE = re.compile(
-    r"^\s*(?:"
+# Matched against single stripped lines, from their start: nothing in it can run over a line twice.
+_CODE_START = re.compile(
     r"(?:async\s+)?def\s+\w+\(|class\s+\w+\s*[:({]|import\s+[\w.{*]|from\s+[\w.]+\s+import\s"
     r"|(?:export\s+)?(?:const|let|var|function)\s+\w|(?:public|private|protected|static)\s+\w"
-    r"|return\b|(?:el)?if\s*\(|(?:if|for|while|with|elif)\s.*:\s*$|for\s*\(|while\s*\(|else\s*[:{]"
-    r"|#include\s*<|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER)\s.*|@\w+(?:\(|\s*$)"
-    r"|[\w.\[\]\"']+\s*(?:[-+*/|&]?=|:=)\s*\S.*"
-    r"|.*[;{}]\s*$|.*(?:=>|->)\s.*|[)\]}]+[,;]?\s*$"
-    r")",
-    re.MULTILINE,
+    r"|return\b|(?:if|for|while|switch)\s*\(|else\s*[:{]|#include\s*<"
+    r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER)\s|@\w+(?:\(|$)|[)\]}]+[,;]?$"
+    r"|[\w.\[\]\"']+\s*(?:[-+*/|&]?=|:=)\s*\S"
 )
+_BLOCK_OPENERS = ("if ", "elif ", "for ", "while ", "with ", "try:", "except ", "else:")
+_LINE = 200  # characters of a line that are looked at
 
 
 class ContentType(StrEnum):
@@ -71,10 +70,20 @@ def _html(sample: str) -> float:
 
 
 def _code(sample: str) -> float:
-    lines = sample.count("\n") + 1
-    if lines == 1 and not sample.endswith((";", "}", ")", ":")):
+    if "\n" not in sample and not sample.endswith((";", "}", ")", ":")):
         return 0.0  # a lone line of prose, the usual chat message, needs no closer look
     fenced = sum(map(len, _FENCE.findall(sample))) / len(sample) if "```" in sample else 0.0
-    filled = sum(1 for line in sample.split("\n") if line.strip()) or 1
-    evidence = min(1.0, 0.6 + 0.1 * filled)  # one line that looks like code proves less than five
-    return min(1.0, max(fenced, evidence * 1.25 * len(_CODE_LINE.findall(sample)) / filled))
+    lines = [stripped for line in sample.split("\n") if (stripped := line.strip())]
+    evidence = min(1.0, 0.6 + 0.1 * len(lines))  # one line that looks like code proves less than five
+    share = sum(map(_looks_like_code, lines)) / max(1, len(lines))
+    return min(1.0, max(fenced, 1.25 * evidence * share))
+
+
+def _looks_like_code(line: str) -> bool:
+    return (
+        line.endswith((";", "{", "}"))
+        or _CODE_START.match(line[:_LINE]) is not None
+        or (line.endswith(":") and line.startswith(_BLOCK_OPENERS))
+        or " => " in line
+        or " -> " in line
+    )
