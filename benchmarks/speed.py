@@ -253,18 +253,22 @@ def _as_json(measures: dict[str, Measure]) -> dict[str, object]:
 
 
 def _show(measures: dict[str, Measure]) -> None:
-    table = Table(title="langmem-tiers beside bare sqlite3: the same rows in the same run")
-    for heading in ("measure", "ours", "bare sqlite3", "ratio", "limit", "", "no index"):
-        table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
+    table = Table(
+        title="langmem-tiers beside bare sqlite3, the same rows in the same run",
+        caption="no index: bare, and without full text",
+    )
+    for heading in ("measure", "unit", "ours", "bare", "ratio", "limit", "no index"):
+        table.add_column(heading, justify="left" if heading in {"measure", "unit"} else "right", no_wrap=True)
     for name, m in measures.items():
+        limit = "" if m.limit is None else f"{m.limit:g}{' x' if m.ratio else ''}"
         table.add_row(
             name,
-            f"{m.ours:,.2f} {m.unit}",
-            "" if m.baseline is None else f"{m.baseline:,.2f} {m.unit}",
+            m.unit,
+            f"{m.ours:,.2f}",
+            "" if m.baseline is None else f"{m.baseline:,.2f}",
             "" if m.ratio is None else f"{m.ratio:.2f}",
-            "" if m.limit is None else f"{m.limit:g} {'x' if m.ratio else m.unit}",
-            "ok" if m.ok else "[red]over[/red]",
-            "" if m.no_index is None else f"{m.no_index:,.2f} {m.unit}",
+            limit if m.ok else f"[red]{limit}[/red]",
+            "" if m.no_index is None else f"{m.no_index:,.2f}",
         )
     Console().print(table)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig, check_limit
-from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionPage
@@ -20,6 +20,7 @@ from langmem_tiers.tiers.session_cache import SessionCache
 from langmem_tiers.tiers.short_term import Session, ShortTermParts
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
     from types import TracebackType
 
@@ -34,8 +35,8 @@ class MemoryEngine:
     """Memory on one database. Safe to share between threads; one per process.
 
     Args:
-        url: ``sqlite:///memory.db``, ``sqlite://`` (in memory, gone with the engine) or
-            ``postgresql://user@host/name``.
+        url: ``sqlite:///memory.db`` or a ``Path`` to the file, ``sqlite://`` (in memory, gone with
+            the engine) or ``postgresql://user@host/name``.
         config: Durability, time limits, cache.
         counter: Counts tokens; by content if left out.
         clock: Where the time comes from.
@@ -44,15 +45,17 @@ class MemoryEngine:
 
     def __init__(
         self,
-        url: str = "sqlite://",
+        url: str | os.PathLike[str] = "sqlite://",
         *,
         config: EngineConfig | None = None,
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
-        config = config or EngineConfig()
-        clock = clock or SystemClock()
+        config = EngineConfig() if config is None else config
+        clock = SystemClock() if clock is None else clock
+        counter = ContentAwareCounter() if counter is None else counter
+        _check_parts(config, counter)
         self._database = Database(url, config)
         try:
             migrate(self._database, clock.now())
@@ -62,9 +65,9 @@ class MemoryEngine:
         self._parts = ShortTermParts(
             sessions=SqlSessionStore(self._database),
             messages=SqlMessageStore(self._database),
-            counter=counter or ContentAwareCounter(),
+            counter=counter,
             clock=clock,
-            ids=ids or TimeSortedIds(),
+            ids=TimeSortedIds() if ids is None else ids,
             cache=SessionCache(config.cache, clock.monotonic),
         )
 
@@ -82,9 +85,10 @@ class MemoryEngine:
     ) -> None:
         self.close()
 
-    def namespace(self, *labels: str) -> Namespace:
-        """The tenant with these labels, from the widest to the narrowest."""
-        return Namespace(self._parts, check_namespace(labels))
+    def namespace(self, *labels: str | Iterable[str]) -> Namespace:
+        """The tenant with these labels, from the widest to the narrowest, or as one tuple."""
+        whole = labels[0] if len(labels) == 1 else labels
+        return Namespace(self._parts, check_namespace(whole))
 
     def session(self, namespace: str | Iterable[str], name: str) -> Session:
         """Get the session of that namespace, or create it."""
@@ -105,9 +109,8 @@ class MemoryEngine:
             limit: Namespaces per page.
         """
         check_limit(limit)
-        start = (prefix,) if isinstance(prefix, str) else tuple(prefix)
         return self._parts.sessions.namespaces(
-            check_namespace(start) if start else (),
+            () if prefix == () else check_namespace(prefix),
             after=None if after is None else check_namespace(after),
             limit=limit,
         )
@@ -115,6 +118,15 @@ class MemoryEngine:
     def close(self) -> None:
         """Give the database back. Everything acknowledged is on it already."""
         self._database.close()
+
+
+def _check_parts(config: object, counter: object) -> None:
+    if not isinstance(config, EngineConfig):
+        raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
+    if not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str):
+        raise InvalidConfigError(
+            f"counter must have a name and count(text), got {counter!r}: use CharCounter() or one like it"
+        )
 
 
 class Namespace:
@@ -132,6 +144,11 @@ class Namespace:
         info = self._parts.sessions.open(self.path, check_name(name), self._parts.clock.now())
         return Session(self._parts, info)
 
+    def find_session(self, name: str) -> Session | None:
+        """The session, if there is one; nothing is created."""
+        info = self._parts.sessions.find(self.path, check_name(name))
+        return None if info is None else Session(self._parts, info)
+
     def sessions(self, *, after: str | None = None, limit: int = 100) -> SessionPage:
         """The sessions, newest first.
 
@@ -142,7 +159,7 @@ class Namespace:
         check_limit(limit)
         before = None
         if after is not None:
-            cursor = self._parts.sessions.find(self.path, after)
+            cursor = self._parts.sessions.find(self.path, check_name(after))
             if cursor is None:
                 raise SessionNotFoundError(
                     f"{self!r} has no session {after!r}: start again from the first page"
@@ -159,6 +176,8 @@ class Namespace:
         the text mean nothing.
         """
         check_limit(limit)
+        if not isinstance(text, str):
+            raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
         words = list(dict.fromkeys(_WORD.findall(text.lower())))[:_MAX_WORDS]
         return self._parts.messages.search(self.path, words, limit) if words else ()
 

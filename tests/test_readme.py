@@ -27,9 +27,9 @@ def test_the_quick_start_prints_what_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):
+    for run in (1, 2):
         exec(compile(SNIPPETS[0], "README.md", "exec"), {})  # noqa: S102 - that is the point
-        assert capsys.readouterr().out == "We chose PostgreSQL for the bookings.\n"
+        assert capsys.readouterr().out == f"{run} We chose PostgreSQL for the bookings.\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from langmem_tiers.core.errors import LangmemTiersError
 app = typer.Typer(
     help="Tiered, lossless memory for agents.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -47,9 +50,13 @@ def demo(
     """Play a bundled project conversation over several sessions and show what is remembered."""
     from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
-    console = Console()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of an error
+            stream.reconfigure(errors="replace")
     try:
-        run_demo(console, database)
+        run_demo(Console(), database)
     except LangmemTiersError as error:
-        Console(stderr=True).print(f"[red]{type(error).__name__}[/red]: {error}", highlight=False)
+        Console(stderr=True).print(
+            f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False
+        )
         raise typer.Exit(1) from error

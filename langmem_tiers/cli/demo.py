@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _TENANT = ("tidepool", "mara")
 _KEEP = 12  # messages of each session that stay in sight behind its summary
-_ASK = slice(1, 9)  # of the questions: decisions, their reversals, an error, a limit, a URL
+# Questions about a reversal, dates, an error, a URL, a port, money and a limit.
+_ASK = (1, 3, 6, 8, 9, 10, 15, 16)
 
 
 def run_demo(console: Console, database: Path | None) -> None:
@@ -36,20 +38,27 @@ def run_demo(console: Console, database: Path | None) -> None:
         raise InvalidConfigError(
             f"{str(database)!r} exists already: name a new file, the demo starts from nothing"
         )
-    with tempfile.TemporaryDirectory(prefix="langmem-tiers-") as folder:
-        path = database or Path(folder) / "demo.db"
-        with MemoryEngine(f"sqlite:///{path}") as engine:
-            tenant = engine.namespace(*_TENANT)
-            console.print(_intro())
-            seconds = _play(console, tenant)
-            console.print(_sessions(tenant))
-            console.print(_tiers(tenant, seconds, path.stat().st_size))
-            console.print(_answers(tenant))
-    console.print(
-        f"The memory is in [bold]{database}[/bold]."
-        if database
-        else "The memory was temporary; keep one with [bold]langmem-tiers demo --database tidepool.db[/bold]."
-    )
+    with (
+        tempfile.TemporaryDirectory(prefix="langmem-tiers-") as folder,
+        MemoryEngine(database or Path(folder) / "demo.db") as engine,
+    ):
+        tenant = engine.namespace(*_TENANT)
+        console.print(_intro())
+        milliseconds = _play(console, tenant)
+        console.print(_sessions(tenant))
+        console.print(_tiers(tenant, milliseconds))
+        console.print(_answers(tenant))
+    if database is None:
+        console.print(
+            "The memory was temporary. To keep it:", f"  {_program()} demo --database tidepool.db", sep="\n"
+        )
+    else:
+        console.print("The memory is in", str(database), markup=False)
+
+
+def _program() -> str:
+    # As the person called it: a command inside a virtual environment is not on the path.
+    return "python -m langmem_tiers" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
 
 
 def _intro() -> Panel:
@@ -81,14 +90,18 @@ def _play(console: Console, tenant: Namespace) -> float:
     ) as progress:
         task = progress.add_task("playing", total=total)
         for chapter in chapters():
-            progress.update(task, description=chapter.title[:34])
+            progress.update(task, description=_shortened(chapter.title, 34))
             session = tenant.session(chapter.session)
             for message in chapter.messages:
                 session.add(message)
                 progress.advance(task)
             session.compress(older_than=_first_kept(chapter), summary=chapter.summary)
         progress.update(task, description="all acknowledged, all durable")
-    return time.perf_counter() - start
+    return (time.perf_counter() - start) / total * 1000
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def _first_kept(chapter: Chapter) -> str:
@@ -96,54 +109,68 @@ def _first_kept(chapter: Chapter) -> str:
 
 
 def _sessions(tenant: Namespace) -> Table:
-    table = Table(title="Sessions: the record stays whole, what is shown stays small", title_justify="left")
-    for heading in ("session", "ended", "messages", "tokens", "shown", "tokens shown", "behind the summary"):
-        table.add_column(heading, justify="left" if heading in {"session", "ended"} else "right")
+    table = Table(
+        title="Sessions: the record stays whole, what is shown stays small",
+        title_justify="left",
+        caption=f"Of each session the last {_KEEP} messages are shown, behind a summary, which is a message too.",
+        caption_justify="left",
+    )
+    table.add_column("session", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    for heading in ("messages", "tokens", "shown", "tokens"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for info in reversed(tenant.sessions().sessions):
         view = tenant.session(info.name).view()
         table.add_row(
             info.name,
-            f"{view[-1].created_at:%d %b %Y}",
+            f"{view[-1].created_at:%d %b}",
             f"{info.message_count}",
             f"{info.token_count:,}",
             f"{len(view)}",
             f"{sum(message.token_count for message in view):,}",
-            f"{info.compressed_count}",
         )
     return table
 
 
-def _tiers(tenant: Namespace, seconds: float, size: int) -> Table:
-    counter = ContentAwareCounter()
+def _tiers(tenant: Namespace, milliseconds: float) -> Table:
     infos = tenant.sessions().sessions
     newest = tenant.session(infos[0].name).view()
-    messages = sum(info.message_count for info in infos)
     table = Table(title="Tiers", title_justify="left")
-    for heading in ("tier", "holds", "tokens"):
-        table.add_column(heading, justify="right" if heading == "tokens" else "left")
-    table.add_row("working", "the newest session as a prompt", f"{count_messages(counter, newest):,}")
+    table.add_column("tier")
+    table.add_column("holds")
+    table.add_column("tokens", justify="right")
+    table.add_row(
+        "working",
+        f"the newest session as a prompt: {len(newest)} messages with their frames",
+        f"{count_messages(ContentAwareCounter(), newest):,}",
+    )
     table.add_row(
         "short_term",
-        f"all {messages} messages, {size / 1024:,.0f} KB, {seconds / messages * 1000:.1f} ms each to store",
+        f"all {sum(info.message_count for info in infos)} messages, {len(infos)} summaries among them; "
+        f"{milliseconds:.1f} ms each until durable",
         f"{sum(info.token_count for info in infos):,}",
     )
-    table.add_row("[dim]long_term, knowledge, episodic, procedural[/dim]", "[dim]not built yet[/dim]", "")
+    table.add_row("[dim]long_term, knowledge,\nepisodic, procedural[/dim]", "[dim]not built yet[/dim]", "")
     return table
 
 
 def _answers(tenant: Namespace) -> Table:
+    session = tenant.session("08-weeks-later")
     table = Table(
-        title="A new session, weeks later: key words find what was said, also behind the summaries",
+        title=f"Weeks later, session {session.name}: {session.count()} messages of its own. "
+        "Key words find what the others said:",
         title_justify="left",
         show_lines=True,
     )
-    table.add_column("question, and what to search for", ratio=3)
-    table.add_column("first hit", ratio=5)
-    table.add_column("session", no_wrap=True)
-    for question in questions()[_ASK]:
+    table.add_column("question, key words", ratio=2, overflow="fold")
+    table.add_column("first hit", ratio=3, overflow="fold")
+    for question in (questions()[number] for number in _ASK):
         hit = tenant.search(question.search, limit=1)[0]
-        asked = Text.assemble(question.text, "\n", (question.search, "cyan"))
-        table.add_row(asked, _excerpt(hit, question.search.split()), hit.session)
+        when = f"{hit.session}, {hit.message.created_at:%d %b}\n"
+        table.add_row(
+            Text.assemble(question.text, "\n", (question.search, "cyan")),
+            Text.assemble((when, "dim"), _excerpt(hit, question.search.split())),
+        )
     return table
 
 
@@ -151,7 +178,7 @@ def _excerpt(hit: SearchHit, words: list[str]) -> Text:
     content = " ".join(hit.message.content.split())
     places = [place for word in words if (place := content.lower().find(word.lower())) >= 0]
     start = max(0, min(places, default=0) - 40)
-    end = start + 200
+    end = start + 260
     excerpt = Text(("…" if start else "") + content[start:end] + ("…" if len(content) > end else ""))
     excerpt.highlight_words(words, style="bold cyan", case_sensitive=False)
     return excerpt

@@ -50,8 +50,14 @@ class EngineConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
 
     def __post_init__(self) -> None:
-        if self.durability not in tuple(Durability):
-            raise InvalidConfigError(f"unknown durability {self.durability!r}: use 'full' or 'normal'")
+        try:
+            object.__setattr__(self, "durability", Durability(self.durability))
+        except ValueError as error:
+            raise InvalidConfigError(
+                f"unknown durability {self.durability!r}: use 'full' or 'normal'"
+            ) from error
+        if not isinstance(self.cache, CacheConfig):
+            raise InvalidConfigError(f"cache must be a CacheConfig, got {self.cache!r}")
         _more_than_zero(self.busy_timeout_seconds, "busy_timeout_seconds")
         _more_than_zero(self.connect_timeout_seconds, "connect_timeout_seconds")
         _at_least(self.pool_size, 1, "pool_size")

@@ -54,11 +54,6 @@ def _check(value: object, where: str, depth: int) -> None:
             _check(part, f"{where}[{index}]", depth + 1)
     else:
         raise InvalidMessageError(
-            f"{where} is a {type(value).__name__}, which JSON cannot give back equal: {_short(value)}; "
+            f"{where} is a {type(value).__name__}, which JSON cannot give back equal: "
             "convert it to dict, list, str, number, bool or None"
         )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

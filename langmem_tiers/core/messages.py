@@ -151,7 +151,8 @@ def check_role(role: object) -> Role:
     """The role, or an error that lists the four there are."""
     if isinstance(role, str) and (known := _ROLES.get(role)) is not None:
         return known
-    raise InvalidMessageError(f"unknown role {role!r}: use one of {', '.join(_ROLES)}")
+    shown = repr(role) if isinstance(role, str | int | float | None) else f"of type {type(role).__name__}"
+    raise InvalidMessageError(f"unknown role {shown[:60]}: use one of {', '.join(_ROLES)}")
 
 
 def check_time(moment: object) -> datetime:
@@ -181,7 +182,7 @@ def _check_text(text: object, what: str) -> str:
 def _check_calls(calls: object) -> tuple[ToolCall, ...]:
     if not isinstance(calls, tuple | list) or not all(isinstance(call, ToolCall) for call in calls):
         raise InvalidMessageError(
-            f"tool_calls must be a list of ToolCall, got {calls!r}: wrap each as ToolCall(...)"
+            f"tool_calls must be a list of ToolCall, got a {type(calls).__name__}: wrap each as ToolCall(...)"
         )
     return tuple(calls)
 

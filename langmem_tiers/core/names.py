@@ -8,12 +8,10 @@ a namespace reads as a path: ``("acme", "alice")`` is ``acme/alice``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from langmem_tiers.core.errors import InvalidNameError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NamespacePath: TypeAlias = tuple[str, ...]
 """A tenant: a user, an agent, a project. Matching is exact, by whole segments."""
@@ -29,12 +27,16 @@ _UNSAFE_IN_LABEL = re.compile("[%/\0\ud800-\udfff]")
 _ESCAPED = re.compile("%(u[0-9A-F]{4}|[0-9A-F]{2})")
 
 
-def check_namespace(labels: str | Iterable[str]) -> NamespacePath:
+def check_namespace(labels: object) -> NamespacePath:
     """Return the namespace as a tuple, or say what is wrong with it.
 
     Args:
         labels: One label, or several from the widest to the narrowest.
     """
+    if not isinstance(labels, str | Iterable) or isinstance(labels, bytes):
+        raise InvalidNameError(
+            f"a namespace must be a str or a tuple of str, got {labels!r}: convert it first"
+        )
     path = (labels,) if isinstance(labels, str) else tuple(labels)
     if not path:
         raise InvalidNameError("a namespace needs at least one label, got (): pass e.g. ('acme',)")
@@ -78,7 +80,7 @@ def _escape_one(match: re.Match[str]) -> str:
 
 def _check(name: object, what: str) -> None:
     if not isinstance(name, str):
-        raise InvalidNameError(f"a {what} must be a str, got {name!r}: convert it with str() first")
+        raise InvalidNameError(f"a {what} must be a str, got {name!r}: convert it to text first")
     if not name:
         raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
 

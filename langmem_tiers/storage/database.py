@@ -41,7 +41,7 @@ class Database:
     first, so they never fail half-way because somebody else was writing.
     """
 
-    def __init__(self, url: str, config: EngineConfig) -> None:
+    def __init__(self, url: str | os.PathLike[str], config: EngineConfig) -> None:
         self.url = _parse(url)
         self.label = self.url.render_as_string(hide_password=True)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
@@ -110,7 +110,9 @@ class Database:
             self._engine.dispose(close=False)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | os.PathLike[str]) -> URL:
+    if isinstance(url, os.PathLike):
+        return URL.create(_DRIVERS["sqlite"], database=str(Path(url).absolute()))
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, TypeError, AttributeError) as error:
@@ -123,6 +125,10 @@ def _parse(url: str) -> URL:
             f"unknown kind of database {parsed.drivername!r}: use sqlite:/// or postgresql:// (psycopg 3)"
         )
     parsed = parsed.set(drivername=driver) if driver else parsed
+    if parsed.get_backend_name() == "sqlite" and parsed.database == "":
+        raise InvalidConfigError(
+            f"{url!r} names no file: use 'sqlite:///memory.db', or 'sqlite://' for memory"
+        )
     if parsed.get_backend_name() == "sqlite" and not _is_memory(parsed) and not _is_uri(parsed):
         # A later connection must open the same file, also after the program changed its folder.
         parsed = parsed.set(database=str(Path(parsed.database or "").absolute()))

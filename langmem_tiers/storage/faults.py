@@ -31,7 +31,7 @@ class OutrunError(StorageError):
 
 
 _ADVICE: dict[type[StorageError], str] = {
-    StorageUnavailableError: "check that the server runs or the folder exists, and that you may use it",
+    StorageUnavailableError: "check that the server runs, and that this user may use it",
     StorageBusyError: "others hold it: try again, or raise EngineConfig.busy_timeout_seconds",
     StorageReadOnlyError: "it cannot be written: check permissions, or open a writable copy",
     StorageFullError: "no room is left: free some space and try again; nothing of this write was kept",
@@ -96,7 +96,10 @@ def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError
 
 
 def _error(kind: type[StorageError], database: str, reason: str) -> StorageError:
-    return kind(f"the database {database!r} failed ({reason}): {_ADVICE[kind]}")
+    advice = _ADVICE[kind]
+    if kind is StorageUnavailableError and database.startswith("sqlite"):
+        advice = "check that the folder exists, that its disk works, and that you may write there"
+    return kind(f"the database {database!r} failed ({reason}): {advice}")
 
 
 def _first_line(cause: BaseException | None) -> str:

@@ -98,7 +98,7 @@ class SqlMessageStore:
         tokens = sum(message.token_count for message in batch)
         row = self._advance.run(connection, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
-            raise _no_session(key)
+            raise _no_session()
         last_position, revision = row
         first = last_position - (len(batch) - 1) * POSITION_STEP
         rows = [to_row(message, key, first + index * POSITION_STEP) for index, message in enumerate(batch)]
@@ -117,7 +117,7 @@ class SqlMessageStore:
         with self._database.read() as connection:
             rows = connection.execute(_LATEST, {"key": key, "limit": limit}).all()
         if not rows:
-            raise _no_session(key)
+            raise _no_session()
         view = (rows[0].view_position, rows[0].view_message)
         return Tail(tuple(to_message(row, view) for row in rows if row.pk is not None), rows[0].revision)
 
@@ -156,7 +156,7 @@ class SqlMessageStore:
                 select(sessions.c.compressed_count).where(sessions.c.pk == key).with_for_update()
             ).first()
             if session is None:
-                raise _no_session(key)
+                raise _no_session()
             if session.compressed_count != was_hidden:
                 return False
             position = _find(connection, key, before).position - 1
@@ -227,8 +227,8 @@ def _sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list
             duplicates.append(stored)
         else:
             raise MessageConflictError(
-                f"the session holds another message with the id {message.id!r} ({stored.content[:60]!r}, "
-                f"not {message.content[:60]!r}): give the new one an id of its own; nothing was stored"
+                f"the session holds another message with the id {message.id!r}, of {stored.created_at.isoformat()}: "
+                "give the new one an id of its own; nothing was stored"
             )
     return new, duplicates
 
@@ -245,14 +245,12 @@ def _find(connection: Connection, key: int, message_id: str) -> AnyRow:
 def _view(connection: Connection, key: int) -> AnyRow:
     row = connection.execute(_VIEW, {"key": key}).first()
     if row is None:
-        raise _no_session(key)
+        raise _no_session()
     return row
 
 
-def _no_session(key: int) -> SessionNotFoundError:
-    return SessionNotFoundError(
-        f"the session with key {key!r} was deleted: open it anew with engine.session(...)"
-    )
+def _no_session() -> SessionNotFoundError:
+    return SessionNotFoundError("the session was deleted: open it anew with engine.session(...)")
 
 
 def _pieces(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from langmem_tiers.core.errors import (
 )
 from langmem_tiers.core.groups import safe_cut, without_orphans
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, MessageDraft, Role
+from langmem_tiers.core.names import check_name
 from langmem_tiers.core.reports import (
     AddReport,
     CompressReport,
@@ -24,7 +26,7 @@ from langmem_tiers.core.reports import (
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.ids import IdSource
@@ -65,10 +67,12 @@ class Session:
         When it returns, the message is durable.
         """
         if isinstance(message, MessageDraft):
+            if content is not None:
+                raise InvalidMessageError("add() got a MessageDraft and a text: put the text into the draft")
             return self.add_many([message])
         if content is None:
             raise InvalidMessageError(
-                f"add({message!r}) has no text: use add('user', text) or add(MessageDraft(...))"
+                f"add() of a {type(message).__name__} has no text: use add('user', text) or add(MessageDraft(...))"
             )
         return self.add_many([MessageDraft(message, content)])
 
@@ -110,6 +114,7 @@ class Session:
             limit: Messages per page.
         """
         check_limit(limit)
+        after = None if after is None else check_name(after, "message id")
         found = self._parts.messages.page(self._key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
@@ -136,7 +141,7 @@ class Session:
 
     def get(self, message_id: str) -> Message:
         """One message of the record."""
-        message = self._parts.messages.get(self._key, message_id)
+        message = self._parts.messages.get(self._key, check_name(message_id, "message id"))
         if message is None:
             raise MessageNotFoundError(
                 f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
@@ -144,7 +149,7 @@ class Session:
         return message
 
     def count(self) -> int:
-        """How many messages the record holds."""
+        """How many messages the record holds, summaries among them."""
         return self.info().message_count
 
     def info(self) -> SessionInfo:
@@ -166,6 +171,7 @@ class Session:
                 among the messages that it replaces: take its facts over.
         """
         _check_summary(summary)
+        check_name(older_than, "message id")
         while True:
             info = self.info()
             hidden, boundary = self._split(older_than)
@@ -218,6 +224,7 @@ class Session:
 
     def _seal(self, drafts: Iterable[MessageDraft]) -> list[Message]:
         now, counter, ids = self._parts.clock.now(), self._parts.counter, self._parts.ids
+        drafts = _check_drafts(drafts)
         return [
             Message(
                 id=draft.id or ids.new(now),
@@ -233,6 +240,20 @@ class Session:
             )
             for draft in drafts
         ]
+
+
+def _check_drafts(drafts: object) -> list[MessageDraft]:
+    if isinstance(drafts, str | MessageDraft) or not isinstance(drafts, Iterable):
+        raise InvalidMessageError(
+            f"add_many() takes a list of MessageDraft, got a {type(drafts).__name__}: use add() for one message"
+        )
+    checked = list(drafts)
+    for index, draft in enumerate(checked):
+        if not isinstance(draft, MessageDraft):
+            raise InvalidMessageError(
+                f"message {index} is a {type(draft).__name__}: wrap it as MessageDraft(role, text, ...)"
+            )
+    return checked
 
 
 def _check_summary(summary: object) -> None:

@@ -11,6 +11,7 @@ from langmem_tiers import (
     CacheConfig,
     Change,
     Context,
+    Durability,
     EngineConfig,
     Entry,
     InvalidConfigError,
@@ -70,9 +71,19 @@ def test_an_entry_cannot_be_changed() -> None:
         entry().content = "y"  # type: ignore[misc] # that is the case
 
 
+def test_durability_may_be_written_as_text() -> None:
+    assert EngineConfig(durability="normal").durability is Durability.NORMAL  # type: ignore[arg-type] # as text
+
+
 @pytest.mark.parametrize(
     "setting",
-    [{"durability": "safe"}, {"busy_timeout_seconds": 0}, {"pool_size": 0}, {"connect_timeout_seconds": -1}],
+    [
+        {"durability": "safe"},
+        {"busy_timeout_seconds": 0},
+        {"pool_size": 0},
+        {"cache": 5},
+        {"connect_timeout_seconds": -1},
+    ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_by_its_value(setting: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError) as caught:

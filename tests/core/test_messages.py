@@ -23,6 +23,12 @@ def test_an_unknown_role_is_refused_with_those_there_are(role: Any) -> None:
     assert repr(role) in str(caught.value)
 
 
+def test_what_is_no_role_at_all_is_named_by_its_type_alone() -> None:
+    with pytest.raises(InvalidMessageError, match="unknown role of type dict") as caught:
+        MessageDraft({"content": "secret"}, "x")  # type: ignore[arg-type] # that is the case
+    assert "secret" not in str(caught.value)
+
+
 def test_a_naive_time_is_refused_by_its_value() -> None:
     with pytest.raises(InvalidMessageError, match=r"datetime\.datetime\(2025, 1, 1, 0, 0\) has no time zone"):
         MessageDraft("user", "x", created_at=datetime(2025, 1, 1))

@@ -48,7 +48,7 @@ def contents(path: Path) -> list[str]:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageUnavailableError, match=r"missing/memory\.db.*check that .* the folder exists"):
+    with pytest.raises(StorageUnavailableError, match=r"missing/memory\.db.*check that the folder exists"):
         MemoryEngine(f"sqlite:///{tmp_path}/missing/memory.db")
 
 

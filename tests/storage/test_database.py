@@ -4,7 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
@@ -53,12 +53,25 @@ def test_normal_durability_on_postgresql_does_not_wait_for_the_disk(shared_postg
 
 
 @pytest.mark.parametrize(
-    "url", ["memory.db", "", "mysql://localhost/x", "postgresql+psycopg2://x/y", None, 7]
+    "url", ["memory.db", "", "sqlite:///", "mysql://localhost/x", "postgresql+psycopg2://x/y", None, 7]
 )
 def test_a_url_that_is_none_of_ours_is_refused_by_its_value(url: str) -> None:
     with pytest.raises(InvalidConfigError, match="sqlite:///") as caught:
         MemoryEngine(url)
     assert repr(url) in str(caught.value) or str(url).split(":", maxsplit=1)[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("parts", [{"config": {"pool_size": 3}}, {"counter": len}, {"counter": object()}])
+def test_parts_of_another_kind_are_refused_when_the_engine_is_built(parts: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(parts))):
+        MemoryEngine(**parts)
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a?b=c.db", "ö %41#.db", "file:x.db", ":memory:.db"])
+def test_a_path_is_the_file_of_that_name_and_no_other(tmp_path: Path, name: str) -> None:
+    with MemoryEngine(tmp_path / name) as engine:
+        engine.session("acme", "s").add("user", "x")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
 def test_a_password_is_never_shown() -> None:

@@ -24,6 +24,8 @@ from langmem_tiers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from langmem_tiers.testing import FrozenClock
 
 
@@ -284,6 +286,62 @@ def test_what_is_not_there_is_said_by_name(engine: MemoryEngine, tenant: str) ->
         session.page(after="nope")
     with pytest.raises(MessageNotFoundError, match="'nope'"):
         session.compress(older_than="nope", summary="x")
+
+
+def test_wrong_kinds_are_refused_by_their_name_and_nothing_is_written(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    namespace: Any = engine.namespace(tenant)
+    session: Any = namespace.session("s")
+    message = session.add("user", "x").message
+    wrong: list[Callable[[], object]] = [
+        lambda: session.add_many([{"role": "user", "content": "x"}]),
+        lambda: session.add_many([("user", "x")]),
+        lambda: session.add_many("user"),
+        lambda: session.add_many(MessageDraft("user", "x")),
+        lambda: session.add_many(None),
+        lambda: session.add(MessageDraft("user", "x"), "and a text"),
+        lambda: session.add({"role": "user", "content": "x"}),
+        lambda: session.add("user", 7),
+        lambda: session.get(None),
+        lambda: session.get(message),
+        lambda: session.page(after=message),
+        lambda: session.compress(older_than=message, summary="x"),
+        lambda: session.compress(older_than=message.id, summary=None),
+        lambda: namespace.search(None),
+        lambda: namespace.search(7),
+        lambda: namespace.sessions(after=7),
+        lambda: namespace.find_session(7),
+        lambda: engine.session(17, "a"),  # type: ignore[arg-type] # that is the case
+        lambda: engine.session(None, "a"),  # type: ignore[arg-type] # that is the case
+        lambda: engine.session(b"x", "a"),  # type: ignore[arg-type] # that is the case
+        lambda: engine.namespaces(7),  # type: ignore[arg-type] # that is the case
+    ]
+    for use in wrong:
+        with pytest.raises(InvalidInputError):
+            use()
+    assert session.count() == 1
+
+
+def test_a_list_that_breaks_off_is_not_stored(engine: MemoryEngine, tenant: str) -> None:
+    def broken() -> Iterator[MessageDraft]:
+        yield MessageDraft("user", "one")
+        raise RuntimeError("broke off")
+
+    session = engine.session(tenant, "s")
+    with pytest.raises(RuntimeError, match="broke off"):
+        session.add_many(broken())
+    assert session.count() == 0
+
+
+def test_a_session_can_be_looked_for_without_making_it(engine: MemoryEngine, tenant: str) -> None:
+    namespace = engine.namespace((tenant, "a"))
+    assert namespace.path == engine.namespace(tenant, "a").path
+    assert namespace.find_session("s") is None
+    namespace.session("s").add("user", "x")
+    found = namespace.find_session("s")
+    assert found is not None
+    assert found.count() == 1
 
 
 def test_bad_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
