@@ -62,8 +62,7 @@ from langmem_tiers.scoring.tokens import (
     tiktoken_or_estimate,
 )
 from langmem_tiers.tiers.short_term import Session
-
-__version__ = "0.1.0"
+from langmem_tiers.version import __version__
 
 __all__ = [
     "AddReport",

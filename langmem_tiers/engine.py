@@ -9,6 +9,7 @@ from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig, check_limit
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionPage
 from langmem_tiers.scoring.tokens import ContentAwareCounter
@@ -58,7 +59,7 @@ class MemoryEngine:
         _check_parts(config, counter)
         self._database = Database(url, config)
         try:
-            migrate(self._database, clock.now())
+            migrate(self._database, check_time(clock.now()))
         except BaseException:
             self._database.close()
             raise
@@ -141,7 +142,7 @@ class Namespace:
 
     def session(self, name: str) -> Session:
         """Get the session, or create it."""
-        info = self._parts.sessions.open(self.path, check_name(name), self._parts.clock.now())
+        info = self._parts.sessions.open(self.path, check_name(name), self._parts.now())
         return Session(self._parts, info)
 
     def find_session(self, name: str) -> Session | None:
@@ -183,4 +184,5 @@ class Namespace:
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
+        self._parts.cache.drop()
         return self._parts.sessions.delete_namespace(self.path)

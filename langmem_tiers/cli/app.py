@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from langmem_tiers import __version__
 from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.version import __version__
 
 app = typer.Typer(
     help="Tiered, lossless memory for agents.",

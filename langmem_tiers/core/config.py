@@ -34,7 +34,7 @@ class CacheConfig:
     def __post_init__(self) -> None:
         _at_least(self.max_characters, 0, "max_characters")
         _more_than_zero(self.ttl_seconds, "ttl_seconds")
-        _at_least(self.window, 1, "window")
+        _at_least(self.window, 1, "window", most=MAX_LIMIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class EngineConfig:
             ) from error
         if not isinstance(self.cache, CacheConfig):
             raise InvalidConfigError(f"cache must be a CacheConfig, got {self.cache!r}")
-        _more_than_zero(self.busy_timeout_seconds, "busy_timeout_seconds")
-        _more_than_zero(self.connect_timeout_seconds, "connect_timeout_seconds")
+        _more_than_zero(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
+        _more_than_zero(self.connect_timeout_seconds, "connect_timeout_seconds", most=86_400)
         _at_least(self.pool_size, 1, "pool_size")
 
 
@@ -74,11 +74,11 @@ def check_limit(limit: object) -> int:
     return limit
 
 
-def _at_least(value: object, least: int, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidConfigError(f"{what} must be a whole number of at least {least}, got {value!r}")
+def _at_least(value: object, least: int, what: str, most: int = 2**40) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidConfigError(f"{what} must be a whole number from {least} to {most}, got {value!r}")
 
 
-def _more_than_zero(value: object, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 10**9:
-        raise InvalidConfigError(f"{what} must be a number above 0, got {value!r}")
+def _more_than_zero(value: object, what: str, most: float = 10**9) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise InvalidConfigError(f"{what} must be a number above 0 and up to {most}, got {value!r}")

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import check_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,6 +64,9 @@ class Entry:
     source: str | None = None
 
     def __post_init__(self) -> None:
+        for moment in (self.created_at, self.valid_from, self.valid_until):
+            if moment is not None:
+                check_time(moment)
         check_score(self.importance, "importance")
         check_score(self.relevance, "relevance")
         if self.valid_from and self.valid_until and self.valid_until <= self.valid_from:
@@ -83,6 +87,7 @@ class Chunk:
     """A run of older messages with its summary and topics."""
 
     id: str
+    namespace: NamespacePath
     session: str
     number: int
     summary: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 from typing import TYPE_CHECKING, Protocol
+
+from langmem_tiers.core.forks import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,20 +41,28 @@ class TimeSortedIds:
         self._millisecond = -1
         self._random = 0
         self._prefix = ""
-        self._pid = os.getpid()
+        watch(self)
 
     def new(self, now: datetime) -> str:
         """A new id for ``now``."""
         millisecond = int(now.timestamp() * 1000)
         with self._lock:
-            if millisecond > self._millisecond or self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._millisecond = max(millisecond, self._millisecond)
+            if millisecond > self._millisecond or not self._prefix:
+                self._millisecond = max(millisecond, self._millisecond, 0)
                 self._prefix = _base36(self._millisecond).rjust(_PREFIX_WIDTH, "0")
                 self._random = self._random_bits(_RANDOM_BITS)
             else:
                 self._random += 1
             return f"{self._prefix}-{self._random:016x}"
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of making an id."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Start from new randomness, so that parent and child never give the same id."""
+        self._prefix = ""
+        self._lock.release()
 
 
 def _base36(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TypeAlias
 
 from langmem_tiers.core.errors import InvalidMessageError
@@ -34,10 +35,20 @@ def same_json(left: str | None, right: str | None) -> bool:
     """Whether two JSON texts mean the same value."""
     if left is None or right is None or left == right:
         return left == right
-    return bool(json.loads(left) == json.loads(right))
+    return _canonical(left) == _canonical(right)
+
+
+def _canonical(text: str) -> str:
+    return json.dumps(
+        json.loads(text), sort_keys=True
+    )  # 1, 1.0 and true stay apart, as == would not keep them
 
 
 def _check(value: object, where: str, depth: int) -> None:
+    if isinstance(value, float) and math.isnan(value):
+        raise InvalidMessageError(
+            f"{where} is nan, which equals nothing, not even itself: use None or a string"
+        )
     if isinstance(value, _SCALARS):
         return
     if depth > _MAX_DEPTH:

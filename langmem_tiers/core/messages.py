@@ -19,6 +19,10 @@ SUMMARY_PREFIX = "[CONTEXT SUMMARY]"
 """How a system message begins that stands for the messages compressed behind it."""
 
 
+COUNTED_BY_CALLER = "caller"
+"""Stands in for a counter's name where the caller gave the count."""
+
+
 class Role(StrEnum):
     """Who speaks."""
 
@@ -50,7 +54,7 @@ class ToolCall:
             value = getattr(self, field)
             if not isinstance(value, str):
                 raise InvalidMessageError(
-                    f"a tool call's {field} must be a str, got {value!r}: use json.dumps for arguments"
+                    f"a tool call's {field} must be a str, got a {type(value).__name__}: use json.dumps for arguments"
                 )
 
 
@@ -159,15 +163,15 @@ def check_time(moment: object) -> datetime:
     """The time in UTC, or an error for what is no aware datetime."""
     if not isinstance(moment, datetime):
         raise InvalidMessageError(
-            f"created_at must be a datetime, got {moment!r}: parse it with datetime.fromisoformat"
+            f"a time must be a datetime, got {moment!r}: parse it with datetime.fromisoformat"
         )
     if moment.utcoffset() is None:
-        raise InvalidMessageError(f"created_at {moment!r} has no time zone: add tzinfo=datetime.UTC")
+        raise InvalidMessageError(f"the time {moment!r} has no time zone: add tzinfo=datetime.UTC")
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidMessageError(
-            f"created_at {moment!r} lies outside the years 1 to 9999 in UTC: use another time"
+            f"the time {moment!r} lies outside the years 1 to 9999 in UTC: use another time"
         ) from error
 
 
@@ -188,8 +192,8 @@ def _check_calls(calls: object) -> tuple[ToolCall, ...]:
 
 
 def _check_count(count: object) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 2**53:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
         raise InvalidMessageError(
-            f"token_count must be a whole number of at least 0, got {count!r}: leave it out to be counted"
+            f"token_count must be a whole number from 0 to 2147483647, got {count!r}: leave it out to be counted"
         )
     return count

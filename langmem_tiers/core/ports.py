@@ -1,6 +1,6 @@
 """The contracts between the engine and what it stands on.
 
-Each has a conformance suite in :mod:`langmem_tiers.testing`; run it over your own.
+The stores have conformance suites in :mod:`langmem_tiers.testing.conformance`; run them over your own.
 """
 
 from __future__ import annotations
@@ -120,8 +120,14 @@ class SessionStore(Protocol):
 class MessageStore(Protocol):
     """The append-only record of each session."""
 
-    def append(self, key: int, batch: Sequence[Message], now: datetime) -> Appended:
+    def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
         """Store the batch whole or not at all, in order; messages known by id are left as they are.
+
+        Args:
+            key: The session.
+            batch: The messages.
+            now: When.
+            new_ids: All ids were made just now, so looking them up first can be spared.
 
         Raises:
             MessageConflictError: An id is taken by a message that says something else.
@@ -133,12 +139,15 @@ class MessageStore(Protocol):
         """The newest ``limit`` messages of the record."""
         ...
 
-    def page(
-        self, key: int, *, after: str | None, limit: int, shown_only: bool = False
-    ) -> tuple[Message, ...]:
-        """Messages behind the message ``after``, oldest first.
+    def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
+        """Messages of the record behind the message ``after``, oldest first."""
+        ...
 
-        With ``shown_only`` those behind a summary are left out.
+    def view(self, key: int, limit: int) -> tuple[Message, ...]:
+        """What is shown, as of one moment, oldest first.
+
+        That is the summary in force, however old, and the newest ``limit`` of the messages
+        that are not behind it.
         """
         ...
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -46,8 +48,10 @@ class AddReport:
     @property
     def message(self) -> Message:
         """The one message, where one was handed in."""
-        (message,) = self.stored + self.duplicates
-        return message
+        messages = self.stored + self.duplicates
+        if len(messages) != 1:
+            raise InvalidInputError(f"the report holds {len(messages)} messages: read stored and duplicates")
+        return messages[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,8 @@ _POSTGRES: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else b
     "3D": StorageUnavailableError,
     "53": StorageUnavailableError,
     "57": StorageUnavailableError,
-    "XX": StorageCorruptError,
+    "XX001": StorageCorruptError,
+    "XX002": StorageCorruptError,
 }
 
 
@@ -80,9 +81,12 @@ def translated(database: str, driver: DBAPIModule) -> Iterator[None]:
         yield
     except exc.TimeoutError as error:
         raise _error(StorageBusyError, database, "no connection came free in time") from error
+    except (OverflowError, UnicodeError) as error:
+        raise _error(StorageError, database, f"it cannot hold such a value: {type(error).__name__}") from None
     except (exc.DBAPIError, driver.Error) as error:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
-        raise _error(_kind(cause, driver), database, _first_line(cause)) from error
+        # Not chained: a driver's error may quote the row that it refused.
+        raise _error(_kind(cause, driver), database, _reason(cause)) from None
 
 
 def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError]:
@@ -102,5 +106,8 @@ def _error(kind: type[StorageError], database: str, reason: str) -> StorageError
     return kind(f"the database {database!r} failed ({reason}): {advice}")
 
 
-def _first_line(cause: BaseException | None) -> str:
-    return str(cause).strip().split("\n", 1)[0]
+def _reason(cause: BaseException | None) -> str:
+    code = (
+        getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None) or type(cause).__name__
+    )
+    return f"{str(cause).strip().split(chr(10), 1)[0]} [{code}]"

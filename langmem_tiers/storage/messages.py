@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    ScalarSelect,
+    Select,
+    and_,
+    bindparam,
+    insert,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from langmem_tiers.core.errors import (
     MessageConflictError,
@@ -49,25 +62,64 @@ _ADVANCE = (
 )
 _INSERT = insert(messages)
 _COLUMNS = [column.name for column in messages.c if column.name != "pk"]
-_BY_ID = select(messages).where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("id"))
-_VIEW = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
+_SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
     sessions.c.pk == bindparam("key")
 )
 
-_newest = (
-    select(messages)
-    .where(messages.c.session_pk == bindparam("key"))
-    .order_by(messages.c.position.desc(), messages.c.pk.desc())
+# Each read is one statement, so that the session's row and its messages belong together on
+# every database, whatever others write meanwhile. The session comes first and at least once.
+_position, _pk = messages.c.position, messages.c.pk
+_of_session = select(messages).where(messages.c.session_pk == bindparam("key"))
+_backwards = (_position.desc(), _pk.desc())
+
+
+def _with_session(
+    rows: Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]],
+) -> Select[*tuple[Any, ...]]:
+    found = rows.subquery("found")
+    return (
+        select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, found)
+        .select_from(sessions.outerjoin(found, found.c.session_pk == sessions.c.pk))
+        .where(sessions.c.pk == bindparam("key"))
+        .order_by(found.c.position, found.c.pk)
+    )
+
+
+def _from(position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool) -> ColumnElement[bool]:
+    # As a row comparison, but so that the index on the position is used for its range.
+    return and_(_position >= position, or_(_position > position, _pk >= pk if inclusive else _pk > pk))
+
+
+def _of_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
+    return (
+        select(column)
+        .where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("after"))
+        .correlate(None)
+        .scalar_subquery()
+    )
+
+
+def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
+    return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
+
+
+_LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
+_FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
+_NEXT_PAGE = _with_session(
+    _of_session.where(_from(_of_cursor(_position), _of_cursor(_pk), inclusive=False))
+    .order_by(_position, _pk)
     .limit(bindparam("limit"))
-    .subquery("newest")
 )
-# One statement, so that the revision and the messages belong together on every database.
-_LATEST = (
-    select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, _newest)
-    .select_from(sessions.outerjoin(_newest, _newest.c.session_pk == sessions.c.pk))
-    .where(sessions.c.pk == bindparam("key"))
-    .order_by(_newest.c.position, _newest.c.pk)
+_view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
+_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True))
+_summary = _of_session.where(_pk == _view_message)
+_VIEW = _with_session(
+    union_all(
+        select(_shown.order_by(*_backwards).limit(bindparam("limit")).subquery()),
+        select(_summary.subquery()),
+    )
 )
+_ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
 
 
 class SqlMessageStore:
@@ -78,20 +130,19 @@ class SqlMessageStore:
         self._advance = DriverStatement(_ADVANCE, database.dialect)
         self._insert = DriverStatement(_INSERT.inline(), database.dialect, _COLUMNS)
 
-    def append(self, key: int, batch: Sequence[Message], now: datetime) -> Appended:
+    def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
         """Store the batch whole or not at all."""
-        if not batch:
-            return Appended((), (), self._revision(key))
-        try:
-            with self._database.write() as connection:
+        if new_ids and batch:
+            # Ids that were just made are new, short of a clash that the look-up below would find.
+            with suppress(OutrunError), self._database.write() as connection:
                 return Appended(tuple(batch), (), self._append(connection, key, batch, now))
-        except OutrunError:
-            pass  # at least one id is known, to the session or twice in the batch
         with self._database.write() as connection:
-            view = _view(connection, key)
-            known = _known(connection, key, view, batch)
+            session = connection.execute(_SESSION.with_for_update(), {"key": key}).first()
+            if session is None:
+                raise _no_session()
+            known = _known(connection, key, session, batch)
             new, duplicates = _sort_out(batch, known)
-            revision = self._append(connection, key, new, now) if new else view.revision
+            revision = self._append(connection, key, new, now) if new else session.revision
             return Appended(tuple(new), tuple(duplicates), revision)
 
     def _append(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
@@ -108,46 +159,36 @@ class SqlMessageStore:
             self._insert.run_many(connection, rows)
         return int(revision)
 
-    def _revision(self, key: int) -> int:
-        with self._database.read() as connection:
-            return int(_view(connection, key).revision)
-
     def latest(self, key: int, limit: int) -> Tail:
         """The newest ``limit`` messages of the record."""
-        with self._database.read() as connection:
-            rows = connection.execute(_LATEST, {"key": key, "limit": limit}).all()
-        if not rows:
-            raise _no_session()
-        view = (rows[0].view_position, rows[0].view_message)
-        return Tail(tuple(to_message(row, view) for row in rows if row.pk is not None), rows[0].revision)
+        return self._read(_LATEST, {"key": key, "limit": limit})
 
-    def page(
-        self, key: int, *, after: str | None, limit: int, shown_only: bool = False
-    ) -> tuple[Message, ...]:
+    def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
         """Messages behind the message ``after``, oldest first."""
-        place = tuple_(messages.c.position, messages.c.pk)
-        query = (
-            select(messages)
-            .where(messages.c.session_pk == key)
-            .order_by(messages.c.position, messages.c.pk)
-            .limit(limit)
-        )
-        with self._database.read() as connection:
-            session = _view(connection, key)
-            view = (session.view_position, session.view_message)
-            if shown_only:
-                query = query.where(place >= tuple_(*view))
-            if after is not None:
-                cursor = _find(connection, key, after)
-                query = query.where(place > tuple_(cursor.position, cursor.pk))
-            return tuple(to_message(row, view) for row in connection.execute(query))
+        if after is None:
+            return self._read(_FIRST_PAGE, {"key": key, "limit": limit}).messages
+        found = self._read(_NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
+        if not found and self.get(key, after) is None:
+            raise _no_message(after)
+        return found
+
+    def view(self, key: int, limit: int) -> tuple[Message, ...]:
+        """The summary in force, and the newest ``limit`` of the messages that are shown."""
+        return self._read(_VIEW, {"key": key, "limit": limit}).messages
 
     def get(self, key: int, message_id: str) -> Message | None:
         """One message, if the session holds it."""
+        found = self._read(_ONE, {"key": key, "id": escape(message_id)}).messages
+        return found[0] if found else None
+
+    def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
         with self._database.read() as connection:
-            session = _view(connection, key)
-            row = connection.execute(_BY_ID, {"key": key, "id": escape(message_id)}).first()
-        return None if row is None else to_message(row, (session.view_position, session.view_message))
+            rows = connection.execute(statement, values).all()
+        if not rows:
+            raise _no_session()
+        view = (rows[0].view_position, rows[0].view_message)
+        unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+        return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
         """Put ``summary`` in front of the message ``before`` and everything older behind it."""
@@ -159,7 +200,12 @@ class SqlMessageStore:
                 raise _no_session()
             if session.compressed_count != was_hidden:
                 return False
-            position = _find(connection, key, before).position - 1
+            first_shown = connection.execute(
+                select(_position).where(messages.c.session_pk == key, messages.c.id == escape(before))
+            ).scalar()
+            if first_shown is None:
+                raise _no_message(before)
+            position = first_shown - 1
             row = connection.execute(_INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
             connection.execute(
                 update(sessions)
@@ -178,6 +224,19 @@ class SqlMessageStore:
 
     def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
         """Messages of this namespace that hold any of the words, best first."""
+        query = self._search(namespace, words, limit)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(
+            SearchHit(
+                message=to_message(row, (row.view_position, row.view_message)),
+                session=unescape(row.name),
+                score=float(row.score),
+            )
+            for row in rows
+        )
+
+    def _search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> Select[*tuple[Any, ...]]:
         found = (sqlite if self._database.is_sqlite else postgres).matches(words)
         # The best are chosen by key and score alone; only their texts are read.
         best = (
@@ -188,20 +247,10 @@ class SqlMessageStore:
             .limit(limit)
             .subquery("best")
         )
-        query = (
+        return (
             select(messages, sessions.c.name, sessions.c.view_position, sessions.c.view_message, best.c.score)
             .select_from(best.join(messages, messages.c.pk == best.c.pk).join(sessions))
             .order_by(best.c.score.desc(), best.c.pk.desc())
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(
-            SearchHit(
-                message=to_message(row, (row.view_position, row.view_message)),
-                session=unescape(row.name),
-                score=float(row.score),
-            )
-            for row in rows
         )
 
 
@@ -233,20 +282,10 @@ def _sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list
     return new, duplicates
 
 
-def _find(connection: Connection, key: int, message_id: str) -> AnyRow:
-    row = connection.execute(_BY_ID, {"key": key, "id": escape(message_id)}).first()
-    if row is None:
-        raise MessageNotFoundError(
-            f"the session holds no message {message_id!r}: use an id that page() or add() gave"
-        )
-    return row
-
-
-def _view(connection: Connection, key: int) -> AnyRow:
-    row = connection.execute(_VIEW, {"key": key}).first()
-    if row is None:
-        raise _no_session()
-    return row
+def _no_message(message_id: str) -> MessageNotFoundError:
+    return MessageNotFoundError(
+        f"the session holds no message {message_id!r}: use an id that page() or add() gave"
+    )
 
 
 def _no_session() -> SessionNotFoundError:

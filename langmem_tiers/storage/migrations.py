@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, func, insert, inspect, select, text
+from sqlalchemy import Connection, func, insert, inspect, select
 
-from langmem_tiers.core.errors import SchemaVersionError, StorageUnavailableError
+from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
@@ -30,9 +32,31 @@ class Migration:
     postgresql: tuple[str, ...]
 
 
+# Version 1 had namespaces, sessions and messages alone. A step is never changed once it is
+# released: it is written out here, not taken from what the schema is today.
 MIGRATIONS = (
-    # 1 was the first schema: namespaces, sessions, messages.
-    Migration(2, sqlite=sqlite.DDL + sqlite.FILL, postgresql=postgres.DDL + postgres.FILL),
+    Migration(
+        2,
+        sqlite=(
+            """CREATE VIRTUAL TABLE lmt_messages_text USING fts5(
+                content, content='lmt_messages', content_rowid='pk',
+                tokenize='porter unicode61 remove_diacritics 2'
+            )""",
+            """CREATE TRIGGER lmt_messages_text_add AFTER INSERT ON lmt_messages BEGIN
+                INSERT INTO lmt_messages_text(rowid, content) VALUES (new.pk, new.content);
+            END""",
+            """CREATE TRIGGER lmt_messages_text_remove AFTER DELETE ON lmt_messages BEGIN
+                INSERT INTO lmt_messages_text(lmt_messages_text, rowid, content)
+                VALUES ('delete', old.pk, old.content);
+            END""",
+            "INSERT INTO lmt_messages_text(lmt_messages_text) VALUES ('rebuild')",
+        ),
+        postgresql=(
+            """ALTER TABLE lmt_messages ADD COLUMN content_vector tsvector
+                GENERATED ALWAYS AS (to_tsvector('english', left(content, 100000))) STORED""",
+            "CREATE INDEX lmt_messages_text ON lmt_messages USING gin (content_vector)",
+        ),
+    ),
 )
 
 
@@ -44,21 +68,27 @@ def migrate(database: Database, now: datetime) -> None:
     """
     with database.read() as connection:
         version = _version(connection)
+        _refuse_encoding(database, connection)
     _refuse_newer(database, version)
-    if version == SCHEMA_VERSION:
-        return
+    if version < SCHEMA_VERSION:
+        _upgrade(database, now)
+    database.prepare()
+
+
+def _upgrade(database: Database, now: datetime) -> None:
     with database.write() as connection:
         if not database.is_sqlite:
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         version = _version(connection)  # another process may have been faster
         _refuse_newer(database, version)
+        if version == SCHEMA_VERSION:
+            return
         if version == 0:
             _create(connection)
-        elif version < SCHEMA_VERSION:
-            _back_up(database, version, now)
+        else:
+            _back_up(database, connection, version, now)
             _apply(connection, version)
-        if version < SCHEMA_VERSION:
-            connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION, applied_at=now))
+        connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION, applied_at=now))
 
 
 def _version(connection: Connection) -> int:
@@ -75,31 +105,43 @@ def _refuse_newer(database: Database, version: int) -> None:
         )
 
 
+def _refuse_encoding(database: Database, connection: Connection) -> None:
+    if database.is_sqlite:
+        return
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise InvalidConfigError(
+            f"{database.label!r} has the encoding {encoding!r}, which cannot hold every text: "
+            "create the database with ENCODING 'UTF8'"
+        )
+
+
 def _create(connection: Connection) -> None:
     metadata.create_all(connection, checkfirst=False)
     for statement in (sqlite if connection.dialect.name == "sqlite" else postgres).DDL:
-        connection.execute(text(statement))
+        connection.exec_driver_sql(statement)
 
 
 def _apply(connection: Connection, version: int) -> None:
     for step in MIGRATIONS:
         if step.version > version:
             for statement in step.sqlite if connection.dialect.name == "sqlite" else step.postgresql:
-                connection.execute(text(statement))
+                connection.exec_driver_sql(statement)
 
 
-def _back_up(database: Database, version: int, now: datetime) -> None:
+def _back_up(database: Database, connection: Connection, version: int, now: datetime) -> None:
     # We hold the write lock, so nobody writes while the copy is made; it is whole once it has its name.
-    if database.file is None:
+    if not database.is_sqlite or database.is_memory:
         return
-    source = Path(database.file)
+    source = Path(connection.exec_driver_sql("PRAGMA database_list").one()[2])
     copy = source.with_name(f"{source.name}.v{version}-{now:%Y%m%dT%H%M%SZ}.backup")
-    partial = copy.with_name(copy.name + ".partial")
+    partial = copy.with_name(f"{copy.name}.partial")
     try:
-        with sqlite3.connect(source) as reader, sqlite3.connect(partial) as writer:
+        # Nobody may read the copy who may not read the original.
+        os.close(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
+        partial.chmod(source.stat().st_mode & 0o777)
+        with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(partial)) as writer:
             reader.backup(writer)
-        reader.close()
-        writer.close()
         partial.replace(copy)
     except (OSError, sqlite3.Error) as error:
         partial.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
@@ -75,8 +75,9 @@ class SqlSessionStore:
         query = select(path).order_by(path).limit(limit)
         if prefix:
             key = namespace_key(prefix)
-            # "0" follows "/" in every byte order: the range holds the key's children and nothing else.
-            query = query.where((path == key) | ((path > f"{key}/") & (path < f"{key}0")))
+            # "0" follows "/" in every byte order: from the key to there lie the key, its children and
+            # names that only begin like it, which the second condition leaves out.
+            query = query.where(path >= key, path < f"{key}0", (path == key) | (path > f"{key}/"))
         if after is not None:
             query = query.where(path > namespace_key(after))
         with self._database.read() as connection:
@@ -92,15 +93,17 @@ class SqlSessionStore:
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
         """Erase exactly this namespace with its sessions."""
-        here = namespaces.c.path == namespace_key(namespace)
         with self._database.write() as connection:
+            # Locked first, so that no session is made in it between the count and the end.
+            key = connection.execute(
+                select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).with_for_update()
+            ).scalar()
             counts = connection.execute(
-                select(func.count(sessions.c.pk), func.coalesce(func.sum(sessions.c.message_count), 0))
-                .select_from(sessions.join(namespaces))
-                .where(here)
-            ).one()
-            connection.execute(delete(namespaces).where(here))
-        return DeleteReport(sessions=int(counts[0]), messages=int(counts[1]))
+                delete(sessions).where(sessions.c.namespace_pk == key).returning(sessions.c.message_count)
+            ).scalars()
+            erased = list(counts)
+            connection.execute(delete(namespaces).where(namespaces.c.pk == key))
+        return DeleteReport(sessions=len(erased), messages=sum(erased))
 
     @staticmethod
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:

@@ -10,6 +10,7 @@ Subclass both in a test module of yours and give them your stores::
 
 from __future__ import annotations
 
+import threading
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -214,6 +215,31 @@ class MessageStoreConformance(_Conformance):
         assert (done.stored, done.duplicates) == ((second,), (first, second))
         assert contents(stores.messages.latest(key, 9).messages) == ["1", "2"]
 
+    def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
+        batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
+        errors: list[BaseException] = []
+
+        def add_all() -> None:
+            try:
+                for batch in batches:
+                    stores.messages.append(key, batch, NOW)
+            except BaseException as error:  # noqa: BLE001 - shown by the assertion
+                errors.append(error)
+
+        workers = [threading.Thread(target=add_all) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert errors == []
+        assert contents(stores.messages.latest(key, 99).messages) == [f"{n}" for n in range(31)]
+
+    def test_ids_said_to_be_new_are_looked_up_if_they_are_not(self, stores: Stores, key: int) -> None:
+        known, new = message("1", id="a"), message("2", id="b")
+        stores.messages.append(key, [known], NOW, new_ids=True)
+        done = stores.messages.append(key, [known, new], NOW, new_ids=True)
+        assert (done.stored, done.duplicates) == ((new,), (known,))
+
     def test_a_batch_of_known_messages_changes_nothing(self, stores: Stores, key: int) -> None:
         known = message(id="a")
         revision = stores.messages.append(key, [known], NOW).revision
@@ -291,7 +317,7 @@ class MessageStoreConformance(_Conformance):
         assert [(m.id, m.is_compressed) for m in record] == [
             ("0", True), ("1", True), ("2", True), ("s", False), ("3", False), ("4", False),
         ]  # fmt: skip
-        assert [m.id for m in stores.messages.page(key, after=None, limit=9, shown_only=True)] == [
+        assert [m.id for m in stores.messages.view(key, 9)] == [
             "s",
             "3",
             "4",
@@ -305,7 +331,7 @@ class MessageStoreConformance(_Conformance):
         for number, (before, hidden, was_hidden) in enumerate([("1", 1, 0), ("3", 3, 1), ("3", 1, 4)]):
             text = message(f"{SUMMARY_PREFIX}\n{number}", id=f"s{number}", role=Role.SYSTEM)
             assert stores.messages.compress(key, text, before=before, hidden=hidden, was_hidden=was_hidden)
-        shown = stores.messages.page(key, after=None, limit=9, shown_only=True)
+        shown = stores.messages.view(key, 9)
         assert [m.id for m in shown] == ["s2", "3"]
         assert [m.id for m in stores.messages.latest(key, 9).messages] == [
             "0",
@@ -316,6 +342,15 @@ class MessageStoreConformance(_Conformance):
             "s2",
             "3",
         ]
+
+    def test_a_limited_view_holds_the_summary_and_the_newest(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i), id=str(i)) for i in range(9)], NOW)
+        assert [m.id for m in stores.messages.view(key, 2)] == ["7", "8"]
+        summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
+        stores.messages.compress(key, summary, before="3", hidden=3, was_hidden=0)
+        assert [m.id for m in stores.messages.view(key, 2)] == ["s", "7", "8"]
+        assert [m.id for m in stores.messages.view(key, 7)] == ["s", "3", "4", "5", "6", "7", "8"]
+        assert [m.id for m in stores.messages.view(key, 99)] == ["s", "3", "4", "5", "6", "7", "8"]
 
     def test_compress_gives_way_to_another_compressor(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)
@@ -341,8 +376,11 @@ class MessageStoreConformance(_Conformance):
         ]
         stores.messages.append(key, [message(text) for text in texts], NOW)
         hits = stores.messages.search(namespace, ["decide", "queues"], 10)
-        assert {hit.message.content for hit in hits} == set(texts[1:])
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert {hit.message.content for hit in hits} == {texts[1], texts[2]}
+        both, one = texts[2], "A queue of people stood there, and they talked about boats and the weather"
+        stores.messages.append(key, [message(one)], NOW)
+        order = [hit.message.content for hit in stores.messages.search(namespace, ["decide", "queues"], 10)]
+        assert order.index(both) < order.index(one)
 
     def test_search_takes_operators_as_words(
         self, stores: Stores, namespace: NamespacePath, key: int

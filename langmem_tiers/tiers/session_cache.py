@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from cachetools import TTLCache
 
+from langmem_tiers.core.forks import watch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -39,6 +41,7 @@ class SessionCache:
         self.window = config.window
         self.enabled = config.max_characters > 0
         self._lock = threading.Lock()
+        watch(self)
         self._tails: TTLCache[int, _Held] = TTLCache(
             maxsize=config.max_characters,
             ttl=config.ttl_seconds,
@@ -82,6 +85,22 @@ class SessionCache:
                 revision,
                 whole=held.whole and len(messages) <= self.window,
             )
+
+    def drop(self, key: int | None = None) -> None:
+        """Forget one session, or all."""
+        with self._lock:
+            if key is None:
+                self._tails.clear()
+            else:
+                self._tails.pop(key, None)
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of a change."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Go on."""
+        self._lock.release()
 
     def _hold(self, key: int, messages: tuple[Message, ...], revision: int, *, whole: bool) -> None:
         weight = _OVERHEAD + sum(map(_weight, messages))

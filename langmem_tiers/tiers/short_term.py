@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import (
     InvalidInputError,
     InvalidMessageError,
@@ -14,7 +14,14 @@ from langmem_tiers.core.errors import (
     SessionNotFoundError,
 )
 from langmem_tiers.core.groups import safe_cut, without_orphans
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, MessageDraft, Role
+from langmem_tiers.core.messages import (
+    COUNTED_BY_CALLER,
+    SUMMARY_PREFIX,
+    Message,
+    MessageDraft,
+    Role,
+    check_time,
+)
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.reports import (
     AddReport,
@@ -26,7 +33,8 @@ from langmem_tiers.core.reports import (
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.ids import IdSource
@@ -47,6 +55,10 @@ class ShortTermParts:
     clock: Clock
     ids: IdSource
     cache: SessionCache
+
+    def now(self) -> datetime:
+        """The time in UTC, whatever clock was handed in."""
+        return check_time(self.clock.now())
 
 
 class Session:
@@ -84,10 +96,15 @@ class Session:
         Raises:
             MessageConflictError: The id is taken by a message that says something else.
         """
-        sealed = self._seal(messages)
-        if not sealed:
+        drafts = _check_drafts(messages)
+        if not drafts:
             return AddReport(stored=(), duplicates=())
-        done = self._parts.messages.append(self._key, sealed, self._parts.clock.now())
+        done = self._parts.messages.append(
+            self._key,
+            self._seal(drafts),
+            self._parts.now(),
+            new_ids=all(draft.id is None for draft in drafts),
+        )
         if done.stored:
             self._parts.cache.extend(self._key, done.stored, done.revision)
         return AddReport(stored=done.stored, duplicates=done.duplicates)
@@ -100,11 +117,10 @@ class Session:
             held = cache.get(self._key, count, parts.sessions.revision(self._key))
             if held is not None:
                 return held
-        wanted = max(count, cache.window) if cache.enabled else count
-        tail = parts.messages.latest(self._key, wanted)
-        if wanted == cache.window:
-            cache.put(self._key, tail, whole=len(tail.messages) < wanted)
-        return tail.messages[max(0, len(tail.messages) - count) :]
+        tail = parts.messages.latest(self._key, count)
+        if count <= cache.window:
+            cache.put(self._key, tail, whole=len(tail.messages) < count)
+        return tail.messages
 
     def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
         """A page of the record, oldest first.
@@ -121,23 +137,27 @@ class Session:
 
     def messages(self) -> Iterator[Message]:
         """The whole record, oldest first, read in pages."""
-        return self._walk(shown_only=False)
+        after = None
+        while True:
+            page = self._parts.messages.page(self._key, after=after, limit=_PAGE)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
 
     def view(self, limit: int | None = None) -> tuple[Message, ...]:
         """What of the session is shown now: its summary, then the messages that are not behind it.
 
+        A tool result is shown only with its call, never alone.
+
         Args:
-            limit: At most so many messages, the newest ones, cut so that no tool result stands
-                without its call. The summary stays.
+            limit: At most so many messages: the summary, if there is one, and the newest.
         """
-        if limit is None:
-            return tuple(self._walk(shown_only=True))
-        check_limit(limit)
-        first = self._parts.messages.page(self._key, after=None, limit=1, shown_only=True)
-        head = first if first and first[0].is_summary else ()
-        tail = [m for m in self.latest(limit) if not m.is_compressed and m not in head]
-        room = limit - len(head)
-        return head + without_orphans(tail[len(tail) - min(room, len(tail)) :])
+        limit = MAX_LIMIT if limit is None else check_limit(limit)
+        shown = self._parts.messages.view(self._key, limit)
+        if len(shown) > limit:  # the summary and one message too many behind it
+            shown = shown[:1] + shown[2:]
+        return without_orphans(shown)
 
     def get(self, message_id: str) -> Message:
         """One message of the record."""
@@ -202,37 +222,28 @@ class Session:
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
+        self._parts.cache.drop(self._key)
         return self._parts.sessions.delete(self._key)
 
-    def _split(self, older_than: str) -> tuple[list[Message], Message]:
-        shown = list(self._walk(shown_only=True))
+    def _split(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
+        shown = self._parts.messages.view(self._key, MAX_LIMIT)
         place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
         if place is None:
             self.get(older_than)  # says so if it does not exist at all
-            return [], shown[0]
+            return (), shown[0]
         cut = safe_cut(shown, place)
         return shown[:cut], shown[cut]
 
-    def _walk(self, *, shown_only: bool) -> Iterator[Message]:
-        after = None
-        while True:
-            page = self._parts.messages.page(self._key, after=after, limit=_PAGE, shown_only=shown_only)
-            yield from page
-            if len(page) < _PAGE:
-                return
-            after = page[-1].id
-
-    def _seal(self, drafts: Iterable[MessageDraft]) -> list[Message]:
-        now, counter, ids = self._parts.clock.now(), self._parts.counter, self._parts.ids
-        drafts = _check_drafts(drafts)
+    def _seal(self, drafts: Sequence[MessageDraft]) -> list[Message]:
+        now, counter, ids = self._parts.now(), self._parts.counter, self._parts.ids
         return [
             Message(
-                id=draft.id or ids.new(now),
+                id=draft.id or check_name(ids.new(now), "message id"),
                 role=draft.role,
                 content=draft.content,
                 created_at=draft.created_at or now,
                 token_count=count_draft(counter, draft) if draft.token_count is None else draft.token_count,
-                token_counter=counter.name if draft.token_count is None else "caller",
+                token_counter=counter.name if draft.token_count is None else COUNTED_BY_CALLER,
                 name=draft.name,
                 tool_calls=draft.tool_calls,
                 tool_call_id=draft.tool_call_id,

@@ -56,6 +56,7 @@ def test_a_time_that_utc_cannot_hold_is_refused() -> None:
         (object(), "payload is a object"),
         (b"bytes", "payload is a bytes"),
         ({"n": 10**5000}, "cannot be written as JSON"),
+        ({"p": [float("nan")]}, r"payload\['p'\]\[0\] is nan"),
     ],
 )
 def test_a_payload_that_json_would_change_is_refused_by_its_place(payload: object, where: str) -> None:
@@ -90,6 +91,7 @@ def test_a_payload_is_a_snapshot() -> None:
         ("token_count", -1),
         ("token_count", 1.5),
         ("token_count", True),
+        ("token_count", 2**31),
         ("created_at", "2025-01-01"),
     ],
 )
@@ -112,6 +114,8 @@ def test_a_draft_cannot_be_changed() -> None:
 def test_json_is_compared_by_meaning() -> None:
     assert same_json('{"a":1,"b":2}', '{"b":2,"a":1}')
     assert not same_json('{"a":1}', '{"a":2}')
+    assert not same_json('{"a":1}', '{"a":true}')
+    assert not same_json('{"a":1}', '{"a":1.0}')
     assert same_json(None, None)
     assert not same_json(None, "null")
     assert to_json(None, "payload") == "null"

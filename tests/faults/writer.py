@@ -15,13 +15,15 @@ def write_until_killed(url: str, name: str, acknowledged: str) -> None:
     number = 0
     while True:
         size = 1 if number % 3 else 4
-        drafts = [_draft(f"{name}-{number}-{index}-of-{size}", number) for index in range(size)]
+        drafts = [draft_of(f"{name}-{number}-{index}-of-{size}") for index in range(size)]
         report = session.add_many(drafts)
         os.write(notes, "".join(f"{message.id}\n" for message in report.stored).encode())
         number += 1
 
 
-def _draft(message_id: str, number: int) -> MessageDraft:
+def draft_of(message_id: str) -> MessageDraft:
+    """The message that has this id, always the same."""
+    number = int(message_id.split("-")[1])
     return MessageDraft(
         "assistant",
         f"{message_id} " + "word " * (number % 500),

@@ -180,6 +180,8 @@ def test_a_stored_count_is_used_and_a_foreign_one_is_not() -> None:
     counter = CharCounter()
     ours, theirs = message("Hello", token_count=99, token_counter="chars4"), message("Hello", token_count=99)
     assert count_messages(counter, [ours]) - count_messages(counter, [theirs]) == 99 - counter.count("Hello")
+    given = message("Hello", token_count=99, token_counter="caller")
+    assert count_messages(counter, [given]) == count_messages(counter, [ours])
 
 
 def test_tiktoken_counts_as_tiktoken_does_also_for_control_words() -> None:

@@ -1,4 +1,4 @@
-"""The first schema, as it was: databases written by it must open for ever."""
+"""Schema version 1, before full text: databases that have it must open for ever."""
 
 SQLITE = (
     """CREATE TABLE lmt_namespaces (

@@ -1,23 +1,29 @@
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from langmem_tiers import (
     Durability,
     EngineClosedError,
     EngineConfig,
     InvalidConfigError,
+    LangmemTiersError,
     MemoryEngine,
+    MessageDraft,
     MissingExtraError,
+    StorageError,
 )
 from langmem_tiers.storage.database import Database
+from tests.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +36,7 @@ def pragma(database: Database, name: str) -> object:
 
 
 def test_a_file_is_opened_durably_by_default(file_url: str) -> None:
+    MemoryEngine(file_url).close()
     database = Database(file_url, EngineConfig(busy_timeout_seconds=7))
     assert pragma(database, "journal_mode") == "wal"
     assert pragma(database, "synchronous") == 2  # FULL
@@ -44,12 +51,25 @@ def test_normal_durability_is_a_choice(file_url: str) -> None:
     database.close()
 
 
-def test_normal_durability_on_postgresql_does_not_wait_for_the_disk(shared_postgres: str) -> None:
-    for durability, expected in ((Durability.FULL, "on"), (Durability.NORMAL, "off")):
-        database = Database(shared_postgres, EngineConfig(durability=durability))
-        with database.read() as connection:
-            assert connection.execute(text("SHOW synchronous_commit")).scalar() == expected
-        database.close()
+def test_durability_on_postgresql_is_ours_whatever_the_server_does(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    for default in ("on", "off"):
+        for durability, expected in ((Durability.FULL, "on"), (Durability.NORMAL, "off")):
+            with_default = f"{url}&options=-c%20synchronous_commit%3D{default}"
+            database = Database(with_default, EngineConfig(durability=durability))
+            with database.read() as connection:
+                assert connection.execute(text("SHOW synchronous_commit")).scalar() == expected
+            database.close()
+
+
+def test_adding_at_once_works_on_a_server_that_isolates_strictly(shared_postgres: str, tenant: str) -> None:
+    url = f"{shared_postgres}&options=-c%20default_transaction_isolation%3Dserializable"
+    with MemoryEngine(url) as engine:
+        session = engine.session(tenant, "s")
+        in_threads(4, lambda: [session.add("user", "x") for _ in range(25)])
+        assert session.count() == 100
 
 
 @pytest.mark.parametrize(
@@ -74,27 +94,54 @@ def test_a_path_is_the_file_of_that_name_and_no_other(tmp_path: Path, name: str)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
-def test_a_password_is_never_shown() -> None:
-    url = "postgresql://mara:hunter2@127.0.0.1:1/none"
-    database = Database(url, EngineConfig())
-    assert "hunter2" not in database.label
-    with pytest.raises(Exception, match="none") as caught, database.read():
-        pass
-    assert "hunter2" not in str(caught.value)
-    database.close()
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mara:hunter2@127.0.0.1:1/none",
+        "postgresql://mara@127.0.0.1:1/none?password=hunter2",
+        "postgresql:/mara:hunter2@127.0.0.1/none",
+        "postgresql://mara:hunter2@127.0.0.1:port/none",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    with pytest.raises(LangmemTiersError) as caught:
+        MemoryEngine(url, config=EngineConfig(connect_timeout_seconds=2))
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_what_people_said_stays_out_of_errors(file_url: str) -> None:
-    with MemoryEngine(file_url) as engine:
-        session = engine.session("acme", "s")
+@pytest.mark.parametrize(
+    "url", ["sqlite:///a?b.db", "sqlite:///x.db?mode=memory", "sqlite://host/x.db", "sqlite:///a\0b"]
+)
+def test_a_sqlite_url_that_would_open_another_file_is_refused(url: str) -> None:
+    with pytest.raises(InvalidConfigError):
+        MemoryEngine(url)
+
+
+def test_what_people_said_stays_out_of_errors(url: str, tenant: str) -> None:
+    with MemoryEngine(url) as engine:
+        session = engine.session(tenant, "s")
+        secret = "-".join(["wal", "rus"])  # not a literal: tracebacks quote source lines
         with engine._database.write() as connection:
-            connection.execute(text("DROP TABLE lmt_messages"))
-        with pytest.raises(Exception, match="failed") as caught:
-            session.add("user", "my secret is walrus")
-        chain: BaseException | None = caught.value
-        while chain is not None:
-            assert "walrus" not in str(chain)
-            chain = chain.__cause__ or chain.__context__
+            if engine._database.is_sqlite:
+                refuse = (
+                    "CREATE TRIGGER refuse BEFORE INSERT ON lmt_messages BEGIN SELECT RAISE(ABORT, 'no'); END"
+                )
+            else:
+                refuse = (
+                    "ALTER TABLE lmt_messages ADD CONSTRAINT refuse CHECK (content NOT LIKE 'my%') NOT VALID"
+                )
+            connection.execute(text(refuse))
+        try:
+            with pytest.raises(StorageError, match="failed") as caught:
+                session.add("tool", f"my secret is {secret}")
+            assert secret not in "".join(traceback.format_exception(caught.value))
+            with pytest.raises(StorageError) as caught, engine._database.write() as connection:
+                connection.execute(text("INSERT INTO lmt_messages (content) VALUES (:x)"), {"x": secret})
+            assert secret not in "".join(traceback.format_exception(caught.value))
+        finally:
+            if not engine._database.is_sqlite:
+                with engine._database.write() as connection:
+                    connection.execute(text("ALTER TABLE lmt_messages DROP CONSTRAINT refuse"))
 
 
 def test_a_closed_engine_says_so(engine: MemoryEngine, tenant: str) -> None:
@@ -149,20 +196,27 @@ def test_the_full_text_index_never_differs_from_the_table(file_url: str) -> None
         assert len(engine.namespace("acme").search("walrus")) == 3
 
 
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])  # memory is copied by a fork, not shared
-def test_a_forked_child_uses_connections_of_its_own(url: str, tenant: str) -> None:
-    with MemoryEngine(url) as engine:
-        session = engine.session(tenant, "s")
-        session.add("user", "parent")
-        if (child := os.fork()) == 0:
-            try:
-                session.add("user", "child")
-                os._exit(0)
-            except BaseException:  # noqa: BLE001 - the exit code tells
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        session.add("user", "parent again")
-        assert [m.content for m in session.latest()] == ["parent", "child", "parent again"]
+def test_an_engine_closed_in_the_middle_of_work_says_so(url: str, tenant: str) -> None:
+    engine = MemoryEngine(url)
+    session = engine.session(tenant, "s")
+    seen: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while True:
+                session.add("user", "x")
+                session.latest(5)
+        except LangmemTiersError as error:
+            seen.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    time.sleep(0.2)
+    engine.close()
+    for worker in workers:
+        worker.join(30)
+    assert [type(error) for error in seen] == [EngineClosedError] * 6
 
 
 def test_a_missing_postgresql_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,3 +253,54 @@ def test_a_database_name_with_marks_is_reached(new_postgres_database: Callable[[
     url = new_postgres_database().replace("postgresql://", "postgres://")
     with MemoryEngine(url) as engine:
         engine.session("acme", "s").add("user", "x")
+
+
+def test_opening_a_file_that_others_read_takes_no_longer_than_asked(tmp_path: Path) -> None:
+    path = tmp_path / "rollback.db"
+    MemoryEngine(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA journal_mode = DELETE")
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM lmt_sessions").fetchall()
+    start = time.monotonic()
+    with pytest.raises(StorageError, match="busy_timeout_seconds"):
+        MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.5))
+    assert time.monotonic() - start < 5
+    other.close()
+    MemoryEngine(path).close()
+
+
+def test_a_postgresql_that_cannot_hold_every_text_is_refused(postgres_server: str) -> None:
+    admin = create_engine(
+        postgres_server.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with admin.connect() as connection:
+        connection.execute(text("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+    admin.dispose()
+    with pytest.raises(InvalidConfigError, match="'LATIN1'"):
+        MemoryEngine(postgres_server.replace("/postgres?", "/latin?"))
+
+
+def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable[[], str]) -> None:
+    with MemoryEngine(new_postgres_database()) as engine:
+        session = engine.session("acme", "s")
+        session.add_many(MessageDraft("user", f"nothing of note {n}") for n in range(5000))
+        session.add("user", "the walrus")
+        with engine._database.write() as connection:
+            connection.execute(text("ANALYZE"))
+            query = engine._parts.messages._search(("acme",), ["walrus"], 10)  # type: ignore[attr-defined] # below the port
+            plan = connection.execute(
+                text("EXPLAIN " + str(query.compile(connection, compile_kwargs={"literal_binds": True})))
+            )
+            assert "lmt_messages_text" in "\n".join(row[0] for row in plan)
+
+
+def test_a_database_in_memory_leaves_nothing_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:shared?mode=memory&cache=shared"):
+        with MemoryEngine(url) as engine:
+            engine.session("acme", "s").add("user", "x")
+            assert engine.session("acme", "s").count() == 1
+            assert list(tmp_path.iterdir()) == []

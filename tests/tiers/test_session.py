@@ -183,6 +183,41 @@ def test_compressing_never_parts_a_call_from_its_results(engine: MemoryEngine, t
     assert [m.id for m in session.view(limit=5)][1:] == ["a", "t1", "t2", "d"]
 
 
+def test_a_result_that_comes_after_its_call_was_compressed_is_not_shown_alone(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    session = engine.session(tenant, "s")
+    session.add(MessageDraft("assistant", "", id="call", tool_calls=[ToolCall("c1", "slow")]))
+    session.add(MessageDraft("user", "still there?", id="u"))
+    session.compress(older_than="u", summary="a call was made")
+    session.add(MessageDraft("tool", "late", id="late", tool_call_id="c1"))
+    for view in (session.view(), session.view(limit=9)):
+        assert [m.id for m in view][1:] == ["u"]
+    assert session.get("late").content == "late"
+
+
+def test_a_view_is_of_one_moment_while_others_compress(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "s")
+    ids = fill(session, 60)
+    done = threading.Event()
+
+    def compress() -> None:
+        for place in range(2, 58):
+            session.compress(older_than=ids[place], summary=f"until {place}")
+        done.set()
+
+    worker = threading.Thread(target=compress)
+    worker.start()
+    while not done.is_set():
+        for view in (session.view(), session.view(limit=10)):
+            summaries = [m for m in view if m.is_summary]
+            assert summaries == list(view[: len(summaries)])
+            assert len(summaries) <= 1
+            shown = [m.id for m in view if not m.is_summary]
+            assert shown == ids[len(ids) - len(shown) :]
+    worker.join()
+
+
 def test_a_limited_view_keeps_the_summary_and_the_newest(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     ids = fill(session, 40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.json_values import to_json
+from langmem_tiers.core.messages import COUNTED_BY_CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,13 +40,12 @@ def count_draft(counter: TokenCounter, message: MessageDraft | Message) -> int:
 def count_messages(counter: TokenCounter, messages: Iterable[Message], tools: Iterable[object] = ()) -> int:
     """Tokens of a prompt: messages with their frames, tool schemas, the opening of the answer.
 
-    A count that was stored by the same counter is used as it is, never computed again.
+    A count that the same counter stored, or that the caller gave, is used as it is.
     """
     tokens = REPLY_TOKENS
     for message in messages:
-        known = (
-            message.token_count if message.token_counter == counter.name else count_draft(counter, message)
-        )
+        is_counted = message.token_counter in (counter.name, COUNTED_BY_CALLER)
+        known = message.token_count if is_counted else count_draft(counter, message)
         tokens += known + FRAME_TOKENS
     return tokens + count_tools(counter, tools)
 

@@ -1,6 +1,6 @@
-"""Full text on PostgreSQL: an index over the text search vector of the messages.
+"""Full text on PostgreSQL: a stored text search vector of each message, and an index over it.
 
-The index is on an expression, so it lives and dies with the row.
+The vector is a generated column, so it lives and dies with the row.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnClause, Subquery
 
-# A text search vector holds at most 1 MB: of a longer message the beginning is indexed.
-_VECTOR = "to_tsvector('english', left(content, 100000))"
-
-DDL = (f"CREATE INDEX lmt_messages_text ON lmt_messages USING gin ({_VECTOR})",)
-
-FILL = ()
+DDL = (
+    # A vector holds at most 1 MB: of a longer message the beginning is indexed.
+    """ALTER TABLE lmt_messages ADD COLUMN content_vector tsvector
+        GENERATED ALWAYS AS (to_tsvector('english', left(content, 100000))) STORED""",
+    "CREATE INDEX lmt_messages_text ON lmt_messages USING gin (content_vector)",
+)
 
 
 def matches(words: Sequence[str]) -> Subquery:
     """The keys of messages that hold any of the words, with a score."""
-    vector: ColumnClause[str] = literal_column(_VECTOR)
-    query = func.websearch_to_tsquery(literal_column("'english'"), " or ".join(f'"{word}"' for word in words))
+    vector: ColumnClause[str] = literal_column("lmt_messages.content_vector")
+    words_quoted = " or ".join(f'"{word}"' for word in words)
+    query = func.websearch_to_tsquery(literal_column("'english'"), words_quoted)
     return (
-        select(messages.c.pk, func.ts_rank(vector, query).label("score"))
+        select(messages.c.pk, messages.c.session_pk, func.ts_rank(vector, query).label("score"))
         .where(vector.op("@@")(query))
         .subquery()
     )

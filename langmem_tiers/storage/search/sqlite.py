@@ -28,8 +28,6 @@ DDL = (
     END""",
 )
 
-FILL = ("INSERT INTO lmt_messages_text(lmt_messages_text) VALUES ('rebuild')",)
-
 _text = table("lmt_messages_text", column("rowid"))
 
 

@@ -1,0 +1,48 @@
+"""What holds locks or connections gets ready before its process forks.
+
+A lock that another thread holds at that moment would stay locked in the child for ever,
+and a SQLite connection that both processes own makes one of them lose what it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class ForkAware(Protocol):
+    """Something that must be quiet while its process forks."""
+
+    def before_fork(self) -> None:
+        """Come to rest: take locks, close connections."""
+        ...
+
+    def after_fork(self) -> None:
+        """Go on, in the parent and in the child alike."""
+        ...
+
+
+_watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_resting: list[ForkAware] = []
+_hooks_set = threading.Event()
+
+
+def watch(thing: ForkAware) -> None:
+    """Call the thing before and after each fork, for as long as it lives."""
+    _watched.add(thing)
+    if hasattr(os, "register_at_fork") and not _hooks_set.is_set():
+        _hooks_set.set()
+        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+
+
+def _before() -> None:
+    for thing in list(_watched):
+        thing.before_fork()
+        _resting.append(thing)
+
+
+def _after() -> None:
+    while _resting:
+        _resting.pop().after_fork()

@@ -1,0 +1,91 @@
+"""Database URLs: what they may be, and how they are shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sqlalchemy import URL, exc, make_url
+
+from langmem_tiers.core.errors import InvalidConfigError
+
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
+
+
+def parse_url(url: str | os.PathLike[str]) -> URL:
+    """The URL with its driver, or an error that says what a URL looks like.
+
+    A ``Path`` is a SQLite file of exactly that name.
+    """
+    if isinstance(url, os.PathLike):
+        return _sqlite_file(os.fspath(url))
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, TypeError, ValueError, AttributeError):
+        raise InvalidConfigError(
+            f"{_shown(url)} is no database URL: use 'sqlite:///memory.db' or 'postgresql://user@host/name'"
+        ) from None
+    driver = _DRIVERS.get(parsed.drivername, parsed.drivername)
+    if driver not in _DRIVERS.values():
+        raise InvalidConfigError(
+            f"unknown kind of database {parsed.drivername!r}: use sqlite:/// or postgresql:// (psycopg 3)"
+        )
+    parsed = parsed.set(drivername=driver)
+    return _check_sqlite(parsed, "?" in str(url)) if parsed.get_backend_name() == "sqlite" else parsed
+
+
+def is_memory(url: URL) -> bool:
+    """Whether a SQLite URL names a database in memory."""
+    name = url.database or ":memory:"
+    if not name.startswith("file:"):
+        return name == ":memory:"
+    return name.startswith("file::memory:") or "mode=memory" in name or url.query.get("mode") == "memory"
+
+
+def label_of(url: URL) -> str:
+    """The URL for people: nothing that may hold a secret, so no password and no query."""
+    if url.get_backend_name() == "sqlite":
+        return f"sqlite:///{url.database}" if url.database else "sqlite://"
+    host = url.host or url.query.get("host", "")
+    user = f"{url.username}@" if url.username else ""
+    port = f":{url.port}" if url.port else ""
+    return (
+        f"postgresql://{user}{host if isinstance(host, str) else ','.join(host)}{port}/{url.database or ''}"
+    )
+
+
+def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty query is dropped by the parser
+    if url.database == "" or url.host:
+        raise InvalidConfigError(
+            f"{label_of(url)!r} names no file: use 'sqlite:///memory.db', or 'sqlite://' for memory"
+        )
+    if url.database is None or url.database == ":memory:":
+        return url
+    if url.database.startswith("file:"):
+        return url.update_query_dict({"uri": "true"})  # without it the name would be taken for a path
+    if has_query:
+        raise InvalidConfigError(
+            f"{label_of(url)!r} has settings behind a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for those "
+            "that SQLite knows, or a Path if the file's name holds a '?'"
+        )
+    return _sqlite_file(url.database)
+
+
+def _sqlite_file(name: str | bytes) -> URL:
+    # Absolute, because a later connection must open the same file, also after the program changed its folder.
+    try:
+        path = str(Path(os.fsdecode(name)).absolute())
+        os.fsencode(path)
+    except UnicodeError:
+        path = "\0"
+    if "\0" in path:
+        raise InvalidConfigError(f"{name!r} cannot be the name of a file: use another one")
+    return URL.create(_DRIVERS["sqlite"], database=path)
+
+
+def _shown(url: object) -> str:
+    return "a URL with a password" if "@" in str(url) or "password" in str(url) else repr(url)
