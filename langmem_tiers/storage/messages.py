@@ -5,19 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    ScalarSelect,
-    Select,
-    and_,
-    bindparam,
-    insert,
-    or_,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import select, update
 
 from langmem_tiers.core.errors import (
     MessageConflictError,
@@ -32,12 +20,23 @@ from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.rows import to_message, to_row
 from langmem_tiers.storage.schema import POSITION_STEP, messages, namespaces, sessions
 from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.statements import (
+    ADVANCE,
+    COLUMNS,
+    FIRST_PAGE,
+    INSERT,
+    LATEST,
+    NEXT_PAGE,
+    ONE,
+    SESSION,
+    VIEW,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
@@ -46,89 +45,14 @@ if TYPE_CHECKING:
 
 _IDS_PER_QUERY = 500  # well below every database's limit on parameters
 
-# The row of the session is the lock of its record: whoever advances it writes next, so
-# positions have no gaps, and a reader never sees a later message before an earlier one.
-_ADVANCE = (
-    update(sessions)
-    .where(sessions.c.pk == bindparam("key"))
-    .values(
-        last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
-        message_count=sessions.c.message_count + bindparam("added"),
-        token_count=sessions.c.token_count + bindparam("tokens"),
-        revision=sessions.c.revision + 1,
-        updated_at=bindparam("now"),
-    )
-    .returning(sessions.c.last_position, sessions.c.revision)
-)
-_INSERT = insert(messages)
-_COLUMNS = [column.name for column in messages.c if column.name != "pk"]
-_SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
-    sessions.c.pk == bindparam("key")
-)
-
-# Each read is one statement, so that the session's row and its messages belong together on
-# every database, whatever others write meanwhile. The session comes first and at least once.
-_position, _pk = messages.c.position, messages.c.pk
-_of_session = select(messages).where(messages.c.session_pk == bindparam("key"))
-_backwards = (_position.desc(), _pk.desc())
-
-
-def _with_session(
-    rows: Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]],
-) -> Select[*tuple[Any, ...]]:
-    found = rows.subquery("found")
-    return (
-        select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, found)
-        .select_from(sessions.outerjoin(found, found.c.session_pk == sessions.c.pk))
-        .where(sessions.c.pk == bindparam("key"))
-        .order_by(found.c.position, found.c.pk)
-    )
-
-
-def _from(position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool) -> ColumnElement[bool]:
-    # As a row comparison, but so that the index on the position is used for its range.
-    return and_(_position >= position, or_(_position > position, _pk >= pk if inclusive else _pk > pk))
-
-
-def _of_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
-    return (
-        select(column)
-        .where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("after"))
-        .correlate(None)
-        .scalar_subquery()
-    )
-
-
-def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
-    return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
-
-
-_LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
-_FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
-_NEXT_PAGE = _with_session(
-    _of_session.where(_from(_of_cursor(_position), _of_cursor(_pk), inclusive=False))
-    .order_by(_position, _pk)
-    .limit(bindparam("limit"))
-)
-_view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
-_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True))
-_summary = _of_session.where(_pk == _view_message)
-_VIEW = _with_session(
-    union_all(
-        select(_shown.order_by(*_backwards).limit(bindparam("limit")).subquery()),
-        select(_summary.subquery()),
-    )
-)
-_ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
-
 
 class SqlMessageStore:
     """Serves the ``MessageStore`` port."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._advance = DriverStatement(_ADVANCE, database.dialect)
-        self._insert = DriverStatement(_INSERT.inline(), database.dialect, _COLUMNS)
+        self._advance = DriverStatement(ADVANCE, database.dialect)
+        self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
 
     def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
         """Store the batch whole or not at all."""
@@ -137,7 +61,7 @@ class SqlMessageStore:
             with suppress(OutrunError), self._database.write() as connection:
                 return Appended(tuple(batch), (), self._append(connection, key, batch, now))
         with self._database.write() as connection:
-            session = connection.execute(_SESSION.with_for_update(), {"key": key}).first()
+            session = connection.execute(SESSION.with_for_update(), {"key": key}).first()
             if session is None:
                 raise _no_session()
             known = _known(connection, key, session, batch)
@@ -161,24 +85,24 @@ class SqlMessageStore:
 
     def latest(self, key: int, limit: int) -> Tail:
         """The newest ``limit`` messages of the record."""
-        return self._read(_LATEST, {"key": key, "limit": limit})
+        return self._read(LATEST, {"key": key, "limit": limit})
 
     def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
         """Messages behind the message ``after``, oldest first."""
         if after is None:
-            return self._read(_FIRST_PAGE, {"key": key, "limit": limit}).messages
-        found = self._read(_NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
+            return self._read(FIRST_PAGE, {"key": key, "limit": limit}).messages
+        found = self._read(NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
         if not found and self.get(key, after) is None:
             raise _no_message(after)
         return found
 
     def view(self, key: int, limit: int) -> tuple[Message, ...]:
         """The summary in force, and the newest ``limit`` of the messages that are shown."""
-        return self._read(_VIEW, {"key": key, "limit": limit}).messages
+        return self._read(VIEW, {"key": key, "limit": limit}).messages
 
     def get(self, key: int, message_id: str) -> Message | None:
         """One message, if the session holds it."""
-        found = self._read(_ONE, {"key": key, "id": escape(message_id)}).messages
+        found = self._read(ONE, {"key": key, "id": escape(message_id)}).messages
         return found[0] if found else None
 
     def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
@@ -201,12 +125,14 @@ class SqlMessageStore:
             if session.compressed_count != was_hidden:
                 return False
             first_shown = connection.execute(
-                select(_position).where(messages.c.session_pk == key, messages.c.id == escape(before))
+                select(messages.c.position).where(
+                    messages.c.session_pk == key, messages.c.id == escape(before)
+                )
             ).scalar()
             if first_shown is None:
                 raise _no_message(before)
             position = first_shown - 1
-            row = connection.execute(_INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
+            row = connection.execute(INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
             connection.execute(
                 update(sessions)
                 .where(sessions.c.pk == key)

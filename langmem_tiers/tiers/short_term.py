@@ -153,8 +153,9 @@ class Session:
         Args:
             limit: At most so many messages: the summary, if there is one, and the newest.
         """
-        limit = MAX_LIMIT if limit is None else check_limit(limit)
-        shown = self._parts.messages.view(self._key, limit)
+        if limit is None:
+            return without_orphans(self._shown())
+        shown = self._parts.messages.view(self._key, check_limit(limit))
         if len(shown) > limit:  # the summary and one message too many behind it
             shown = shown[:1] + shown[2:]
         return without_orphans(shown)
@@ -225,8 +226,16 @@ class Session:
         self._parts.cache.drop(self._key)
         return self._parts.sessions.delete(self._key)
 
-    def _split(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
+    def _shown(self) -> tuple[Message, ...]:
         shown = self._parts.messages.view(self._key, MAX_LIMIT)
+        if len(shown) >= MAX_LIMIT:
+            raise InvalidInputError(
+                f"{self!r} shows {MAX_LIMIT} messages or more: read it with a limit, or compress it earlier"
+            )
+        return shown
+
+    def _split(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
+        shown = self._shown()
         place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
         if place is None:
             self.get(older_than)  # says so if it does not exist at all

@@ -1,0 +1,87 @@
+"""The statements of a session's record, the same for every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, bindparam, insert, or_, select, union_all, update
+
+from langmem_tiers.storage.schema import POSITION_STEP, messages, sessions
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
+
+# The row of the session is the lock of its record: whoever advances it writes next, so
+# positions have no gaps, and a reader never sees a later message before an earlier one.
+ADVANCE = (
+    update(sessions)
+    .where(sessions.c.pk == bindparam("key"))
+    .values(
+        last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
+        message_count=sessions.c.message_count + bindparam("added"),
+        token_count=sessions.c.token_count + bindparam("tokens"),
+        revision=sessions.c.revision + 1,
+        updated_at=bindparam("now"),
+    )
+    .returning(sessions.c.last_position, sessions.c.revision)
+)
+INSERT = insert(messages)
+COLUMNS = [column.name for column in messages.c if column.name != "pk"]
+SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
+    sessions.c.pk == bindparam("key")
+)
+
+# Each read is one statement, so that the session's row and its messages belong together on
+# every database, whatever others write meanwhile. The session comes first and at least once.
+_position, _pk = messages.c.position, messages.c.pk
+_of_session = select(messages).where(messages.c.session_pk == bindparam("key"))
+_backwards = (_position.desc(), _pk.desc())
+
+
+def _with_session(
+    rows: Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]],
+) -> Select[*tuple[Any, ...]]:
+    found = rows.subquery("found")
+    return (
+        select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, found)
+        .select_from(sessions.outerjoin(found, found.c.session_pk == sessions.c.pk))
+        .where(sessions.c.pk == bindparam("key"))
+        .order_by(found.c.position, found.c.pk)
+    )
+
+
+def _from(position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool) -> ColumnElement[bool]:
+    # As a row comparison, but so that the index on the position is used for its range.
+    return and_(_position >= position, or_(_position > position, _pk >= pk if inclusive else _pk > pk))
+
+
+def _of_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
+    return (
+        select(column)
+        .where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("after"))
+        .correlate(None)
+        .scalar_subquery()
+    )
+
+
+def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
+    return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
+
+
+LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
+FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
+NEXT_PAGE = _with_session(
+    _of_session.where(_from(_of_cursor(_position), _of_cursor(_pk), inclusive=False))
+    .order_by(_position, _pk)
+    .limit(bindparam("limit"))
+)
+_view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
+_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True))
+_summary = _of_session.where(_pk == _view_message)
+VIEW = _with_session(
+    union_all(
+        select(_shown.order_by(*_backwards).limit(bindparam("limit")).subquery()),
+        select(_summary.subquery()),
+    )
+)
+ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
