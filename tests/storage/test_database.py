@@ -23,7 +23,7 @@ from langmem_tiers import (
     StorageError,
 )
 from langmem_tiers.storage.database import Database
-from tests.threads import in_threads
+from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable

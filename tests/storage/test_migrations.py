@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from langmem_tiers import MemoryEngine, SchemaVersionError, StorageUnavailableEr
 from langmem_tiers.storage import migrations
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock
+from langmem_tiers.testing.threads import in_threads
 from tests.storage import schema_v1
 
 if TYPE_CHECKING:
@@ -143,20 +143,7 @@ def test_a_database_that_others_use_too_is_shared(tmp_path: Path) -> None:
 
 
 def test_many_who_open_an_old_file_at_once_migrate_it_once(old_file: Path) -> None:
-    errors: list[BaseException] = []
-
-    def open_it() -> None:
-        try:
-            MemoryEngine(f"sqlite:///{old_file}").close()
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion
-            errors.append(error)
-
-    workers = [threading.Thread(target=open_it) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert errors == []
+    in_threads(8, lambda: MemoryEngine(old_file).close())
     assert len(list(old_file.parent.glob("*.backup"))) == 1
 
 
@@ -177,21 +164,13 @@ def test_postgresql_is_migrated_to_the_schema_of_a_new_one(new_postgres_database
 def test_many_who_open_an_empty_postgresql_at_once_create_it_once(
     new_postgres_database: Callable[[], str],
 ) -> None:
-    url, errors = new_postgres_database(), []
+    url = new_postgres_database()
 
-    def open_it() -> None:
-        try:
-            with MemoryEngine(url) as engine:
-                engine.session("acme", "s").add("user", "x")
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion
-            errors.append(error)
+    def open_and_add() -> None:
+        with MemoryEngine(url) as engine:
+            engine.session("acme", "s").add("user", "x")
 
-    workers = [threading.Thread(target=open_it) for _ in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert errors == []
+    in_threads(6, open_and_add)
     with MemoryEngine(url) as engine:
         assert engine.session("acme", "s").count() == 6
 

@@ -1,177 +1,29 @@
-"""What every storage must do, as pytest classes. Needs pytest.
-
-Subclass both in a test module of yours and give them your stores::
-
-    class TestMySessions(SessionStoreConformance):
-        @pytest.fixture
-        def stores(self) -> Stores:
-            return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
-"""
+"""What every ``MessageStore`` must do."""
 
 from __future__ import annotations
 
-import threading
-import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.errors import (
-    MessageConflictError,
-    MessageNotFoundError,
-    SessionNotFoundError,
-)
+from langmem_tiers.core.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.testing.conformance.base import (
+    NOW,
+    StoreConformance,
+    Stores,
+    contents,
+    message,
+)
+from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import MessageStore, SessionStore
-
-NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
-HOSTILE_NAMES = (
-    "a%",
-    "a_",
-    "a*",
-    "a.",
-    "a'",
-    "a:",
-    "a/b",
-    "A",
-    "a",
-    "a ",
-    "a\0",
-    "å",
-    "a\u030a",
-    "\ud83d",
-    "%00",
-    "%25",
-)
 
 
-@dataclass(frozen=True)
-class Stores:
-    """The two stores under test, on one database."""
-
-    sessions: SessionStore
-    messages: MessageStore
-
-
-class _Conformance:
-    @pytest.fixture
-    def stores(self) -> Stores:
-        """Your stores. They may hold other data: each test works in namespaces of its own."""
-        raise NotImplementedError("define a fixture named 'stores' in your subclass")
-
-    @pytest.fixture
-    def namespace(self) -> NamespacePath:
-        """A namespace that nobody else uses."""
-        return ("conformance", uuid.uuid4().hex)
-
-    @pytest.fixture
-    def key(self, stores: Stores, namespace: NamespacePath) -> int:
-        """A session with nothing in it."""
-        return stores.sessions.open(namespace, "session", NOW).key
-
-
-def message(content: str = "Hello", *, id: str | None = None, role: Role = Role.USER) -> Message:  # noqa: A002 - as in Message
-    """A message with what the engine would have filled in."""
-    return Message(
-        id=id or uuid.uuid4().hex,
-        role=role,
-        content=content,
-        created_at=NOW,
-        token_count=2,
-        token_counter="test",
-    )
-
-
-def contents(messages: tuple[Message, ...]) -> list[str]:
-    """The texts, for comparing."""
-    return [message.content for message in messages]
-
-
-class SessionStoreConformance(_Conformance):
-    """What every ``SessionStore`` must do."""
-
-    def test_open_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
-        first = stores.sessions.open(namespace, "s", NOW)
-        again = stores.sessions.open(namespace, "s", NOW + timedelta(days=1))
-        assert first == again
-        assert (first.namespace, first.name, first.created_at) == (namespace, "s", NOW)
-        assert (first.message_count, first.token_count, first.compressed_count) == (0, 0, 0)
-
-    def test_find_does_not_create(self, stores: Stores, namespace: NamespacePath) -> None:
-        assert stores.sessions.find(namespace, "s") is None
-        assert stores.sessions.sessions(namespace, before=None, limit=10) == ()
-
-    @pytest.mark.parametrize("name", HOSTILE_NAMES)
-    def test_names_match_exactly(self, stores: Stores, namespace: NamespacePath, name: str) -> None:
-        found = {other: stores.sessions.open((*namespace, other), other, NOW) for other in HOSTILE_NAMES}
-        assert len({info.key for info in found.values()}) == len(HOSTILE_NAMES)
-        info = stores.sessions.find((*namespace, name), name)
-        assert info == found[name]
-        assert (info.namespace[-1], info.name) == (name, name)
-
-    def test_labels_do_not_run_into_each_other(self, stores: Stores, namespace: NamespacePath) -> None:
-        one = stores.sessions.open((*namespace, "a", "b"), "s", NOW)
-        other = stores.sessions.open((*namespace, "a/b"), "s", NOW)
-        assert one.key != other.key
-
-    def test_sessions_come_newest_first_in_pages(self, stores: Stores, namespace: NamespacePath) -> None:
-        opened = [stores.sessions.open(namespace, f"s{i}", NOW) for i in range(5)]
-        first = stores.sessions.sessions(namespace, before=None, limit=3)
-        second = stores.sessions.sessions(namespace, before=first[-1].key, limit=3)
-        assert [info.name for info in first + second] == [info.name for info in reversed(opened)]
-
-    def test_a_prefix_matches_whole_labels_only(self, stores: Stores, namespace: NamespacePath) -> None:
-        ours = [(*namespace, "acme"), (*namespace, "acme", "alice"), (*namespace, "acme", "bob")]
-        for path in [
-            *ours,
-            (*namespace, "acme-corp"),
-            (*namespace, "Acme", "eve"),
-            (*namespace, "acm%"),
-        ]:
-            stores.sessions.open(path, "s", NOW)
-        assert list(stores.sessions.namespaces((*namespace, "acme"), after=None, limit=10)) == ours
-        assert list(stores.sessions.namespaces((*namespace, "acme"), after=ours[0], limit=1)) == ours[1:2]
-
-    def test_revision_grows_with_writes_and_ends_with_the_session(self, stores: Stores, key: int) -> None:
-        before = stores.sessions.revision(key)
-        assert before is not None
-        after = stores.messages.append(key, [message()], NOW).revision
-        assert after == before + 1 == stores.sessions.revision(key)
-        stores.sessions.delete(key)
-        assert stores.sessions.revision(key) is None
-
-    def test_delete_takes_the_messages_with_it(
-        self, stores: Stores, namespace: NamespacePath, key: int
-    ) -> None:
-        stores.messages.append(key, [message("zanzibar one"), message("zanzibar two")], NOW)
-        report = stores.sessions.delete(key)
-        assert (report.sessions, report.messages) == (1, 2)
-        assert stores.messages.search(namespace, ["zanzibar"], 10) == ()
-        anew = stores.sessions.open(namespace, "session", NOW)
-        assert anew.key != key
-        assert stores.messages.latest(anew.key, 10).messages == ()
-
-    def test_delete_of_what_is_gone_reports_nothing(self, stores: Stores, key: int) -> None:
-        stores.sessions.delete(key)
-        report = stores.sessions.delete(key)
-        assert (report.sessions, report.messages) == (0, 0)
-
-    def test_a_namespace_is_deleted_alone(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
-        child = stores.sessions.open((*namespace, "child"), "s", NOW)
-        stores.messages.append(key, [message()], NOW)
-        stores.messages.append(child.key, [message()], NOW)
-        report = stores.sessions.delete_namespace(namespace)
-        assert (report.sessions, report.messages) == (1, 1)
-        assert stores.sessions.revision(key) is None
-        assert len(stores.messages.latest(child.key, 10).messages) == 1
-
-
-class MessageStoreConformance(_Conformance):
+class MessageStoreConformance(StoreConformance):
     """What every ``MessageStore`` must do."""
 
     def test_what_goes_in_comes_out_equal(self, stores: Stores, key: int) -> None:
@@ -217,21 +69,7 @@ class MessageStoreConformance(_Conformance):
 
     def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
         batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
-        errors: list[BaseException] = []
-
-        def add_all() -> None:
-            try:
-                for batch in batches:
-                    stores.messages.append(key, batch, NOW)
-            except BaseException as error:  # noqa: BLE001 - shown by the assertion
-                errors.append(error)
-
-        workers = [threading.Thread(target=add_all) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert errors == []
+        in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
         assert contents(stores.messages.latest(key, 99).messages) == [f"{n}" for n in range(31)]
 
     def test_ids_said_to_be_new_are_looked_up_if_they_are_not(self, stores: Stores, key: int) -> None:

@@ -1,0 +1,98 @@
+"""What every ``SessionStore`` must do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.testing.conformance.base import (
+    HOSTILE_NAMES,
+    NOW,
+    StoreConformance,
+    Stores,
+    message,
+)
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.names import NamespacePath
+
+
+class SessionStoreConformance(StoreConformance):
+    """What every ``SessionStore`` must do."""
+
+    def test_open_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
+        first = stores.sessions.open(namespace, "s", NOW)
+        again = stores.sessions.open(namespace, "s", NOW + timedelta(days=1))
+        assert first == again
+        assert (first.namespace, first.name, first.created_at) == (namespace, "s", NOW)
+        assert (first.message_count, first.token_count, first.compressed_count) == (0, 0, 0)
+
+    def test_find_does_not_create(self, stores: Stores, namespace: NamespacePath) -> None:
+        assert stores.sessions.find(namespace, "s") is None
+        assert stores.sessions.sessions(namespace, before=None, limit=10) == ()
+
+    @pytest.mark.parametrize("name", HOSTILE_NAMES)
+    def test_names_match_exactly(self, stores: Stores, namespace: NamespacePath, name: str) -> None:
+        found = {other: stores.sessions.open((*namespace, other), other, NOW) for other in HOSTILE_NAMES}
+        assert len({info.key for info in found.values()}) == len(HOSTILE_NAMES)
+        info = stores.sessions.find((*namespace, name), name)
+        assert info == found[name]
+        assert (info.namespace[-1], info.name) == (name, name)
+
+    def test_labels_do_not_run_into_each_other(self, stores: Stores, namespace: NamespacePath) -> None:
+        one = stores.sessions.open((*namespace, "a", "b"), "s", NOW)
+        other = stores.sessions.open((*namespace, "a/b"), "s", NOW)
+        assert one.key != other.key
+
+    def test_sessions_come_newest_first_in_pages(self, stores: Stores, namespace: NamespacePath) -> None:
+        opened = [stores.sessions.open(namespace, f"s{i}", NOW) for i in range(5)]
+        first = stores.sessions.sessions(namespace, before=None, limit=3)
+        second = stores.sessions.sessions(namespace, before=first[-1].key, limit=3)
+        assert [info.name for info in first + second] == [info.name for info in reversed(opened)]
+
+    def test_a_prefix_matches_whole_labels_only(self, stores: Stores, namespace: NamespacePath) -> None:
+        ours = [(*namespace, "acme"), (*namespace, "acme", "alice"), (*namespace, "acme", "bob")]
+        for path in [
+            *ours,
+            (*namespace, "acme-corp"),
+            (*namespace, "Acme", "eve"),
+            (*namespace, "acm%"),
+        ]:
+            stores.sessions.open(path, "s", NOW)
+        assert list(stores.sessions.namespaces((*namespace, "acme"), after=None, limit=10)) == ours
+        assert list(stores.sessions.namespaces((*namespace, "acme"), after=ours[0], limit=1)) == ours[1:2]
+
+    def test_revision_grows_with_writes_and_ends_with_the_session(self, stores: Stores, key: int) -> None:
+        before = stores.sessions.revision(key)
+        assert before is not None
+        after = stores.messages.append(key, [message()], NOW).revision
+        assert after == before + 1 == stores.sessions.revision(key)
+        stores.sessions.delete(key)
+        assert stores.sessions.revision(key) is None
+
+    def test_delete_takes_the_messages_with_it(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.messages.append(key, [message("zanzibar one"), message("zanzibar two")], NOW)
+        report = stores.sessions.delete(key)
+        assert (report.sessions, report.messages) == (1, 2)
+        assert stores.messages.search(namespace, ["zanzibar"], 10) == ()
+        anew = stores.sessions.open(namespace, "session", NOW)
+        assert anew.key != key
+        assert stores.messages.latest(anew.key, 10).messages == ()
+
+    def test_delete_of_what_is_gone_reports_nothing(self, stores: Stores, key: int) -> None:
+        stores.sessions.delete(key)
+        report = stores.sessions.delete(key)
+        assert (report.sessions, report.messages) == (0, 0)
+
+    def test_a_namespace_is_deleted_alone(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
+        child = stores.sessions.open((*namespace, "child"), "s", NOW)
+        stores.messages.append(key, [message()], NOW)
+        stores.messages.append(child.key, [message()], NOW)
+        report = stores.sessions.delete_namespace(namespace)
+        assert (report.sessions, report.messages) == (1, 1)
+        assert stores.sessions.revision(key) is None
+        assert len(stores.messages.latest(child.key, 10).messages) == 1
