@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
     from langmem_tiers.core.config import EngineConfig
 
@@ -38,18 +38,14 @@ class Database:
         self.is_memory = self.is_sqlite and is_memory(self.url)
         self._config = config
         self._closed = False
-        self._anchor: sqlite3.Connection | None = None
         if self.is_memory and self.url.database in (None, ":memory:"):
-            # A database in memory lives as long as one connection to it. The pool may drop its
-            # own, for instance after Ctrl-C, so one more is held that nobody uses.
             name = f"file:lmt-{uuid.uuid4().hex}"
             self.url = self.url.set(database=name, query={"mode": "memory", "cache": "shared", "uri": "true"})
-            self._anchor = sqlite3.connect(
-                f"{name}?mode=memory&cache=shared", uri=True, check_same_thread=False
-            )
         self._engine = (
             connect_sqlite(self.url, config) if self.is_sqlite else connect_postgres(self.url, config)
         )
+        # An engine that is dropped without close() gives its connections back all the same.
+        self._release = weakref.finalize(self, _release, self._engine, self._hold_memory())
         self.dialect = self._engine.dialect
         self._driver = self.dialect.loaded_dbapi
         self._reader = (
@@ -63,8 +59,6 @@ class Database:
         # A database in memory has one connection, so its readers queue as well.
         self._write_lock = threading.RLock()
         self._gate = _Gate()
-        # An engine that is dropped without close() gives its connections back all the same.
-        weakref.finalize(self, self._engine.dispose)
         watch(self)
 
     @contextmanager
@@ -90,11 +84,18 @@ class Database:
         self._gate.shut(self._config.busy_timeout_seconds)
         try:
             self._closed = True
-            self._engine.dispose()
-            if self._anchor is not None:
-                self._anchor.close()
+            self._release()
         finally:
             self._gate.open()
+
+    def _hold_memory(self) -> sqlite3.Connection | None:
+        # A database in memory lives as long as one connection to it. The pool may drop its own,
+        # for instance after Ctrl-C, so one more is held that nobody uses.
+        if not self.is_memory or not (self.url.database or "").startswith("file:lmt-"):
+            return None
+        return sqlite3.connect(
+            f"{self.url.database}?mode=memory&cache=shared", uri=True, check_same_thread=False
+        )
 
     @contextmanager
     def _guard(self, *, locked: bool) -> Iterator[None]:
@@ -136,6 +137,12 @@ class Database:
     def after_fork(self) -> None:
         """Go on; connections are made anew when they are needed."""
         self._gate.open()
+
+
+def _release(engine: Engine, anchor: sqlite3.Connection | None) -> None:
+    engine.dispose()
+    if anchor is not None:
+        anchor.close()
 
 
 class _Gate:

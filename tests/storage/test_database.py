@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gc
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -304,3 +306,13 @@ def test_a_database_in_memory_leaves_nothing_on_the_disk(
             engine.session("acme", "s").add("user", "x")
             assert engine.session("acme", "s").count() == 1
             assert list(tmp_path.iterdir()) == []
+
+
+def test_an_engine_that_is_dropped_leaves_nothing_open(url: str, tenant: str) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        engine = MemoryEngine(url)
+        engine.session(tenant, "s").add("user", "x")
+        del engine
+        gc.collect()
+    assert [str(warning.message) for warning in seen] == []
