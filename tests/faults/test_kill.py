@@ -9,40 +9,46 @@ import signal
 import sqlite3
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from langmem_tiers import MemoryEngine
 from tests.faults.writer import draft_of, write_until_killed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-KILLS = 200
-
 
 @pytest.mark.timeout(900)
-def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    url = f"sqlite:///{path}"
-    # The server imports the package once; each child is forked from it and opens the file anew.
+@pytest.mark.parametrize(
+    ("backend", "kills", "longest_seconds"),
+    [("sqlite-file", 200, 0.2), ("postgresql", 40, 0.8)],
+    ids=["sqlite", "postgresql"],
+)
+def test_no_kill_loses_what_was_acknowledged(
+    url: str, kills: int, longest_seconds: float, tenant: str, tmp_path: Path
+) -> None:
+    # The server imports the package once; each child is forked from it and opens the database anew.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.writer"])
+    context.set_forkserver_preload(["tests.faults.writer", "psycopg", "sqlalchemy.dialects.postgresql"])
     chance = random.Random(2025)
     acknowledged: list[str] = []
-    for kill in range(KILLS):
-        acknowledged += _kill_one_writer(context, url, f"k{kill}", tmp_path / f"notes-{kill}", chance)
-    assert len(acknowledged) > KILLS  # or nothing was put to the test
+    for kill in range(kills):
+        arguments = (url, tenant, f"k{kill}", str(tmp_path / f"notes-{kill}"))
+        # Mostly in the middle of writing, sometimes while the database is being opened.
+        after_seconds = chance.random() * (0.02 if chance.random() < 0.1 else longest_seconds)
+        acknowledged += _kill_one_writer(context, arguments, after_seconds)
+    assert len(acknowledged) > kills  # or nothing was put to the test
 
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    connection.execute("INSERT INTO lmt_messages_text(lmt_messages_text, rank) VALUES ('integrity-check', 1)")
-    connection.close()
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(tmp_path / "memory.db")
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        connection.execute(
+            "INSERT INTO lmt_messages_text(lmt_messages_text, rank) VALUES ('integrity-check', 1)"
+        )
+        connection.close()
 
     with MemoryEngine(url) as engine:
-        session = engine.session("acme", "s")
+        session = engine.session(tenant, "s")
         stored = {message.id: message for message in session.messages()}
         assert set(acknowledged) - set(stored) == set()
         for message in stored.values():  # no half message
@@ -62,17 +68,15 @@ def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 
 def _kill_one_writer(
     context: multiprocessing.context.ForkServerContext,
-    url: str,
-    name: str,
-    notes: Path,
-    chance: random.Random,
+    arguments: tuple[str, str, str, str],
+    after_seconds: float,
 ) -> list[str]:
-    child = context.Process(target=write_until_killed, args=(url, name, str(notes)))
+    child = context.Process(target=write_until_killed, args=arguments)
     child.start()
-    # Mostly in the middle of writing, sometimes while the file is being opened.
-    time.sleep(chance.random() * (0.02 if chance.random() < 0.1 else 0.2))
+    time.sleep(after_seconds)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
     child.join(30)
     assert child.exitcode == -signal.SIGKILL
+    notes = Path(arguments[-1])
     return notes.read_text().split("\n")[:-1] if notes.exists() else []

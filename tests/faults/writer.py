@@ -7,11 +7,11 @@ import os
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 
 
-def write_until_killed(url: str, name: str, acknowledged: str) -> None:
+def write_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> None:
     """Add single messages and batches, noting each id once the engine has acknowledged it."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     engine = MemoryEngine(url)
-    session = engine.session("acme", "s")
+    session = engine.session(tenant, "s")
     number = 0
     while True:
         size = 1 if number % 3 else 4
