@@ -26,18 +26,22 @@ class ForkAware(Protocol):
 
 _watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _resting: list[ForkAware] = []
-_hooks_set = threading.Event()
+_registry = threading.Lock()  # held while forking, so that it is free in the child as well
+_hooks_are_set = False
 
 
 def watch(thing: ForkAware) -> None:
     """Call the thing before and after each fork, for as long as it lives."""
-    _watched.add(thing)
-    if hasattr(os, "register_at_fork") and not _hooks_set.is_set():
-        _hooks_set.set()
-        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+    global _hooks_are_set  # noqa: PLW0603 - hooks of a process cannot be taken back, so they are set once
+    with _registry:
+        _watched.add(thing)
+        if not _hooks_are_set and hasattr(os, "register_at_fork"):
+            _hooks_are_set = True
+            os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
 
 
 def _before() -> None:
+    _registry.acquire()
     for thing in list(_watched):
         thing.before_fork()
         _resting.append(thing)
@@ -46,3 +50,4 @@ def _before() -> None:
 def _after() -> None:
     while _resting:
         _resting.pop().after_fork()
+    _registry.release()
