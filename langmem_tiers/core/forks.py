@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import Protocol
 
 
@@ -26,7 +27,7 @@ class ForkAware(Protocol):
 
 _watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _resting: list[ForkAware] = []
-_registry = threading.Lock()  # held while forking, so that it is free in the child as well
+_registry = threading.RLock()  # held while forking, so that it is free in the child as well
 _hooks_are_set = False
 
 
@@ -43,8 +44,9 @@ def watch(thing: ForkAware) -> None:
 def _before() -> None:
     _registry.acquire()
     for thing in list(_watched):
-        thing.before_fork()
-        _resting.append(thing)
+        with suppress(BaseException):  # one that cannot rest must not keep the others from it
+            thing.before_fork()
+            _resting.append(thing)
 
 
 def _after() -> None:

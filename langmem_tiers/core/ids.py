@@ -37,7 +37,7 @@ class TimeSortedIds:
 
     def __init__(self, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._random_bits = random_bits
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a fork hook of others may ask for an id
         self._millisecond = -1
         self._random = 0
         self._prefix = ""

@@ -49,10 +49,12 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
     waits_for_disk = "on" if config.durability is Durability.FULL else "off"
     lock_timeout = max(1, int(config.busy_timeout_seconds * 1000))  # 0 would mean for ever
     options = f"-c lock_timeout={lock_timeout} -c timezone=UTC -c synchronous_commit={waits_for_disk}"
+    own = url.query.get("options", ())
+    given = (own,) if isinstance(own, str) else own
     arguments = {
         "connect_timeout": max(1, int(config.connect_timeout_seconds)),
         "client_encoding": "utf8",
-        "options": f"{url.query.get('options', '')} {options}".strip(),
+        "options": f"{' '.join(given)} {options}".strip(),
     }
     return _engine(url, config, arguments, QueuePool)
 

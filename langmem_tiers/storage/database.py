@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sqlite3
 import threading
-import uuid
 import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import connect_postgres, connect_sqlite, use_wal
 from langmem_tiers.storage.faults import translated
-from langmem_tiers.storage.urls import is_memory, label_of, parse_url
+from langmem_tiers.storage.urls import is_memory, label_of, parse_url, shared_memory
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, Engine
@@ -38,9 +39,10 @@ class Database:
         self.is_memory = self.is_sqlite and is_memory(self.url)
         self._config = config
         self._closed = False
-        if self.is_memory and self.url.database in (None, ":memory:"):
-            name = f"file:lmt-{uuid.uuid4().hex}"
-            self.url = self.url.set(database=name, query={"mode": "memory", "cache": "shared", "uri": "true"})
+        self._interrupted = False
+        self._pid = os.getpid()
+        if self.is_memory:
+            self.url = shared_memory(self.url)
         self._engine = (
             connect_sqlite(self.url, config) if self.is_sqlite else connect_postgres(self.url, config)
         )
@@ -91,11 +93,10 @@ class Database:
     def _hold_memory(self) -> sqlite3.Connection | None:
         # A database in memory lives as long as one connection to it. The pool may drop its own,
         # for instance after Ctrl-C, so one more is held that nobody uses.
-        if not self.is_memory or not (self.url.database or "").startswith("file:lmt-"):
+        if not self.is_memory:
             return None
-        return sqlite3.connect(
-            f"{self.url.database}?mode=memory&cache=shared", uri=True, check_same_thread=False
-        )
+        query = urlencode({key: value for key, value in self.url.query.items() if key != "uri"})
+        return sqlite3.connect(f"{self.url.database}?{query}", uri=True, check_same_thread=False)
 
     @contextmanager
     def _guard(self, *, locked: bool) -> Iterator[None]:
@@ -103,18 +104,35 @@ class Database:
         token = object()
         try:
             self._gate.enter(token)
-            if self._closed:
-                raise EngineClosedError(f"the engine on {self.label!r} is closed: open a new MemoryEngine")
+            self._refuse_if_closed()
             try:
                 if locked:
                     self._lock()
+                if self._interrupted:
+                    self._recover()
                 with translated(self.label, self._driver):
                     yield
+                self._interrupted = False
             finally:
                 if locked:
                     self._unlock()
+        except Exception:
+            raise
+        except BaseException:
+            self._interrupted = True
+            raise
         finally:
             self._gate.leave(token)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise EngineClosedError(f"the engine on {self.label!r} is closed: open a new MemoryEngine")
+
+    def _recover(self) -> None:
+        # An interrupt inside SQLAlchemy leaves its connection, with locks and all, in a cycle
+        # of references, and its place in the pool taken.
+        gc.collect()
+        self._engine.dispose()
 
     def _lock(self) -> None:
         patience = self._config.busy_timeout_seconds
@@ -131,11 +149,15 @@ class Database:
     def before_fork(self) -> None:
         """Close every connection: a file that two processes hold through one connection loses writes."""
         self._gate.shut(self._config.busy_timeout_seconds)
+        self._pid = os.getpid()
         if not self.is_memory:
             self._engine.dispose()
 
     def after_fork(self) -> None:
         """Go on; connections are made anew when they are needed."""
+        if self._pid != os.getpid():  # whoever did not leave in time is not here, and holds nothing here
+            self._write_lock = threading.RLock()
+            self._gate.forget()
         self._gate.open()
 
 
@@ -146,32 +168,41 @@ def _release(engine: Engine, anchor: sqlite3.Connection | None) -> None:
 
 
 class _Gate:
-    """Knows who is inside, and can be shut until nobody is."""
+    """Knows which threads are inside, and can be shut until no other is."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._inside: set[object] = set()
-        self._is_shut = False
+        self._inside: dict[object, int] = {}
+        self._shut_by: int | None = None
 
     def enter(self, token: object) -> None:
+        me = threading.get_ident()
         with self._changed:
-            while self._is_shut:
+            while self._shut_by not in (None, me):
                 self._changed.wait()
-            self._inside.add(token)
+            self._inside[token] = me
 
     def leave(self, token: object) -> None:
         with self._changed:
-            self._inside.discard(token)
-            if not self._inside:
-                self._changed.notify_all()
+            self._inside.pop(token, None)
+            self._changed.notify_all()
 
     def shut(self, patience_seconds: float) -> None:
-        """Let nobody in and wait for those inside; holds the gate itself until ``open()``."""
+        """Let nobody in and wait for other threads inside; holds the gate itself until ``open()``."""
+        me = threading.get_ident()
         self._changed.acquire()
-        self._is_shut = True
-        self._changed.wait_for(lambda: not self._inside, patience_seconds)
+        try:
+            self._shut_by = me
+            self._changed.wait_for(lambda: set(self._inside.values()) <= {me}, patience_seconds)
+        except BaseException:
+            self.open()
+            raise
 
     def open(self) -> None:
-        self._is_shut = False
+        self._shut_by = None
         self._changed.notify_all()
         self._changed.release()
+
+    def forget(self) -> None:
+        """Nobody is inside any more."""
+        self._inside.clear()

@@ -90,6 +90,8 @@ def translated(database: str, driver: DBAPIModule) -> Iterator[None]:
 
 
 def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError]:
+    if isinstance(cause, sqlite3.Error) and "Could not decode" in str(cause):
+        return StorageCorruptError
     if isinstance(cause, sqlite3.Error):
         code = getattr(cause, "sqlite_errorcode", 0)
         return _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or StorageError
@@ -110,4 +112,5 @@ def _reason(cause: BaseException | None) -> str:
     code = (
         getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None) or type(cause).__name__
     )
-    return f"{str(cause).strip().split(chr(10), 1)[0]} [{code}]"
+    first_line = str(cause).strip().split("\n", 1)[0]
+    return f"{first_line.partition(' with text ')[0]} [{code}]"  # SQLite quotes a text that it cannot decode

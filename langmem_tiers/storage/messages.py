@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select, update
 
 from langmem_tiers.core.errors import (
+    LangmemTiersError,
     MessageConflictError,
     MessageNotFoundError,
     SessionNotFoundError,
+    StorageCorruptError,
 )
 from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.ports import Appended, Tail
@@ -106,13 +108,21 @@ class SqlMessageStore:
         return found[0] if found else None
 
     def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
-        with self._database.read() as connection:
-            rows = connection.execute(statement, values).all()
-        if not rows:
-            raise _no_session()
-        view = (rows[0].view_position, rows[0].view_message)
-        unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
-        return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
+        try:
+            with self._database.read() as connection:
+                rows = connection.execute(statement, values).all()
+            if not rows:
+                raise _no_session()
+            view = (rows[0].view_position, rows[0].view_message)
+            unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+            return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
+        except LangmemTiersError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise StorageCorruptError(
+                f"{self._database.label!r} holds a message that was not written by us or is damaged: "
+                "restore a backup, nothing was changed"
+            ) from None
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
         """Put ``summary`` in front of the message ``before`` and everything older behind it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import URL, exc, make_url
 
@@ -34,6 +36,10 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         raise InvalidConfigError(
             f"unknown kind of database {parsed.drivername!r}: use sqlite:/// or postgresql:// (psycopg 3)"
         )
+    if "@" in (parsed.host or ""):
+        raise InvalidConfigError(
+            "the host of the URL holds an '@': write one that belongs to the password as %40"
+        )
     parsed = parsed.set(drivername=driver)
     return _check_sqlite(parsed, "?" in str(url)) if parsed.get_backend_name() == "sqlite" else parsed
 
@@ -43,7 +49,14 @@ def is_memory(url: URL) -> bool:
     name = url.database or ":memory:"
     if not name.startswith("file:"):
         return name == ":memory:"
-    return name.startswith("file::memory:") or "mode=memory" in name or url.query.get("mode") == "memory"
+    return name == "file::memory:" or url.query.get("mode") == "memory" or url.query.get("vfs") == "memdb"
+
+
+def shared_memory(url: URL) -> URL:
+    """The URL of a database in memory that several connections of this process can share."""
+    if url.database in (None, ":memory:"):
+        url = url.set(database=f"file:lmt-{uuid.uuid4().hex}", query={"mode": "memory"})
+    return url.update_query_dict({"cache": "shared", "uri": "true"})
 
 
 def label_of(url: URL) -> str:
@@ -66,13 +79,24 @@ def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty 
     if url.database is None or url.database == ":memory:":
         return url
     if url.database.startswith("file:"):
-        return url.update_query_dict({"uri": "true"})  # without it the name would be taken for a path
+        return _sqlite_uri(url)
     if has_query:
         raise InvalidConfigError(
             f"{label_of(url)!r} has settings behind a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for those "
             "that SQLite knows, or a Path if the file's name holds a '?'"
         )
     return _sqlite_file(url.database)
+
+
+def _sqlite_uri(url: URL) -> URL:
+    name = (url.database or "").removeprefix("file:")
+    if not name or "\0" in name or "%00" in name:
+        raise InvalidConfigError(
+            "a SQLite URI must name a file or a memory: use 'sqlite:///file:PATH?mode=ro'"
+        )
+    if not is_memory(url) and not name.startswith("/"):  # absolute, as a plain file below
+        url = url.set(database=f"file:{quote(str(Path.cwd()))}/{name}")
+    return url.update_query_dict({"uri": "true"})  # without it the name would be taken for a path
 
 
 def _sqlite_file(name: str | bytes) -> URL:
@@ -88,4 +112,6 @@ def _sqlite_file(name: str | bytes) -> URL:
 
 
 def _shown(url: object) -> str:
-    return "a URL with a password" if "@" in str(url) or "password" in str(url) else repr(url)
+    # What is no URL of ours may still hold a password; a file's name does not.
+    text = str(url)
+    return repr(url) if text.startswith("sqlite") or not set(text) & set("@:") else "that"

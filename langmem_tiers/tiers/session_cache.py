@@ -40,7 +40,7 @@ class SessionCache:
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
         self.window = config.window
         self.enabled = config.max_characters > 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a fork hook of others may read
         watch(self)
         self._tails: TTLCache[int, _Held] = TTLCache(
             maxsize=config.max_characters,

@@ -238,8 +238,8 @@ class Session:
         shown = self._shown()
         place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
         if place is None:
-            self.get(older_than)  # says so if it does not exist at all
-            return (), shown[0]
+            there = self.get(older_than)  # says so if it does not exist at all
+            return (), shown[0] if shown else there
         cut = safe_cut(shown, place)
         return shown[:cut], shown[cut]
 
@@ -279,5 +279,9 @@ def _check_drafts(drafts: object) -> list[MessageDraft]:
 def _check_summary(summary: object) -> None:
     if not isinstance(summary, str) or not summary.strip():
         raise InvalidInputError(
-            f"a summary must say something, got {summary!r}: pass the text that stands for the messages"
+            f"a summary must say something, got {_named(summary)}: pass the text that stands for the messages"
         )
+
+
+def _named(value: object) -> str:
+    return repr(value) if value is None or value == "" else f"a {type(value).__name__} without words"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import MemoryEngine
+from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 shared_backends = pytest.mark.parametrize(
     "backend", ["sqlite-file", "postgresql"]
@@ -116,3 +119,71 @@ def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenan
         assert codes == [0] * 15
         children = 0 if url == "sqlite://" else 15
         assert session.count() == sum(written) + children
+
+
+HOLD_THE_LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_child_forked_while_a_thread_waits_for_a_lock_can_write(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=1)) as engine:
+        session = engine.session("acme", "s")
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD_THE_LOCK, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        refused: list[str] = []
+
+        def write() -> None:
+            try:
+                session.add("user", "thread")
+            except StorageBusyError:
+                refused.append("thread")
+
+        workers = [threading.Thread(target=write) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        time.sleep(0.2)
+        child = os.fork()
+        if child == 0:
+            time.sleep(1)
+            try:
+                session.add("user", "child")
+            except BaseException:  # noqa: BLE001 - the exit code tells
+                os._exit(1)
+            os._exit(0)
+        holder.communicate("let go\n")
+        assert wait(child) == 0
+        for worker in workers:
+            worker.join()
+        assert session.count() == 4 - len(refused)
+
+
+def test_a_fork_hook_of_the_users_own_may_use_the_engine(tmp_path: Path) -> None:
+    program = """
+import os, sys
+os.register_at_fork(before=lambda: use(), after_in_parent=lambda: use(), after_in_child=lambda: use())
+def use():
+    if engines: engines[0].session("acme", "s").add("user", "hook")
+engines = []
+from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
+engines.append(MemoryEngine("sqlite:///memory.db"))
+child = os.fork()
+if child == 0: os._exit(0)
+os.waitpid(child, 0)
+print(engines[0].session("acme", "s").count())
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+    assert child.stdout.strip() == "3", child.stderr[-2000:]

@@ -22,6 +22,7 @@ from langmem_tiers import (
     MemoryEngine,
     MessageDraft,
     MissingExtraError,
+    StorageCorruptError,
     StorageError,
 )
 from langmem_tiers.storage.database import Database
@@ -103,6 +104,8 @@ def test_a_path_is_the_file_of_that_name_and_no_other(tmp_path: Path, name: str)
         "postgresql://mara@127.0.0.1:1/none?password=hunter2",
         "postgresql:/mara:hunter2@127.0.0.1/none",
         "postgresql://mara:hunter2@127.0.0.1:port/none",
+        "postgresql://mara:hunter2",
+        "postgresql://mara:x@hunter2@127.0.0.1/none",
     ],
 )
 def test_a_password_is_never_shown(url: str) -> None:
@@ -316,3 +319,35 @@ def test_an_engine_that_is_dropped_leaves_nothing_open(url: str, tenant: str) ->
         del engine
         gc.collect()
     assert [str(warning.message) for warning in seen] == []
+
+
+def test_a_relative_uri_stays_the_same_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with MemoryEngine("sqlite:///file:rel.db?uri=true") as engine:
+        engine.session("acme", "s").add("user", "x")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        engine._database._engine.dispose()
+        assert engine.session("acme", "s").count() == 1
+    assert [p.name for p in tmp_path.rglob("*.db")] == ["rel.db"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE lmt_messages SET extra = 'no json'",
+        "UPDATE lmt_messages SET role = 'robot'",
+        "UPDATE lmt_messages SET created_at = 'yesterday'",
+        "UPDATE lmt_messages SET content = CAST(x'534543524554ff' AS TEXT)",
+    ],
+)
+def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, damage: str) -> None:
+    with MemoryEngine(file_url) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "x")
+        with engine._database.write() as connection:
+            connection.execute(text("DROP TRIGGER lmt_messages_text_add"))
+            connection.execute(text(damage))
+        with pytest.raises(StorageCorruptError) as caught:
+            session.latest()
+        assert "SECRET" not in "".join(traceback.format_exception(caught.value))
