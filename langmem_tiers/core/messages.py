@@ -33,6 +33,7 @@ class Role(StrEnum):
 
 
 _ROLES = {role.value: role for role in Role}
+_LONGEST_ROLE = 12  # characters of a word that may be meant as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,10 @@ def check_role(role: object) -> Role:
     """The role, or an error that lists the four there are."""
     if isinstance(role, str) and (known := _ROLES.get(role)) is not None:
         return known
-    shown = repr(role) if isinstance(role, str | int | float | None) else f"of type {type(role).__name__}"
-    raise InvalidMessageError(f"unknown role {shown[:60]}: use one of {', '.join(_ROLES)}")
+    # A long one is rather a text that came in the wrong place, and texts stay out of errors.
+    is_short = isinstance(role, str | int | float | None) and len(str(role)) <= _LONGEST_ROLE
+    shown = repr(role) if is_short else f"of type {type(role).__name__}"
+    raise InvalidMessageError(f"unknown role {shown}: use one of {', '.join(_ROLES)}")
 
 
 def check_time(moment: object) -> datetime:

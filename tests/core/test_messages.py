@@ -23,6 +23,12 @@ def test_an_unknown_role_is_refused_with_those_there_are(role: Any) -> None:
     assert repr(role) in str(caught.value)
 
 
+def test_a_text_in_the_place_of_the_role_is_not_quoted() -> None:
+    with pytest.raises(InvalidMessageError, match="unknown role of type str: use one of user") as caught:
+        MessageDraft("my secret is long enough", "user")
+    assert "secret" not in str(caught.value)
+
+
 def test_what_is_no_role_at_all_is_named_by_its_type_alone() -> None:
     with pytest.raises(InvalidMessageError, match="unknown role of type dict") as caught:
         MessageDraft({"content": "secret"}, "x")  # type: ignore[arg-type] # that is the case
