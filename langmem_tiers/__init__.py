@@ -8,11 +8,24 @@
 'My cat is called Tom.'
 """
 
+from langmem_tiers.compression.compress import Compressed, Compressor
+from langmem_tiers.compression.facts import FactFinder
+from langmem_tiers.compression.layout import Summary
+from langmem_tiers.compression.summarize import Summarizer, SummaryReport
+from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.clock import Clock, SystemClock
-from langmem_tiers.core.config import CacheConfig, Durability, EngineConfig
+from langmem_tiers.core.config import (
+    CacheConfig,
+    Durability,
+    EngineConfig,
+    OptimizerConfig,
+    SummaryConfig,
+    SummaryStrategy,
+)
 from langmem_tiers.core.context import Context, Recalled
-from langmem_tiers.core.entries import Change, Chunk, Entry, Pool, Tier
+from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
 from langmem_tiers.core.errors import (
+    BudgetExceededError,
     EngineClosedError,
     InvalidConfigError,
     InvalidInputError,
@@ -23,6 +36,7 @@ from langmem_tiers.core.errors import (
     MessageNotFoundError,
     MissingExtraError,
     NotFoundError,
+    PlanOutdatedError,
     SchemaVersionError,
     SessionNotFoundError,
     StorageBusyError,
@@ -33,14 +47,25 @@ from langmem_tiers.core.errors import (
     StorageUnavailableError,
 )
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.knowledge import (
+    DecayReport,
+    Knowledge,
+    KnowledgeCategory,
+    KnowledgeHit,
+    KnowledgeReport,
+    PastKnowledge,
+)
 from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
 from langmem_tiers.core.names import NamespacePath
 from langmem_tiers.core.ports import (
     Embedder,
+    EntryStore,
+    KnowledgeStore,
     LanguageModel,
     MessageStore,
     SessionStore,
     TokenCounter,
+    TuningStore,
 )
 from langmem_tiers.core.reports import (
     AddReport,
@@ -51,7 +76,19 @@ from langmem_tiers.core.reports import (
     SessionInfo,
     SessionPage,
 )
+from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
 from langmem_tiers.engine import MemoryEngine, Namespace
+from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.optimize import Optimizer
+from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
+from langmem_tiers.flows.session import Session
+from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
+from langmem_tiers.scoring.partition import Partition, partition_messages
+from langmem_tiers.scoring.patterns import FACT_PATTERNS, Fact, FactKind, FactPattern
+from langmem_tiers.scoring.redundancy import find_redundant
+from langmem_tiers.scoring.relevance import RELEVANCE_SIGNALS
+from langmem_tiers.scoring.signals import Score, Scorer, Signal, Subject
+from langmem_tiers.scoring.tables import Scoring
 from langmem_tiers.scoring.tokens import (
     CharCounter,
     ContentAwareCounter,
@@ -61,33 +98,58 @@ from langmem_tiers.scoring.tokens import (
     count_messages,
     tiktoken_or_estimate,
 )
-from langmem_tiers.tiers.short_term import Session
+from langmem_tiers.tiers.knowledge import KnowledgeBase
+from langmem_tiers.tiers.long_term import LongTerm
 from langmem_tiers.version import __version__
 
 __all__ = [
+    "FACT_PATTERNS",
+    "IMPORTANCE_SIGNALS",
+    "RELEVANCE_SIGNALS",
+    "Action",
+    "ActionKind",
     "AddReport",
+    "Analyzer",
+    "BudgetExceededError",
     "CacheConfig",
     "Change",
     "CharCounter",
     "Chunk",
     "Clock",
     "CompressReport",
+    "Compressed",
+    "Compressor",
     "ContentAwareCounter",
     "ContentType",
     "Context",
+    "DecayReport",
     "DeleteReport",
     "Durability",
+    "EfficiencyReport",
     "Embedder",
     "EngineClosedError",
     "EngineConfig",
     "Entry",
+    "EntryState",
+    "EntryStore",
+    "Fact",
+    "FactFinder",
+    "FactKind",
+    "FactPattern",
     "IdSource",
     "InvalidConfigError",
     "InvalidInputError",
     "InvalidMessageError",
     "InvalidNameError",
+    "Knowledge",
+    "KnowledgeBase",
+    "KnowledgeCategory",
+    "KnowledgeHit",
+    "KnowledgeReport",
+    "KnowledgeStore",
     "LangmemTiersError",
     "LanguageModel",
+    "LongTerm",
     "MemoryEngine",
     "Message",
     "MessageConflictError",
@@ -99,30 +161,53 @@ __all__ = [
     "Namespace",
     "NamespacePath",
     "NotFoundError",
+    "Optimizer",
+    "OptimizerConfig",
+    "Partition",
+    "PastKnowledge",
+    "Plan",
+    "PlanOutdatedError",
+    "PlanReport",
     "Pool",
     "Recalled",
     "Role",
     "SchemaVersionError",
+    "Score",
+    "Scorer",
+    "Scoring",
     "SearchHit",
     "Session",
     "SessionInfo",
     "SessionNotFoundError",
     "SessionPage",
     "SessionStore",
+    "Signal",
+    "Snapshot",
     "StorageBusyError",
     "StorageCorruptError",
     "StorageError",
     "StorageFullError",
     "StorageReadOnlyError",
     "StorageUnavailableError",
+    "Subject",
+    "Summarizer",
+    "Summary",
+    "SummaryConfig",
+    "SummaryReport",
+    "SummaryStrategy",
     "SystemClock",
     "Tier",
     "TiktokenCounter",
     "TimeSortedIds",
+    "TokenBudget",
     "TokenCounter",
     "TokenEstimate",
     "ToolCall",
+    "TuningParameters",
+    "TuningStore",
     "__version__",
     "count_messages",
+    "find_redundant",
+    "partition_messages",
     "tiktoken_or_estimate",
 ]

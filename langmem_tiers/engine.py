@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Self
 
+from langmem_tiers.compression.compress import Compressor
+from langmem_tiers.compression.facts import FactFinder
+from langmem_tiers.compression.summarize import Summarizer
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig, check_limit
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, SessionNotFoundError
@@ -12,13 +14,24 @@ from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionPage
+from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.background import Changes
+from langmem_tiers.flows.optimize import Optimizer
+from langmem_tiers.flows.parts import MemoryParts
+from langmem_tiers.flows.session import Session
+from langmem_tiers.scoring.tables import Scoring
 from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.scoring.words import all_words
 from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.storage.tuning import SqlTuningStore
+from langmem_tiers.tiers.long_term import LongTerm
 from langmem_tiers.tiers.session_cache import SessionCache
-from langmem_tiers.tiers.short_term import Session, ShortTermParts
+from langmem_tiers.tiers.short_term import ShortTermParts
 
 if TYPE_CHECKING:
     import os
@@ -26,10 +39,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import TokenCounter
-
-_WORD = re.compile(r"\w+")
-_MAX_WORDS = 64  # of a search; the rest of a long text adds cost, not sense
+    from langmem_tiers.core.ports import LanguageModel, TokenCounter
+    from langmem_tiers.tiers.knowledge import KnowledgeBase
 
 
 class MemoryEngine:
@@ -38,8 +49,10 @@ class MemoryEngine:
     Args:
         url: ``sqlite:///memory.db`` or a ``Path`` to the file, ``sqlite://`` (in memory, gone with
             the engine) or ``postgresql://user@host/name``.
-        config: Durability, time limits, cache.
+        config: Durability, time limits, cache, budget.
         counter: Counts tokens; by content if left out.
+        model: Writes summaries; without one they are put together from what was said.
+        scoring: Signals and facts of your own.
         clock: Where the time comes from.
         ids: Where ids come from.
     """
@@ -50,6 +63,8 @@ class MemoryEngine:
         *,
         config: EngineConfig | None = None,
         counter: TokenCounter | None = None,
+        model: LanguageModel | None = None,
+        scoring: Scoring | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
@@ -63,14 +78,33 @@ class MemoryEngine:
         except BaseException:
             self._database.close()
             raise
-        self._parts = ShortTermParts(
-            sessions=SqlSessionStore(self._database),
-            messages=SqlMessageStore(self._database),
-            counter=counter,
-            clock=clock,
-            ids=TimeSortedIds() if ids is None else ids,
-            cache=SessionCache(config.cache, clock.monotonic),
+        changes = Changes()
+        scoring = Scoring() if scoring is None else scoring
+        finder = FactFinder(scoring.facts)
+        self._parts = MemoryParts(
+            short_term=ShortTermParts(
+                sessions=SqlSessionStore(self._database),
+                messages=SqlMessageStore(self._database),
+                counter=counter,
+                clock=clock,
+                ids=TimeSortedIds() if ids is None else ids,
+                cache=SessionCache(config.cache, clock.monotonic),
+                changed=changes.note,
+            ),
+            entries=SqlEntryStore(self._database),
+            knowledge=SqlKnowledgeStore(self._database),
+            tuning=SqlTuningStore(self._database),
+            analyzer=Analyzer(
+                compressor=Compressor(counter, finder),
+                relevance=scoring.relevance,
+                importance=scoring.importance,
+                key_facts=scoring.key_facts,
+                redundancy_threshold=config.redundancy_threshold,
+            ),
+            summarizer=Summarizer(counter, model, facts=finder, config=config.summary),
+            config=config,
         )
+        self.optimizer = Optimizer(self._parts, changes)
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"
@@ -110,14 +144,15 @@ class MemoryEngine:
             limit: Namespaces per page.
         """
         check_limit(limit)
-        return self._parts.sessions.namespaces(
+        return self._parts.short_term.sessions.namespaces(
             () if prefix == () else check_namespace(prefix),
             after=None if after is None else check_namespace(after),
             limit=limit,
         )
 
     def close(self) -> None:
-        """Give the database back. Everything acknowledged is on it already."""
+        """Stop the optimizer and give the database back. Everything acknowledged is on it already."""
+        self.optimizer.stop()
         self._database.close()
 
 
@@ -133,7 +168,7 @@ def _check_parts(config: object, counter: object) -> None:
 class Namespace:
     """One tenant: its sessions and nothing of any other. Get it from ``engine.namespace(...)``."""
 
-    def __init__(self, parts: ShortTermParts, path: NamespacePath) -> None:
+    def __init__(self, parts: MemoryParts, path: NamespacePath) -> None:
         self._parts = parts
         self.path = path
 
@@ -142,12 +177,12 @@ class Namespace:
 
     def session(self, name: str) -> Session:
         """Get the session, or create it."""
-        info = self._parts.sessions.open(self.path, check_name(name), self._parts.now())
+        info = self._parts.short_term.sessions.open(self.path, check_name(name), self._parts.now())
         return Session(self._parts, info)
 
     def find_session(self, name: str) -> Session | None:
         """The session, if there is one; nothing is created."""
-        info = self._parts.sessions.find(self.path, check_name(name))
+        info = self._parts.short_term.sessions.find(self.path, check_name(name))
         return None if info is None else Session(self._parts, info)
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> SessionPage:
@@ -160,13 +195,13 @@ class Namespace:
         check_limit(limit)
         before = None
         if after is not None:
-            cursor = self._parts.sessions.find(self.path, check_name(after))
+            cursor = self._parts.short_term.sessions.find(self.path, check_name(after))
             if cursor is None:
                 raise SessionNotFoundError(
                     f"{self!r} has no session {after!r}: start again from the first page"
                 )
             before = cursor.key
-        found = self._parts.sessions.sessions(self.path, before=before, limit=limit + 1)
+        found = self._parts.short_term.sessions.sessions(self.path, before=before, limit=limit + 1)
         more = len(found) > limit
         return SessionPage(sessions=found[:limit], next_after=found[limit - 1].name if more else None)
 
@@ -179,10 +214,20 @@ class Namespace:
         check_limit(limit)
         if not isinstance(text, str):
             raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
-        words = list(dict.fromkeys(_WORD.findall(text.lower())))[:_MAX_WORDS]
-        return self._parts.messages.search(self.path, words, limit) if words else ()
+        words = all_words(text)
+        return self._parts.short_term.messages.search(self.path, words, limit) if words else ()
+
+    @property
+    def knowledge(self) -> KnowledgeBase:
+        """What is known across sessions: key and value with a confidence."""
+        return self._parts.knowledge_of(self.path)
+
+    @property
+    def long_term(self) -> LongTerm:
+        """What was promoted, from all sessions."""
+        return LongTerm(self._parts.entries, self.path)
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
-        self._parts.cache.drop()
-        return self._parts.sessions.delete_namespace(self.path)
+        self._parts.short_term.cache.drop()
+        return self._parts.short_term.sessions.delete_namespace(self.path)

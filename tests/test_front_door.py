@@ -85,7 +85,7 @@ def test_all_is_sorted_and_complete() -> None:
         for name, value in vars(langmem_tiers).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     ]
-    assert langmem_tiers.__all__ == sorted(langmem_tiers.__all__)
+    assert langmem_tiers.__all__ == sorted(langmem_tiers.__all__, key=lambda name: (not name.isupper(), name))
     assert set(public) | {"__version__"} == set(langmem_tiers.__all__)
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.core.checks import check_fraction, check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
+
+MAX_LIMIT = 1_000_000
+"""The most that one call returns; page through more."""
 
 
 class Durability(StrEnum):
@@ -32,14 +37,65 @@ class CacheConfig:
     """How many of a session's newest messages are held."""
 
     def __post_init__(self) -> None:
-        _at_least(self.max_characters, 0, "max_characters")
-        _more_than_zero(self.ttl_seconds, "ttl_seconds")
-        _at_least(self.window, 1, "window", most=MAX_LIMIT)
+        check_whole(self.max_characters, 0, "max_characters")
+        check_positive(self.ttl_seconds, "ttl_seconds")
+        check_whole(self.window, 1, "window", most=MAX_LIMIT)
+
+
+class SummaryStrategy(StrEnum):
+    """How a summary is made."""
+
+    SIMPLE = "simple"
+    """One question to the model."""
+    HIERARCHICAL = "hierarchical"
+    """Chunks of ten, then summaries of the summaries until they fit."""
+    EXTRACTIVE = "extractive"
+    """The sentences that say most, without a model."""
+    MAP_REDUCE = "map-reduce"
+    """Chunks of ten at the same time, then one question that combines them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryConfig:
+    """How the engine summarises."""
+
+    strategy: SummaryStrategy = SummaryStrategy.HIERARCHICAL
+    target_tokens: int = 2000
+    chunk_messages: int = 10
+    time_limit_seconds: float = 30.0
+    """How long a model may take for one answer."""
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "strategy", SummaryStrategy(self.strategy))
+        except ValueError as error:
+            known = ", ".join(SummaryStrategy)
+            raise InvalidConfigError(f"unknown strategy {self.strategy!r}: use one of {known}") from error
+        check_whole(self.target_tokens, 16, "target_tokens")
+        check_whole(self.chunk_messages, 2, "chunk_messages")
+        check_positive(self.time_limit_seconds, "time_limit_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerConfig:
+    """How the self-tuning optimizer runs."""
+
+    interval_seconds: float = 120.0
+    """Between two runs of the background thread."""
+    snapshots: int = 500
+    """How many are kept of each namespace."""
+    lease_seconds: float = 600.0
+    """For how long a process that died keeps others from running."""
+
+    def __post_init__(self) -> None:
+        check_positive(self.interval_seconds, "interval_seconds")
+        check_whole(self.snapshots, 1, "snapshots", most=MAX_LIMIT)
+        check_positive(self.lease_seconds, "lease_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """How the engine treats its database."""
+    """How the engine treats its database and its memories."""
 
     durability: Durability = Durability.FULL
     busy_timeout_seconds: float = 60.0
@@ -48,6 +104,12 @@ class EngineConfig:
     pool_size: int = 10
     """Connections held at most; more callers than that wait."""
     cache: CacheConfig = field(default_factory=CacheConfig)
+    budget: TokenBudget = field(default_factory=TokenBudget)
+    """What a context may take."""
+    summary: SummaryConfig = field(default_factory=SummaryConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    redundancy_threshold: float = 0.9
+    """The similarity from which on the older of two entries is redundant."""
 
     def __post_init__(self) -> None:
         try:
@@ -56,15 +118,16 @@ class EngineConfig:
             raise InvalidConfigError(
                 f"unknown durability {self.durability!r}: use 'full' or 'normal'"
             ) from error
-        if not isinstance(self.cache, CacheConfig):
-            raise InvalidConfigError(f"cache must be a CacheConfig, got {self.cache!r}")
-        _more_than_zero(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
-        _more_than_zero(self.connect_timeout_seconds, "connect_timeout_seconds", most=86_400)
-        _at_least(self.pool_size, 1, "pool_size")
+        for name, kind in _PARTS.items():
+            if not isinstance(part := getattr(self, name), kind):
+                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+        check_fraction(self.redundancy_threshold, "redundancy_threshold")
+        check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
+        check_positive(self.connect_timeout_seconds, "connect_timeout_seconds", most=86_400)
+        check_whole(self.pool_size, 1, "pool_size")
 
 
-MAX_LIMIT = 1_000_000
-"""The most that one call returns; page through more."""
+_PARTS = {"cache": CacheConfig, "budget": TokenBudget, "summary": SummaryConfig, "optimizer": OptimizerConfig}
 
 
 def check_limit(limit: object) -> int:
@@ -72,13 +135,3 @@ def check_limit(limit: object) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidInputError(f"a limit must be a whole number from 1 to {MAX_LIMIT}, got {limit!r}")
     return limit
-
-
-def _at_least(value: object, least: int, what: str, most: int = 2**40) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidConfigError(f"{what} must be a whole number from {least} to {most}, got {value!r}")
-
-
-def _more_than_zero(value: object, what: str, most: float = 10**9) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-        raise InvalidConfigError(f"{what} must be a number above 0 and up to {most}, got {value!r}")

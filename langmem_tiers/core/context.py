@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langmem_tiers.core.entries import Entry
+    from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.messages import Message
 
 
@@ -35,6 +36,14 @@ class Context:
     messages: tuple[Message, ...]
     token_count: int
     token_budget: int
+    full: tuple[str, ...] = ()
+    """Ids of the messages that are there as they were said."""
+    compressed: tuple[str, ...] = ()
+    """Ids of those that are there in fewer words."""
+    dropped: tuple[str, ...] = ()
+    """Ids of those that had no room, or were archived."""
+    knowledge: tuple[KnowledgeHit, ...] = ()
+    """What was recalled from other sessions."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_count <= self.token_budget:
@@ -42,3 +51,8 @@ class Context:
                 f"a context of {self.token_count!r} tokens does not fit a budget of {self.token_budget!r}: "
                 "leave something out or raise the budget"
             )
+
+    @property
+    def usage(self) -> float:
+        """The share of the budget that is in use."""
+        return self.token_count / self.token_budget

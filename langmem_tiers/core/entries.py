@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from langmem_tiers.core.messages import check_time
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from langmem_tiers.core.messages import Role
+    from langmem_tiers.core.messages import Message, Role, ToolCall
     from langmem_tiers.core.names import NamespacePath
 
 
@@ -43,6 +43,67 @@ class Change(StrEnum):
     FORGET = "forget"
 
 
+class EntryState(StrEnum):
+    """How an entry is shown. The message behind it stays as it was said."""
+
+    FULL = "full"
+    COMPRESSED = "compressed"
+    """In fewer words, with its facts."""
+    ARCHIVED = "archived"
+    """No longer shown; still in the record and found by search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What happened to a message as a memory. A message without a mark is a full short-term entry."""
+
+    tier: Tier = Tier.SHORT_TERM
+    state: EntryState = EntryState.FULL
+    relevance: float | None = None
+    """Set by promotion; otherwise computed when it is asked for."""
+    content: str | None = None
+    """The compressed text."""
+    tool_calls: tuple[ToolCall, ...] | None = None
+    """The calls with compressed arguments, where that saves anything."""
+    token_count: int | None = None
+    """Of the compressed form."""
+    reason: str = ""
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message of a session's view with its mark."""
+
+    key: int
+    """The storage's own handle of the message."""
+    message: Message
+    mark: Mark | None = None
+
+    @property
+    def tier(self) -> Tier:
+        """How far it reaches."""
+        return Tier.SHORT_TERM if self.mark is None else self.mark.tier
+
+    @property
+    def state(self) -> EntryState:
+        """How it is shown, once it has left the window of recent messages."""
+        return EntryState.FULL if self.mark is None else self.mark.state
+
+    def as_marked(self) -> Message:
+        """The message as its mark shows it: compressed, if it is."""
+        mark = self.mark
+        if mark is None or mark.state is not EntryState.COMPRESSED or mark.content is None:
+            return self.message
+        return replace(
+            self.message,
+            content=mark.content,
+            tool_calls=self.message.tool_calls if mark.tool_calls is None else mark.tool_calls,
+            token_count=self.message.token_count if mark.token_count is None else mark.token_count,
+            payload_json=None,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One memory. Scores lie in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
@@ -62,6 +123,9 @@ class Entry:
     valid_until: datetime | None = None
     tags: frozenset[str] = frozenset()
     source: str | None = None
+    state: EntryState = EntryState.FULL
+    reason: str = ""
+    """Why it is in its state and tier."""
 
     def __post_init__(self) -> None:
         for moment in (self.created_at, self.valid_from, self.valid_until):
@@ -106,8 +170,8 @@ class Pool:
     members: frozenset[NamespacePath]
 
 
-def check_score(score: float, what: str) -> float:
+def check_score(score: object, what: str) -> float:
     """The score, or an error for what lies outside [0, 1]."""
-    if not 0.0 <= score <= 1.0:
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
         raise InvalidInputError(f"{what} must lie in [0, 1], got {score!r}: scale it first")
     return score

@@ -11,6 +11,8 @@
     │   ├── SessionNotFoundError
     │   └── MessageNotFoundError
     ├── MessageConflictError         (ValueError)   an id that names another message already
+    ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
+    ├── PlanOutdatedError            (RuntimeError) a plan was made for a session as it no longer is
     ├── StorageError                                the database did not do what it was asked
     │   ├── StorageUnavailableError  (OSError)      cannot be reached or opened
     │   ├── StorageBusyError         (TimeoutError) locked by others for too long
@@ -26,6 +28,7 @@ half a write behind.
 """
 
 __all__ = [
+    "BudgetExceededError",
     "EngineClosedError",
     "InvalidConfigError",
     "InvalidInputError",
@@ -36,6 +39,7 @@ __all__ = [
     "MessageNotFoundError",
     "MissingExtraError",
     "NotFoundError",
+    "PlanOutdatedError",
     "SchemaVersionError",
     "SessionNotFoundError",
     "StorageBusyError",
@@ -81,6 +85,14 @@ class MessageNotFoundError(NotFoundError):
 
 class MessageConflictError(LangmemTiersError, ValueError):
     """A message id is taken by a message with other content; nothing was written."""
+
+
+class BudgetExceededError(LangmemTiersError, ValueError):
+    """What must be in a context takes more tokens than there are; nothing was cut short."""
+
+
+class PlanOutdatedError(LangmemTiersError, RuntimeError):
+    """Somebody compressed the session after the plan was made; nothing was written."""
 
 
 class StorageError(LangmemTiersError):

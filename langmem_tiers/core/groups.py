@@ -55,3 +55,27 @@ def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
         if message.tool_call_id is None or message.tool_call_id in seen:
             kept.append(message)
     return tuple(kept)
+
+
+def groups_of(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    """The list as half-open ranges that must not be parted, one after the other without gaps."""
+    groups: list[tuple[int, int]] = []
+    spans = iter(tool_spans(messages))
+    span = next(spans, None)
+    index = 0
+    while index < len(messages):
+        end = index + 1
+        while span is not None and span[0] < end:  # spans that overlap are one group
+            end = max(end, min(span[1], len(messages)))
+            span = next(spans, None)
+        groups.append((index, end))
+        index = end
+    return groups
+
+
+def window_start(messages: Sequence[Message], window: int) -> int:
+    """Where the newest ``window`` messages begin, moved back to the start of the group they cut."""
+    if window >= len(messages):
+        return 0
+    cut = len(messages) - window
+    return next((start for start, end in groups_of(messages) if start <= cut < end), len(messages))

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from langmem_tiers.core.entries import Mark, Shown
+    from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionInfo
+    from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
 
 
 class TokenCounter(Protocol):
@@ -64,6 +67,37 @@ class LanguageModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """What of a session is shown, as of one moment."""
+
+    items: tuple[Shown, ...]
+    """Oldest first; the summary in force, if there is one, comes first."""
+    hidden: int
+    """How many messages stand behind summaries."""
+    session: int
+    """The session's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollUp:
+    """A summary that takes the place of the oldest messages of a view."""
+
+    summary: Message
+    before: str
+    """Id of the first message that stays in sight."""
+    hidden: int
+    """How many messages it newly stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A long-term entry and where it comes from."""
+
+    shown: Shown
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """What a store did with a batch."""
 
@@ -100,6 +134,12 @@ class SessionStore(Protocol):
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
         """The namespace's sessions, newest first, those made before the session key ``before``."""
+        ...
+
+    def changed(
+        self, namespace: NamespacePath, *, since: datetime | None, limit: int
+    ) -> tuple[SessionInfo, ...]:
+        """The sessions that changed at or after that time, latest change first."""
         ...
 
     def namespaces(
@@ -172,4 +212,114 @@ class MessageStore(Protocol):
 
     def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
         """Messages of this namespace that hold any of the words, best first."""
+        ...
+
+
+class EntryStore(Protocol):
+    """What happened to messages as memories: marks beside the record, which stays as it is."""
+
+    def view(self, key: int, limit: int) -> View:
+        """The view of a session with its marks: the summary, and the newest ``limit`` messages behind it."""
+        ...
+
+    def find(self, key: int, message_id: str) -> Shown | None:
+        """One message of the record with its mark."""
+        ...
+
+    def apply(
+        self, key: int, marks: Mapping[int, Mark | None], *, roll_up: RollUp | None, was_hidden: int
+    ) -> bool:
+        """Write all marks and the summary in one transaction.
+
+        Args:
+            key: The session.
+            marks: By the message's key; None takes a mark away.
+            roll_up: A new summary.
+            was_hidden: How many messages were hidden when the caller looked.
+
+        Returns:
+            False, with nothing written, if somebody else compressed the session in between.
+
+        Raises:
+            MessageNotFoundError: A key is not of a message of this session; nothing was written.
+        """
+        ...
+
+    def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
+        """The long-term entries of a namespace, newest message first, those before the message ``before``."""
+        ...
+
+
+class KnowledgeStore(Protocol):
+    """Key and value across sessions, one value at a time for each category and key."""
+
+    def change(
+        self,
+        namespace: NamespacePath,
+        names: Sequence[tuple[str, str]],
+        decide: Callable[[Knowledge | None], Kept],
+        now: datetime,
+    ) -> tuple[Kept, ...]:
+        """Replace what is known under each category and key by what ``decide`` makes of it.
+
+        All in one transaction, each name once; ``decide`` may be asked again if somebody else was faster.
+        """
+        ...
+
+    def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
+        """What is known under a key."""
+        ...
+
+    def page(
+        self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
+    ) -> tuple[Knowledge, ...]:
+        """What is known, by category and key, behind the category and key ``after``."""
+        ...
+
+    def search(
+        self, namespace: NamespacePath, words: Sequence[str], *, category: str | None, limit: int
+    ) -> tuple[KnowledgeHit, ...]:
+        """What holds any of the words in its key or value, best first."""
+        ...
+
+    def stale(
+        self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
+    ) -> tuple[Knowledge, ...]:
+        """What was not used since then, or has a confidence below that."""
+        ...
+
+    def history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
+        """Former values, oldest first."""
+        ...
+
+
+class TuningStore(Protocol):
+    """The optimizer's memory: parameters, snapshots, and who may run."""
+
+    def load(self, namespace: NamespacePath) -> TuningState | None:
+        """What the last run left, if there was one."""
+        ...
+
+    def save(self, namespace: NamespacePath, state: TuningState, snapshot: Snapshot, *, keep: int) -> None:
+        """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots."""
+        ...
+
+    def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
+        """Add what was saved between two runs."""
+        ...
+
+    def take_savings(self, namespace: NamespacePath) -> Savings:
+        """What was added since the last time."""
+        ...
+
+    def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
+        """The newest snapshots, newest first."""
+        ...
+
+    def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
+        """Take a lease that nobody holds, that ran out or that is the holder's own."""
+        ...
+
+    def release(self, lease: str, holder: str) -> None:
+        """Give a lease back; nothing happens if it is somebody else's."""
         ...

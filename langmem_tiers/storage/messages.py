@@ -15,7 +15,7 @@ from langmem_tiers.core.errors import (
     StorageCorruptError,
 )
 from langmem_tiers.core.names import escape, namespace_key, unescape
-from langmem_tiers.core.ports import Appended, Tail
+from langmem_tiers.core.ports import Appended, RollUp, Tail
 from langmem_tiers.core.reports import SearchHit
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
@@ -65,7 +65,7 @@ class SqlMessageStore:
         with self._database.write() as connection:
             session = connection.execute(SESSION.with_for_update(), {"key": key}).first()
             if session is None:
-                raise _no_session()
+                raise no_session()
             known = _known(connection, key, session, batch)
             new, duplicates = _sort_out(batch, known)
             revision = self._append(connection, key, new, now) if new else session.revision
@@ -75,7 +75,7 @@ class SqlMessageStore:
         tokens = sum(message.token_count for message in batch)
         row = self._advance.run(connection, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
-            raise _no_session()
+            raise no_session()
         last_position, revision = row
         first = last_position - (len(batch) - 1) * POSITION_STEP
         rows = [to_row(message, key, first + index * POSITION_STEP) for index, message in enumerate(batch)]
@@ -112,7 +112,7 @@ class SqlMessageStore:
             with self._database.read() as connection:
                 rows = connection.execute(statement, values).all()
             if not rows:
-                raise _no_session()
+                raise no_session()
             view = (rows[0].view_position, rows[0].view_message)
             unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
             return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
@@ -126,36 +126,11 @@ class SqlMessageStore:
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
         """Put ``summary`` in front of the message ``before`` and everything older behind it."""
+        roll_up = RollUp(summary=summary, before=before, hidden=hidden)
         with self._database.write() as connection:
-            session = connection.execute(
-                select(sessions.c.compressed_count).where(sessions.c.pk == key).with_for_update()
-            ).first()
-            if session is None:
-                raise _no_session()
-            if session.compressed_count != was_hidden:
+            if not is_hidden_still(connection, key, was_hidden):
                 return False
-            first_shown = connection.execute(
-                select(messages.c.position).where(
-                    messages.c.session_pk == key, messages.c.id == escape(before)
-                )
-            ).scalar()
-            if first_shown is None:
-                raise _no_message(before)
-            position = first_shown - 1
-            row = connection.execute(INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
-            connection.execute(
-                update(sessions)
-                .where(sessions.c.pk == key)
-                .values(
-                    view_position=position,
-                    view_message=row.pk,
-                    compressed_count=sessions.c.compressed_count + hidden,
-                    message_count=sessions.c.message_count + 1,
-                    token_count=sessions.c.token_count + summary.token_count,
-                    revision=sessions.c.revision + 1,
-                    updated_at=summary.created_at,
-                )
-            )
+            put_summary(connection, key, roll_up)
             return True
 
     def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
@@ -188,6 +163,42 @@ class SqlMessageStore:
             .select_from(best.join(messages, messages.c.pk == best.c.pk).join(sessions))
             .order_by(best.c.score.desc(), best.c.pk.desc())
         )
+
+
+def is_hidden_still(connection: Connection, key: int, was_hidden: int) -> bool:
+    """Lock the session's row and tell whether nobody compressed it since the caller looked."""
+    session = connection.execute(
+        select(sessions.c.compressed_count).where(sessions.c.pk == key).with_for_update()
+    ).first()
+    if session is None:
+        raise no_session()
+    return bool(session.compressed_count == was_hidden)
+
+
+def put_summary(connection: Connection, key: int, roll_up: RollUp) -> None:
+    """Put a summary in front of the first message that stays in sight, and show the session from there."""
+    first_shown = connection.execute(
+        select(messages.c.position).where(
+            messages.c.session_pk == key, messages.c.id == escape(roll_up.before)
+        )
+    ).scalar()
+    if first_shown is None:
+        raise _no_message(roll_up.before)
+    position, summary = first_shown - 1, roll_up.summary
+    row = connection.execute(INSERT.returning(messages.c.pk), to_row(summary, key, position)).one()
+    connection.execute(
+        update(sessions)
+        .where(sessions.c.pk == key)
+        .values(
+            view_position=position,
+            view_message=row.pk,
+            compressed_count=sessions.c.compressed_count + roll_up.hidden,
+            message_count=sessions.c.message_count + 1,
+            token_count=sessions.c.token_count + summary.token_count,
+            revision=sessions.c.revision + 1,
+            updated_at=summary.created_at,
+        )
+    )
 
 
 def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Message]) -> dict[str, Message]:
@@ -224,7 +235,8 @@ def _no_message(message_id: str) -> MessageNotFoundError:
     )
 
 
-def _no_session() -> SessionNotFoundError:
+def no_session() -> SessionNotFoundError:
+    """What to raise when the session's row is gone."""
     return SessionNotFoundError("the session was deleted: open it anew with engine.session(...)")
 
 

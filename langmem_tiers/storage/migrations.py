@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
+from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
@@ -21,43 +21,6 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step, from ``version - 1`` to ``version``, as SQL for each database."""
-
-    version: int
-    sqlite: tuple[str, ...]
-    postgresql: tuple[str, ...]
-
-
-# Version 1 had namespaces, sessions and messages alone. A step is never changed once it is
-# released: it is written out here, not taken from what the schema is today.
-MIGRATIONS = (
-    Migration(
-        2,
-        sqlite=(
-            """CREATE VIRTUAL TABLE lmt_messages_text USING fts5(
-                content, content='lmt_messages', content_rowid='pk',
-                tokenize='porter unicode61 remove_diacritics 2'
-            )""",
-            """CREATE TRIGGER lmt_messages_text_add AFTER INSERT ON lmt_messages BEGIN
-                INSERT INTO lmt_messages_text(rowid, content) VALUES (new.pk, new.content);
-            END""",
-            """CREATE TRIGGER lmt_messages_text_remove AFTER DELETE ON lmt_messages BEGIN
-                INSERT INTO lmt_messages_text(lmt_messages_text, rowid, content)
-                VALUES ('delete', old.pk, old.content);
-            END""",
-            "INSERT INTO lmt_messages_text(lmt_messages_text) VALUES ('rebuild')",
-        ),
-        postgresql=(
-            """ALTER TABLE lmt_messages ADD COLUMN content_vector tsvector
-                GENERATED ALWAYS AS (to_tsvector('english', left(content, 100000))) STORED""",
-            "CREATE INDEX lmt_messages_text ON lmt_messages USING gin (content_vector)",
-        ),
-    ),
-)
 
 
 def migrate(database: Database, now: datetime) -> None:

@@ -3,6 +3,9 @@
 ``messages`` rows are written once and never changed. What a session shows follows from
 its row alone: every message before ``(view_position, view_message)`` stands behind the
 summary at that place. So compressing costs one small update, however long the session.
+
+``entries`` rows are marks on messages: there is none until something happens to a message,
+so adding costs nothing, and taking the mark away gives the message back.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import (
     BigInteger,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -28,7 +32,7 @@ from sqlalchemy.types import TIMESTAMP, TypeEngine
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -116,4 +120,84 @@ messages = Table(
     Column("payload", Text),
     UniqueConstraint("session_pk", "id"),
     Index("lmt_messages_by_position", "session_pk", "position", "pk"),
+)
+
+entries = Table(
+    "lmt_entries",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("tier", String(10), nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("relevance", Double),
+    Column("token_count", BigInteger),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("lmt_entries_by_tier", "namespace_pk", "tier", "message_pk"),
+)
+
+knowledge = Table(
+    "lmt_knowledge",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", _Name, nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("key_text", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("exact", Text),
+    Column("confidence", Double, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("fresh_at", UtcDateTime, nullable=False),
+    Column("last_used_at", UtcDateTime),
+    Column("use_count", BigInteger, nullable=False),
+    Column("store_count", BigInteger, nullable=False),
+    Column("source", Text),
+    UniqueConstraint("namespace_pk", "category", "key"),
+    Index("lmt_knowledge_by_freshness", "namespace_pk", "fresh_at"),
+    Index("lmt_knowledge_by_confidence", "namespace_pk", "confidence"),
+)
+
+knowledge_history = Table(
+    "lmt_knowledge_history",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", _Name, nullable=False),
+    Column("key", _Name, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("exact", Text),
+    Column("confidence", Double, nullable=False),
+    Column("valid_from", UtcDateTime, nullable=False),
+    Column("valid_until", UtcDateTime, nullable=False),
+    Column("reason", String(10), nullable=False),
+    Index("lmt_knowledge_history_by_key", "namespace_pk", "category", "key", "pk"),
+)
+
+adaptive_parameters = Table(
+    "lmt_adaptive_parameters",
+    metadata,
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("name", String(40), primary_key=True),
+    Column("value", Double, nullable=False),
+)
+
+optimization_snapshots = Table(
+    "lmt_optimization_snapshots",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("lmt_optimization_snapshots_by_age", "namespace_pk", "pk"),
+)
+
+leases = Table(
+    "lmt_leases",
+    metadata,
+    Column("name", _Name, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
 )

@@ -67,6 +67,17 @@ class SqlSessionStore:
             rows = connection.execute(query.order_by(sessions.c.pk.desc()).limit(limit)).all()
         return tuple(_info(row) for row in rows)
 
+    def changed(
+        self, namespace: NamespacePath, *, since: datetime | None, limit: int
+    ) -> tuple[SessionInfo, ...]:
+        """The sessions that changed at or after that time, latest change first."""
+        query = _SESSION.where(namespaces.c.path == namespace_key(namespace))
+        if since is not None:
+            query = query.where(sessions.c.updated_at >= since)
+        query = query.order_by(sessions.c.updated_at.desc(), sessions.c.pk.desc()).limit(limit)
+        with self._database.read() as connection:
+            return tuple(_info(row) for row in connection.execute(query))
+
     def namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
@@ -107,11 +118,7 @@ class SqlSessionStore:
 
     @staticmethod
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
-        namespace_pk = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
-        if namespace_pk is None:
-            namespace_pk = connection.execute(
-                insert(namespaces).values(path=path, created_at=now).returning(namespaces.c.pk)
-            ).scalar_one()
+        namespace_pk = namespace_pk_of(connection, path, now)
         connection.execute(
             insert(sessions).values(
                 namespace_pk=namespace_pk,
@@ -127,6 +134,15 @@ class SqlSessionStore:
                 view_message=0,
             )
         )
+
+
+def namespace_pk_of(connection: Connection, path: str, now: datetime) -> int:
+    """The key of the namespace with that stored form; it is created if need be."""
+    found = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
+    if found is not None:
+        return int(found)
+    created = insert(namespaces).values(path=path, created_at=now).returning(namespaces.c.pk)
+    return int(connection.execute(created).scalar_one())
 
 
 def _info(row: AnyRow) -> SessionInfo:

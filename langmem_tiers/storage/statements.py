@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, insert, or_, select, union_all, update
 
-from langmem_tiers.storage.schema import POSITION_STEP, messages, sessions
+from langmem_tiers.storage.schema import POSITION_STEP, entries, messages, sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
@@ -43,9 +43,28 @@ def _with_session(
 ) -> Select[*tuple[Any, ...]]:
     found = rows.subquery("found")
     return (
-        select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message, found)
+        select(
+            sessions.c.revision,
+            sessions.c.view_position,
+            sessions.c.view_message,
+            sessions.c.compressed_count,
+            found,
+        )
         .select_from(sessions.outerjoin(found, found.c.session_pk == sessions.c.pk))
         .where(sessions.c.pk == bindparam("key"))
+        .order_by(found.c.position, found.c.pk)
+    )
+
+
+# A mark's columns beside those of its message, which have the same names.
+MARK_COLUMNS = tuple(column.label(f"mark_{column.name}") for column in entries.c)
+
+
+def _with_marks(rows: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    found = rows.subquery("marked")
+    return (
+        select(found, *MARK_COLUMNS)
+        .select_from(found.outerjoin(entries, entries.c.message_pk == found.c.pk))
         .order_by(found.c.position, found.c.pk)
     )
 
@@ -85,3 +104,5 @@ VIEW = _with_session(
     )
 )
 ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
+MARKED_VIEW = _with_marks(VIEW)
+MARKED_ONE = _with_marks(ONE)

@@ -33,7 +33,7 @@ from langmem_tiers.core.reports import (
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from langmem_tiers.core.clock import Clock
@@ -55,23 +55,25 @@ class ShortTermParts:
     clock: Clock
     ids: IdSource
     cache: SessionCache
+    changed: Callable[[NamespacePath], None]
+    """Told of every namespace that was written to."""
 
     def now(self) -> datetime:
         """The time in UTC, whatever clock was handed in."""
         return check_time(self.clock.now())
 
 
-class Session:
-    """One conversation inside a namespace. Get it from ``engine.session(namespace, name)``."""
+class ShortTerm:
+    """The record of one session: what was said, and what of it is shown."""
 
     def __init__(self, parts: ShortTermParts, info: SessionInfo) -> None:
         self._parts = parts
-        self._key = info.key
+        self.key: int = info.key
         self.namespace: NamespacePath = info.namespace
         self.name: str = info.name
 
     def __repr__(self) -> str:
-        return f"Session({'/'.join(self.namespace)!r}, {self.name!r})"
+        return f"{type(self).__name__}({'/'.join(self.namespace)!r}, {self.name!r})"
 
     def add(self, message: MessageDraft | Role | str, content: str | None = None) -> AddReport:
         """Store one message: ``add("user", "Hello")`` or ``add(MessageDraft(...))``.
@@ -100,26 +102,27 @@ class Session:
         if not drafts:
             return AddReport(stored=(), duplicates=())
         done = self._parts.messages.append(
-            self._key,
-            self._seal(drafts),
+            self.key,
+            seal(self._parts, drafts),
             self._parts.now(),
             new_ids=all(draft.id is None for draft in drafts),
         )
         if done.stored:
-            self._parts.cache.extend(self._key, done.stored, done.revision)
+            self._parts.cache.extend(self.key, done.stored, done.revision)
+            self._parts.changed(self.namespace)
         return AddReport(stored=done.stored, duplicates=done.duplicates)
 
     def latest(self, count: int = 30) -> tuple[Message, ...]:
         """The newest messages of the record, oldest first, whether compressed or not."""
         check_limit(count)
         parts, cache = self._parts, self._parts.cache
-        if cache.could_serve(self._key, count):
-            held = cache.get(self._key, count, parts.sessions.revision(self._key))
+        if cache.could_serve(self.key, count):
+            held = cache.get(self.key, count, parts.sessions.revision(self.key))
             if held is not None:
                 return held
-        tail = parts.messages.latest(self._key, count)
+        tail = parts.messages.latest(self.key, count)
         if count <= cache.window:
-            cache.put(self._key, tail, whole=len(tail.messages) < count)
+            cache.put(self.key, tail, whole=len(tail.messages) < count)
         return tail.messages
 
     def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
@@ -131,7 +134,7 @@ class Session:
         """
         check_limit(limit)
         after = None if after is None else check_name(after, "message id")
-        found = self._parts.messages.page(self._key, after=after, limit=limit + 1)
+        found = self._parts.messages.page(self.key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
@@ -139,7 +142,7 @@ class Session:
         """The whole record, oldest first, read in pages."""
         after = None
         while True:
-            page = self._parts.messages.page(self._key, after=after, limit=_PAGE)
+            page = self._parts.messages.page(self.key, after=after, limit=_PAGE)
             yield from page
             if len(page) < _PAGE:
                 return
@@ -155,14 +158,14 @@ class Session:
         """
         if limit is None:
             return without_orphans(self._shown())
-        shown = self._parts.messages.view(self._key, check_limit(limit))
+        shown = self._parts.messages.view(self.key, check_limit(limit))
         if len(shown) > limit:  # the summary and one message too many behind it
             shown = shown[:1] + shown[2:]
         return without_orphans(shown)
 
     def get(self, message_id: str) -> Message:
         """One message of the record."""
-        message = self._parts.messages.get(self._key, check_name(message_id, "message id"))
+        message = self._parts.messages.get(self.key, check_name(message_id, "message id"))
         if message is None:
             raise MessageNotFoundError(
                 f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
@@ -176,7 +179,7 @@ class Session:
     def info(self) -> SessionInfo:
         """The session as it stands."""
         info = self._parts.sessions.find(self.namespace, self.name)
-        if info is None or info.key != self._key:
+        if info is None or info.key != self.key:
             raise SessionNotFoundError(f"{self!r} was deleted: open it anew with engine.session(...)")
         return info
 
@@ -204,7 +207,7 @@ class Session:
                     tokens_after=0,
                     boundary=boundary.id,
                 )
-            (message,) = self._seal([MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary}")])
+            (message,) = seal(self._parts, [MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary}")])
             if self._parts.messages.compress(
                 info.key,
                 message,
@@ -223,11 +226,11 @@ class Session:
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
-        self._parts.cache.drop(self._key)
-        return self._parts.sessions.delete(self._key)
+        self._parts.cache.drop(self.key)
+        return self._parts.sessions.delete(self.key)
 
     def _shown(self) -> tuple[Message, ...]:
-        shown = self._parts.messages.view(self._key, MAX_LIMIT)
+        shown = self._parts.messages.view(self.key, MAX_LIMIT)
         if len(shown) >= MAX_LIMIT:
             raise InvalidInputError(
                 f"{self!r} shows {MAX_LIMIT} messages or more: read it with a limit, or compress it earlier"
@@ -243,23 +246,25 @@ class Session:
         cut = safe_cut(shown, place)
         return shown[:cut], shown[cut]
 
-    def _seal(self, drafts: Sequence[MessageDraft]) -> list[Message]:
-        now, counter, ids = self._parts.now(), self._parts.counter, self._parts.ids
-        return [
-            Message(
-                id=draft.id or check_name(ids.new(now), "message id"),
-                role=draft.role,
-                content=draft.content,
-                created_at=draft.created_at or now,
-                token_count=count_draft(counter, draft) if draft.token_count is None else draft.token_count,
-                token_counter=counter.name if draft.token_count is None else COUNTED_BY_CALLER,
-                name=draft.name,
-                tool_calls=draft.tool_calls,
-                tool_call_id=draft.tool_call_id,
-                payload_json=draft.payload_json,
-            )
-            for draft in drafts
-        ]
+
+def seal(parts: ShortTermParts, drafts: Sequence[MessageDraft]) -> list[Message]:
+    """Fill in what the drafts leave out: id, time, token count."""
+    now, counter, ids = parts.now(), parts.counter, parts.ids
+    return [
+        Message(
+            id=draft.id or check_name(ids.new(now), "message id"),
+            role=draft.role,
+            content=draft.content,
+            created_at=draft.created_at or now,
+            token_count=count_draft(counter, draft) if draft.token_count is None else draft.token_count,
+            token_counter=counter.name if draft.token_count is None else COUNTED_BY_CALLER,
+            name=draft.name,
+            tool_calls=draft.tool_calls,
+            tool_call_id=draft.tool_call_id,
+            payload_json=draft.payload_json,
+        )
+        for draft in drafts
+    ]
 
 
 def _check_drafts(drafts: object) -> list[MessageDraft]:

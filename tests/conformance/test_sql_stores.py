@@ -8,14 +8,20 @@ import pytest
 
 from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.testing.conformance import (
     NOW,
+    EntryStoreConformance,
+    KnowledgeStoreConformance,
     MessageStoreConformance,
     SessionStoreConformance,
     Stores,
+    TuningStoreConformance,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +32,13 @@ if TYPE_CHECKING:
 def sql_stores(url: str) -> Iterator[Stores]:
     database = Database(url, EngineConfig())
     migrate(database, NOW)
-    yield Stores(sessions=SqlSessionStore(database), messages=SqlMessageStore(database))
+    yield Stores(
+        sessions=SqlSessionStore(database),
+        messages=SqlMessageStore(database),
+        entries=SqlEntryStore(database),
+        knowledge=SqlKnowledgeStore(database),
+        tuning=SqlTuningStore(database),
+    )
     database.close()
 
 
@@ -37,6 +49,24 @@ class TestSqlSessionStore(SessionStoreConformance):
 
 
 class TestSqlMessageStore(MessageStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlEntryStore(EntryStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlKnowledgeStore(KnowledgeStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlTuningStore(TuningStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

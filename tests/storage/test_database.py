@@ -293,7 +293,7 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
         session.add("user", "the walrus")
         with engine._database.write() as connection:
             connection.execute(text("ANALYZE"))
-            query = engine._parts.messages._search(("acme",), ["walrus"], 10)  # type: ignore[attr-defined] # below the port
+            query = engine._parts.short_term.messages._search(("acme",), ["walrus"], 10)  # type: ignore[attr-defined] # below the port
             plan = connection.execute(
                 text("EXPLAIN " + str(query.compile(connection, compile_kwargs={"literal_binds": True})))
             )

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 
 from langmem_tiers import MemoryEngine, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage import migrations
+from langmem_tiers.storage.migration_steps import MIGRATIONS, Migration
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.testing.threads import in_threads
@@ -114,9 +115,7 @@ def test_a_file_named_by_a_uri_is_migrated_too(old_file: Path) -> None:
 
 def test_a_step_that_fails_leaves_the_old_schema(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = schema_of(old_file)
-    broken = migrations.Migration(
-        2, sqlite=(*migrations.MIGRATIONS[0].sqlite, "SELECT no_such_thing"), postgresql=()
-    )
+    broken = Migration(2, sqlite=(*MIGRATIONS[0].sqlite, "SELECT no_such_thing"), postgresql=())
     monkeypatch.setattr(migrations, "MIGRATIONS", (broken,))
     with pytest.raises(Exception, match="no_such_thing|failed"):
         MemoryEngine(f"sqlite:///{old_file}")
@@ -176,7 +175,7 @@ def test_many_who_open_an_empty_postgresql_at_once_create_it_once(
 
 
 def test_the_newest_migration_is_the_schema_version() -> None:
-    assert [step.version for step in migrations.MIGRATIONS] == list(range(2, SCHEMA_VERSION + 1))
+    assert [step.version for step in MIGRATIONS] == list(range(2, SCHEMA_VERSION + 1))
 
 
 def _postgres_schema(url: str) -> object:

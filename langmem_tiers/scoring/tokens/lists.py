@@ -42,12 +42,14 @@ def count_messages(counter: TokenCounter, messages: Iterable[Message], tools: It
 
     A count that the same counter stored, or that the caller gave, is used as it is.
     """
-    tokens = REPLY_TOKENS
-    for message in messages:
-        is_counted = message.token_counter in (counter.name, COUNTED_BY_CALLER)
-        known = message.token_count if is_counted else count_draft(counter, message)
-        tokens += known + FRAME_TOKENS
+    tokens = REPLY_TOKENS + sum(count_framed(counter, message) for message in messages)
     return tokens + count_tools(counter, tools)
+
+
+def count_framed(counter: TokenCounter, message: Message) -> int:
+    """Tokens of one message in a prompt, with its frame."""
+    is_counted = message.token_counter in (counter.name, COUNTED_BY_CALLER)
+    return (message.token_count if is_counted else count_draft(counter, message)) + FRAME_TOKENS
 
 
 def count_tools(counter: TokenCounter, tools: Iterable[object]) -> int:

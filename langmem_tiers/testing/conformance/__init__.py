@@ -1,15 +1,34 @@
 """What every storage must do, as pytest classes. Needs pytest.
 
-Subclass both in a test module of yours and give them your stores::
+Subclass them in a test module of yours and give them your stores::
 
     class TestMySessions(SessionStoreConformance):
         @pytest.fixture
         def stores(self) -> Stores:
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
+
+The suites for entries, knowledge and tuning need ``Stores(..., entries=...)`` and so on.
 """
 
+import pytest
+
+_SUITES = ("entries", "knowledge", "knowledge_search", "messages", "sessions", "tuning")
+pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  # a failure shows its values
+
+# ruff: noqa: E402 - assertions are rewritten in what is imported from here on
 from langmem_tiers.testing.conformance.base import NOW, Stores
+from langmem_tiers.testing.conformance.entries import EntryStoreConformance
+from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
+from langmem_tiers.testing.conformance.tuning import TuningStoreConformance
 
-__all__ = ["NOW", "MessageStoreConformance", "SessionStoreConformance", "Stores"]
+__all__ = [
+    "NOW",
+    "EntryStoreConformance",
+    "KnowledgeStoreConformance",
+    "MessageStoreConformance",
+    "SessionStoreConformance",
+    "Stores",
+    "TuningStoreConformance",
+]

@@ -13,7 +13,13 @@ from langmem_tiers.core.messages import Message, Role
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import MessageStore, SessionStore
+    from langmem_tiers.core.ports import (
+        EntryStore,
+        KnowledgeStore,
+        MessageStore,
+        SessionStore,
+        TuningStore,
+    )
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 HOSTILE_NAMES = (
@@ -36,16 +42,22 @@ HOSTILE_NAMES = (
 )
 
 
+ANY_TEXT = "null \0, lone \ud83d\ude00 \udc00, real 😀, שלום, \ufffd, %00 %uD83D"
+
+
 @dataclass(frozen=True)
 class Stores:
-    """The two stores under test, on one database."""
+    """The stores under test, on one database; those that are left out have no suite to pass."""
 
     sessions: SessionStore
     messages: MessageStore
+    entries: EntryStore | None = None
+    knowledge: KnowledgeStore | None = None
+    tuning: TuningStore | None = None
 
 
 class StoreConformance:
-    """What both suites stand on."""
+    """What all suites stand on."""
 
     @pytest.fixture
     def stores(self) -> Stores:
@@ -61,6 +73,24 @@ class StoreConformance:
     def key(self, stores: Stores, namespace: NamespacePath) -> int:
         """A session with nothing in it."""
         return stores.sessions.open(namespace, "session", NOW).key
+
+    @pytest.fixture
+    def entries(self, stores: Stores) -> EntryStore:
+        """The store of marks."""
+        assert stores.entries is not None, "hand in Stores(entries=...) to run this suite"
+        return stores.entries
+
+    @pytest.fixture
+    def knowledge(self, stores: Stores) -> KnowledgeStore:
+        """The store of knowledge."""
+        assert stores.knowledge is not None, "hand in Stores(knowledge=...) to run this suite"
+        return stores.knowledge
+
+    @pytest.fixture
+    def tuning(self, stores: Stores) -> TuningStore:
+        """The optimizer's memory."""
+        assert stores.tuning is not None, "hand in Stores(tuning=...) to run this suite"
+        return stores.tuning
 
 
 def message(content: str = "Hello", *, id: str | None = None, role: Role = Role.USER) -> Message:  # noqa: A002 - as in Message

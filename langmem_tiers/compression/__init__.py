@@ -1,0 +1,1 @@
+"""Fewer tokens, the same facts."""

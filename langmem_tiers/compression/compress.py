@@ -1,0 +1,138 @@
+"""One message in fewer words, with every fact in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from langmem_tiers.compression.facts import FactFinder, missing_from, outermost
+from langmem_tiers.compression.fitting import most_that_fits
+from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.messages import Message, Role, ToolCall
+from langmem_tiers.scoring.tokens import count_draft
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.scoring.patterns import Fact
+
+KEPT_AS_IS_CHARACTERS = 200
+"""A text up to this length is left alone."""
+LINE_CHARACTERS = 200
+"""The most that is kept of the first and of the last line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compressed:
+    """A compressed text, and what became of its facts."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
+    facts: tuple[Fact, ...]
+    """Every fact of the original."""
+    missing: tuple[Fact, ...] = ()
+    """Facts that the text no longer holds; only where a limit left no room for them."""
+
+
+class Compressor:
+    """Keeps the first line, the last line and every fact.
+
+    Args:
+        counter: Counts tokens.
+        facts: Finds what must survive.
+    """
+
+    def __init__(self, counter: TokenCounter, facts: FactFinder | None = None) -> None:
+        self.counter = counter
+        self.facts = FactFinder() if facts is None else facts
+
+    def compress(
+        self, content: str, role: Role | str = Role.USER, *, max_tokens: int | None = None
+    ) -> Compressed:
+        """The text in the form ``[role] first line``, ``... last line``, ``[preserved: fact, fact]``.
+
+        It is never longer than the original: a text that cannot be made shorter without losing a
+        fact comes back as it is.
+
+        Args:
+            content: The text.
+            role: Who said it.
+            max_tokens: A limit that goes before the facts; what it costs is reported as missing.
+        """
+        before = self.counter.count(content)
+        places = self.facts.places(content)
+        facts = tuple(dict.fromkeys(place.fact for place in places))
+        if len(content) > KEPT_AS_IS_CHARACTERS:
+            lines, covered = _outer_lines(content, str(role))
+            listed = [place.fact for place in outermost(places, covered)]
+            text = _laid_out(lines, listed)
+            after = self.counter.count(text)
+            if len(text) >= len(content) or after >= before:
+                text, after = content, before
+        else:
+            lines, listed, text, after = [content], [], content, before
+        if max_tokens is not None and after > check_whole(max_tokens, 0, "max_tokens"):
+            listed = sorted((place.fact for place in outermost(places)), key=lambda fact: -fact.priority)
+            text = self._within(max_tokens, lines, listed)
+            after = self.counter.count(text)
+        missing = () if text == content else missing_from(text, facts)
+        return Compressed(text=text, tokens_before=before, tokens_after=after, facts=facts, missing=missing)
+
+    def _within(self, max_tokens: int, lines: list[str], listed: list[Fact]) -> str:
+        head = lines[0]
+        number = most_that_fits(len(listed), lambda n: self._fits(_laid_out([], listed[:n]), max_tokens))
+        facts = _laid_out([], listed[:number])
+        room = most_that_fits(len(head), lambda n: self._fits(f"{head[:n]}\n{facts}", max_tokens))
+        return f"{head[:room]}\n{facts}".strip()
+
+    def _fits(self, text: str, max_tokens: int) -> bool:
+        return self.counter.count(text) <= max_tokens
+
+    def message(self, message: Message) -> Message:
+        """The message with its text and the texts in its tool calls compressed; the same one if that gains nothing."""
+        content = self._shortened(message.content, message.role)
+        calls = tuple(self._call(call) for call in message.tool_calls)
+        if content == message.content and calls == message.tool_calls:
+            return message
+        short = replace(message, content=content, tool_calls=calls, payload_json=None)
+        return replace(short, token_count=count_draft(self.counter, short), token_counter=self.counter.name)
+
+    def _shortened(self, content: str, role: Role | str) -> str:
+        # A text that is kept as it is need not be searched for facts.
+        return content if len(content) <= KEPT_AS_IS_CHARACTERS else self.compress(content, role).text
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        if len(call.arguments) <= KEPT_AS_IS_CHARACTERS:
+            return call
+        try:
+            arguments = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            return call
+        if not isinstance(arguments, dict):
+            return call
+        short = {
+            key: self._shortened(value, key) if isinstance(value, str) else value
+            for key, value in arguments.items()
+        }
+        text = json.dumps(short, ensure_ascii=False)
+        return replace(call, arguments=text) if len(text) < len(call.arguments) else call
+
+
+def _outer_lines(content: str, role: str) -> tuple[list[str], list[tuple[int, int]]]:
+    start, end = len(content) - len(content.lstrip()), len(content.rstrip())
+    first_end = content.find("\n", start, end)
+    first_end = end if first_end < 0 else first_end
+    first = (start, min(first_end, start + LINE_CHARACTERS))
+    lines, covered = [f"[{role}] {content[slice(*first)].rstrip()}"], [first]
+    if first_end < end:
+        last_start = content.rfind("\n", start, end) + 1
+        last = (last_start, min(end, last_start + LINE_CHARACTERS))
+        lines.append(f"... {content[slice(*last)].strip()}")
+        covered.append(last)
+    return lines, covered
+
+
+def _laid_out(lines: list[str], facts: list[Fact]) -> str:
+    preserved = [f"[preserved: {', '.join(fact.text for fact in facts)}]"] if facts else []
+    return "\n".join([*lines, *preserved])

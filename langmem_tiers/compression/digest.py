@@ -1,0 +1,120 @@
+"""Many messages in one summary: what was done, what came of it, and every fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.compression.fitting import cut
+from langmem_tiers.compression.layout import Summary, cut_story, lay_out
+from langmem_tiers.compression.speech import SPEAKERS, speech
+from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
+from langmem_tiers.scoring.patterns import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from langmem_tiers.compression.facts import FactFinder
+    from langmem_tiers.core.ports import TokenCounter
+
+STEP_WIDTHS = (320, 160, 80)
+"""Characters of each step, as there is room."""
+CARRIED_STEPS = 50
+"""Steps that a summary hands on to the next one: the newest."""
+CARRIED_FACTS = 100
+"""Facts that it hands on although it had no room for them: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One message of the story in a few words."""
+
+    is_action: bool
+    """Whether somebody wanted or did something, as opposed to what came of it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """What a summary is made of. Digests add up, so a summary of a summary loses nothing that had room."""
+
+    count: int = 0
+    steps: tuple[Step, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    """Oldest first, each once."""
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], finder: FactFinder) -> Digest:
+        """The digest of messages; a summary among them is taken apart again."""
+        count = 0
+        steps: list[Step] = []
+        facts: dict[str, Fact] = {}
+        for message in messages:
+            part = _unpacked(message) or _digest_of_one(message, finder)
+            count += part.count
+            steps += part.steps
+            for fact in part.facts:
+                facts.pop(fact.text, None)  # its latest mention decides its age
+                facts[fact.text] = fact
+        return cls(count=count, steps=tuple(steps), facts=tuple(facts.values()))
+
+    def render(
+        self, counter: TokenCounter, max_tokens: int | None = None, story: str | None = None
+    ) -> Summary:
+        """The summary as text: facts first, then as much of the story as fits, the newest steps of it.
+
+        Args:
+            counter: Counts tokens.
+            max_tokens: The limit; everything, if left out.
+            story: Told in place of the actions and results.
+        """
+        stories = [self._tell(width) for width in STEP_WIDTHS] if story is None else [cut_story(story)]
+        return lay_out(f"[Summary of {self.count} messages]", stories, self.facts, counter, max_tokens)
+
+    def _tell(self, width: int) -> Callable[[int], str]:
+        def tell(size: int) -> str:
+            newest = self.steps[len(self.steps) - len(self.steps) * size // 100 :]
+            lines = (
+                ("Actions", [cut(step.text, width) for step in newest if step.is_action]),
+                ("Results", [cut(step.text, width) for step in newest if not step.is_action]),
+            )
+            return "\n".join(f"{title}: {' | '.join(steps)}" for title, steps in lines if steps)
+
+        return tell
+
+    def payload(self, done: Summary) -> dict[str, Any]:
+        """The digest as JSON, for the summary that will follow this one."""
+        facts = (*done.missing[-CARRIED_FACTS:], *done.facts)
+        width = STEP_WIDTHS[1]
+        return {
+            "digest": {
+                "count": self.count,
+                "steps": [[step.is_action, cut(step.text, width)] for step in self.steps[-CARRIED_STEPS:]],
+                "facts": [[fact.kind, fact.text, fact.priority] for fact in facts],
+            }
+        }
+
+
+def _digest_of_one(message: Message, finder: FactFinder) -> Digest:
+    text = speech(message).removeprefix(SUMMARY_PREFIX).strip()
+    words = " ".join(text.split())
+    is_action = message.role is Role.USER or bool(message.tool_calls)
+    step = Step(is_action, cut(f"{SPEAKERS[message.role]}: {words}", STEP_WIDTHS[0]))
+    return Digest(count=1, steps=(step,) if words else (), facts=finder.outermost(text))
+
+
+def _unpacked(message: Message) -> Digest | None:
+    payload: Any = message.payload if message.is_summary else None
+    digest = payload.get("digest") if isinstance(payload, dict) else None
+    if not isinstance(digest, dict):
+        return None
+    try:
+        return Digest(
+            count=int(digest["count"]),
+            steps=tuple(Step(bool(is_action), str(text)) for is_action, text in digest["steps"]),
+            facts=tuple(
+                Fact(str(kind), str(text), int(priority)) for kind, text, priority in digest["facts"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None  # somebody else's payload: the text is read instead

@@ -1,0 +1,94 @@
+"""Finding the facts of a text, and telling which of them another text still holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.scoring.patterns import FACT_PATTERNS, Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from langmem_tiers.scoring.patterns import FactPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A fact at one of its places."""
+
+    start: int
+    end: int
+    fact: Fact
+
+
+class FactFinder:
+    """Finds facts by a table of patterns.
+
+    Args:
+        patterns: The table; add rows of your own: ``(*FACT_PATTERNS, FactPattern("ticket", ...))``.
+    """
+
+    def __init__(self, patterns: Sequence[FactPattern] = FACT_PATTERNS) -> None:
+        self._patterns = tuple(patterns)
+
+    def places(self, text: str) -> list[Found]:
+        """Every fact at every place, in order; of two at the same place the longer one first."""
+        lowered = text.lower()
+        found = [
+            Found(start, end, Fact(pattern.kind, text[start:end], pattern.priority))
+            for pattern in self._patterns
+            for start, end in pattern.spans(text, lowered)
+        ]
+        return sorted(found, key=lambda one: (one.start, -one.end))
+
+    def find(self, text: str) -> tuple[Fact, ...]:
+        """Each fact once per kind, in the order of the text."""
+        return tuple(dict.fromkeys(one.fact for one in self.places(text)))
+
+    def outermost(self, text: str) -> tuple[Fact, ...]:
+        """The facts that lie in no other fact: whoever keeps these keeps them all."""
+        return tuple(dict.fromkeys(one.fact for one in outermost(self.places(text))))
+
+
+def outermost(places: Iterable[Found], covered: Sequence[tuple[int, int]] = ()) -> list[Found]:
+    """The places that lie neither in another place nor in a covered range.
+
+    Args:
+        places: In order of their start, longer ones first.
+        covered: Ranges of the text that are kept anyway.
+    """
+    places = list(places)
+    kept: list[Found] = []
+    inside = {
+        one.fact.text
+        for one in places
+        if any(start <= one.start and one.end <= end for start, end in covered)
+    }
+    for one in places:
+        last = kept[-1] if kept else None
+        if last is None or one.end > last.end:
+            kept.append(one)
+        elif (one.start, one.end) != (last.start, last.end):
+            inside.add(one.fact.text)  # one place within a longer fact is enough for it to survive
+    unique: dict[str, Found] = {}
+    for one in kept:
+        if one.fact.text not in inside:
+            unique.setdefault(one.fact.text, one)
+    return list(unique.values())
+
+
+def missing_from(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """The facts that the text does not hold word for word."""
+    return tuple(fact for fact in facts if fact.text not in text)
+
+
+def survival(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
+    """For each kind, how many of the facts the text still holds, and how many there were."""
+    there: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    for fact in facts:
+        there[fact.kind] += 1
+        kept[fact.kind] += fact.text in text
+    return {kind: (kept[kind], count) for kind, count in there.items()}

@@ -1,0 +1,115 @@
+"""Laying facts and a story out within a limit: facts first, then as much of the story as fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.compression.facts import missing_from
+from langmem_tiers.compression.fitting import cut, most_that_fits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.scoring.patterns import Fact
+
+STORY_SHARE = 0.1
+"""What is left to the story when not all facts fit."""
+_MANY_FACTS = 4000  # beyond, looking for each in all the others would cost more than it saves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A summary's text, and what became of the facts."""
+
+    text: str
+    tokens: int
+    facts: tuple[Fact, ...] = ()
+    """The facts that it holds."""
+    missing: tuple[Fact, ...] = ()
+    """Facts that had no room; the originals keep them."""
+
+
+def lay_out(
+    head: str,
+    stories: Sequence[Callable[[int], str]],
+    facts: Sequence[Fact],
+    counter: TokenCounter,
+    max_tokens: int | None,
+) -> Summary:
+    """The head, a story and the facts as one text.
+
+    Args:
+        head: The first line.
+        stories: Ways to tell it, the fullest first: each takes a size from 0 to 100 and returns a text.
+        facts: Oldest first. Those that lie in the story are not listed again.
+        counter: Counts tokens.
+        max_tokens: The limit of the whole; none, if left out.
+    """
+    listed = _without_contained(facts)
+
+    def text_of(story: str, kept: Sequence[Fact]) -> str:
+        rest = missing_from(story, kept) if story else kept
+        line = f"Key facts: {', '.join(fact.text for fact in rest)}" if rest else ""
+        return "\n".join(part for part in (head, story, line) if part)
+
+    if max_tokens is None:
+        return _checked(text_of(stories[0](100) if stories else "", listed), facts, counter)
+
+    def fits(story: str, kept: Sequence[Fact], limit: float = max_tokens) -> bool:
+        return counter.count(text_of(story, kept)) <= limit
+
+    kept = listed
+    if not fits("", listed):
+        limit = max_tokens * (1 - STORY_SHARE)
+        kept = _worthiest(listed, lambda some: fits("", some, limit))
+    story = _fullest(stories, lambda told: fits(told, kept))
+    text = text_of(story, kept)
+    if counter.count(text) > max_tokens:  # not even the head fits
+        text = text[: most_that_fits(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]
+    return _checked(text, facts, counter)
+
+
+def cut_story(story: str) -> Callable[[int], str]:
+    """A story that is told to a part of its length."""
+    return lambda size: story if size >= 100 else cut(story, len(story) * size // 100)
+
+
+def _fullest(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool]) -> str:
+    for tell in stories[:-1]:
+        if fits(whole := tell(100)):
+            return whole
+    if not stories:
+        return ""
+    tell = stories[-1]
+    return tell(most_that_fits(100, lambda size: fits(tell(size))))
+
+
+def _worthiest(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
+    # By priority, of the same priority the newest; told in their own order.
+    by_worth = sorted(range(len(facts)), key=lambda index: (-facts[index].priority, -index))
+
+    def best(number: int) -> list[Fact]:
+        return [facts[index] for index in sorted(by_worth[:number])]
+
+    return best(most_that_fits(len(facts), lambda number: fits(best(number))))
+
+
+def _checked(text: str, facts: Sequence[Fact], counter: TokenCounter) -> Summary:
+    missing = missing_from(text, facts)
+    lost = {fact.text for fact in missing}
+    kept = tuple(fact for fact in facts if fact.text not in lost)
+    return Summary(text=text, tokens=counter.count(text), facts=kept, missing=missing)
+
+
+def _without_contained(facts: Sequence[Fact]) -> list[Fact]:
+    if len(facts) > _MANY_FACTS:
+        return list(facts)
+    kept: set[str] = set()
+    everything = ""
+    for fact in sorted(facts, key=lambda fact: -len(fact.text)):
+        if fact.text not in everything:
+            kept.add(fact.text)
+            everything += f"\n{fact.text}"
+    return [fact for fact in facts if fact.text in kept]

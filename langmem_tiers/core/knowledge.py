@@ -1,0 +1,91 @@
+"""Knowledge: what holds across sessions, as key and value with a confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class KnowledgeCategory(StrEnum):
+    """What kind of thing is known. Any other name is a category too."""
+
+    DOMAIN = "domain"
+    EXECUTION_PATTERN = "execution_pattern"
+    USER_PREFERENCE = "user_preference"
+    WEBSITE_KNOWLEDGE = "website_knowledge"
+    ERROR_PATTERN = "error_pattern"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """One thing that is known. A category and a key have one value at a time."""
+
+    category: str
+    key: str
+    value: str
+    confidence: float
+    created_at: datetime
+    """When this value was first stored."""
+    updated_at: datetime
+    """When it was last stored."""
+    fresh_at: datetime
+    """From when on it counts as unused."""
+    last_used_at: datetime | None = None
+    use_count: int = 0
+    store_count: int = 1
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastKnowledge:
+    """A value that no longer holds, and from when until when it did."""
+
+    category: str
+    key: str
+    value: str
+    confidence: float
+    valid_from: datetime
+    valid_until: datetime
+    reason: str
+    """``superseded``, ``pruned`` or ``removed``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeReport:
+    """What became of something that was stored."""
+
+    knowledge: Knowledge
+    """As it stands now."""
+    is_new: bool
+    """Nothing was known under this key."""
+    superseded: PastKnowledge | None = None
+    """The value that the new one contradicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeHit:
+    """Something known that answers a text."""
+
+    knowledge: Knowledge
+    score: float
+    """Higher is better; comparable within one search only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a store is to write in place of what it holds, and what goes into history."""
+
+    knowledge: Knowledge | None
+    past: PastKnowledge | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecayReport:
+    """What time did to unused knowledge."""
+
+    decayed: int
+    pruned: int

@@ -1,0 +1,1 @@
+"""What moves through the tiers: analysis, compression under a budget, context, tuning."""

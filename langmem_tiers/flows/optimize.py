@@ -1,0 +1,214 @@
+"""The adaptive optimizer: tidies what changed, and tunes itself by what it sees."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.config import MAX_LIMIT, check_limit
+from langmem_tiers.core.names import check_namespace, namespace_key
+from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters, TuningState
+from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
+from langmem_tiers.flows.background import BackgroundRuns, Changes
+from langmem_tiers.flows.fit import Load, fit
+from langmem_tiers.flows.planning import Planner
+from langmem_tiers.flows.session import Session
+from langmem_tiers.flows.standing import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import View
+    from langmem_tiers.core.tuning import Savings
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.flows.plans import PlanReport
+
+MAX_SESSIONS = 200
+"""Of one run: those that changed last."""
+
+
+class _Totals:
+    """What a run did to all sessions together, and what contexts saved since the run before."""
+
+    def __init__(self, pending: Savings) -> None:
+        self.after = 0
+        self.before = pending.tokens
+        self.compressed = pending.compressed
+        self.dropped = pending.dropped
+        self.promoted = pending.promoted
+        self.fullest_before = self.fullest_after = 0
+
+    def add(self, report: PlanReport) -> None:
+        self.before += report.tokens_before
+        self.after += report.tokens_after
+        self.compressed += report.compressed
+        self.dropped += report.dropped
+        self.promoted += report.promoted
+        if report.tokens_before >= self.fullest_before:
+            self.fullest_before, self.fullest_after = report.tokens_before, report.tokens_after
+
+    @property
+    def savings_ratio(self) -> float:
+        """What was saved of all that there was."""
+        return (self.before - self.after) / self.before if self.before else 0.0
+
+
+class _Lease:
+    """The right to run, for a time; whoever dies with it does not keep it."""
+
+    def __init__(self, parts: MemoryParts, name: str) -> None:
+        self._parts = parts
+        self._name = name
+        self._holder = secrets.token_hex(8)
+
+    def hold(self) -> bool:
+        """Take it, or keep it for longer."""
+        now = self._parts.now()
+        until = now + timedelta(seconds=self._parts.config.optimizer.lease_seconds)
+        return self._parts.tuning.acquire(self._name, self._holder, now, until)
+
+    def give_back(self) -> None:
+        self._parts.tuning.release(self._name, self._holder)
+
+
+class Optimizer:
+    """Runs over a namespace by call, or in the background over what changed. Get it from ``engine.optimizer``."""
+
+    def __init__(self, parts: MemoryParts, changes: Changes) -> None:
+        self._parts = parts
+        self._background = BackgroundRuns(self.run, changes, parts.config.optimizer.interval_seconds)
+
+    def start(self) -> None:
+        """Run every 2 minutes, or as configured, for what this process writes."""
+        self._background.start()
+
+    def stop(self) -> bool:
+        """End the background thread once its present run is done. Says whether it has ended."""
+        return self._background.stop(self._parts.config.busy_timeout_seconds)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the background thread is at work."""
+        return self._background.is_running
+
+    @property
+    def failures(self) -> int:
+        """How many runs in the background failed."""
+        return self._background.failures
+
+    def run(self, namespace: str | Iterable[str], session: str | None = None) -> Snapshot | None:
+        """Tidy the sessions that changed since the last run, and adapt the parameters.
+
+        Args:
+            namespace: Whose memory.
+            session: This session only.
+
+        Returns:
+            What was done; None if another runner is at work on the same namespace.
+        """
+        path = check_namespace(namespace)
+        lease = _Lease(self._parts, f"optimizer:{namespace_key(path)}")
+        if not lease.hold():
+            return None
+        try:
+            return self._run(path, session, lease)
+        finally:
+            lease.give_back()
+
+    def parameters(self, namespace: str | Iterable[str]) -> TuningParameters:
+        """The parameters in force."""
+        return self._parts.parameters_of(check_namespace(namespace))
+
+    def report(self, namespace: str | Iterable[str]) -> EfficiencyReport:
+        """What the optimizer achieved in a namespace."""
+        state = self._state(check_namespace(namespace))
+        return EfficiencyReport(
+            total_optimizations=state.runs,
+            total_tokens_saved=state.tokens_saved,
+            parameters=state.parameters,
+        )
+
+    def history(self, namespace: str | Iterable[str], limit: int = 500) -> tuple[Snapshot, ...]:
+        """The newest runs, newest first."""
+        return self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit))
+
+    def _state(self, namespace: NamespacePath) -> TuningState:
+        return self._parts.tuning.load(namespace) or TuningState(parameters=self._parts.initial_parameters())
+
+    def _run(self, namespace: NamespacePath, name: str | None, lease: _Lease) -> Snapshot:
+        parts, state = self._parts, self._state(namespace)
+        sessions = self._sessions(namespace, name)
+        reverted = self._why_reverted(state, sessions)
+        in_force = state.parameters if reverted is None or state.previous is None else state.previous
+        totals = _Totals(parts.tuning.take_savings(namespace))
+        for session in sessions:
+            lease.hold()
+            totals.add(session.tidy_with(in_force))
+        available = parts.config.budget.available
+        usage = totals.fullest_before / available
+        parameters, reason = in_force, "nothing changed"
+        if reverted is not None:
+            reason = f"taken back: {reverted}"
+        elif sessions:
+            parameters, reason = adapt(in_force, usage, totals.savings_ratio)
+        snapshot = Snapshot(
+            created_at=parts.now(),
+            tokens_before=totals.before,
+            tokens_after=totals.after,
+            entries_compressed=totals.compressed,
+            entries_dropped=totals.dropped,
+            entries_promoted=totals.promoted,
+            usage_before=round(usage, 6),
+            usage_after=round(totals.fullest_after / available, 6),
+            parameters=parameters,
+            reason=reason,
+            is_reverted=reverted is not None,
+        )
+        after = TuningState(
+            parameters=parameters,
+            previous=in_force if parameters != in_force else None,
+            runs=state.runs + 1,
+            tokens_saved=state.tokens_saved + snapshot.tokens_saved,
+        )
+        parts.tuning.save(namespace, after, snapshot, keep=parts.config.optimizer.snapshots)
+        return snapshot
+
+    def _sessions(self, namespace: NamespacePath, name: str | None) -> list[Session]:
+        store = self._parts.short_term.sessions
+        if name is not None:
+            info = store.find(namespace, name)
+            return [] if info is None else [Session(self._parts, info)]
+        last = self._parts.tuning.snapshots(namespace, 1)
+        since = last[0].created_at if last else None
+        found = store.changed(namespace, since=since, limit=MAX_SESSIONS)
+        found = found or store.changed(namespace, since=None, limit=1)
+        return [Session(self._parts, info) for info in found]
+
+    def _why_reverted(self, state: TuningState, sessions: list[Session]) -> str | None:
+        # Both sets of parameters are tried on the same session as it is now: what grew or shrank
+        # for other reasons does not count for or against a change.
+        if state.previous is None or not sessions:
+            return None
+        view = max(
+            (self._parts.entries.view(session.key, MAX_LIMIT) for session in sessions[:3]),
+            key=lambda one: sum(item.message.token_count for item in one.items),
+        )
+        now, before = (self._outcome(view, tried) for tried in (state.parameters, state.previous))
+        return why_worse(now, before, state.parameters.target_usage)
+
+    def _outcome(self, view: View, parameters: TuningParameters) -> Outcome:
+        parts, moment, items, tokens = self._parts, self._parts.now(), list(view.items), 0
+        for _ in range(2):  # what is compressed in one run can be dropped in the next
+            planner = Planner(parts, replace(view, items=tuple(items)), parameters)
+            sketch = parts.analyzer.sketch(items, moment, parameters.min_relevance)
+            hidden = fit(sketch, parts.analyzer, planner.goal, planner.window, moment)
+            items = sketch.items[hidden:]
+            load = Load(Standing.of(items, planner.window), parts.counter)
+            tokens = load.tokens + (planner.goal.summary_for(load.window) if hidden else 0)
+        standing = Standing.of(items, planner.window)
+        shown = [message for index in range(len(items)) if (message := standing.shown(index)) is not None]
+        facts = sum(bool(parts.analyzer.key_facts(message.content)) for message in shown)
+        return Outcome(tokens / parts.config.budget.available, facts)

@@ -1,0 +1,59 @@
+"""What the flows stand on, handed in by the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.tuning import TuningParameters
+from langmem_tiers.tiers.knowledge import KnowledgeBase
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.compression.summarize import Summarizer
+    from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
+    from langmem_tiers.flows.analyze import Analyzer
+    from langmem_tiers.tiers.short_term import ShortTermParts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryParts:
+    """The stores and the workers behind every session and namespace."""
+
+    short_term: ShortTermParts
+    entries: EntryStore
+    knowledge: KnowledgeStore
+    tuning: TuningStore
+    analyzer: Analyzer
+    summarizer: Summarizer
+    config: EngineConfig
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Counts tokens."""
+        return self.short_term.counter
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return self.short_term.now()
+
+    def knowledge_of(self, namespace: NamespacePath) -> KnowledgeBase:
+        """What is known in a namespace."""
+        return KnowledgeBase(self.knowledge, namespace, self.now)
+
+    def parameters_of(self, namespace: NamespacePath) -> TuningParameters:
+        """What the optimizer has learned about a namespace, or the budget's own settings."""
+        state = self.tuning.load(namespace)
+        return self.initial_parameters() if state is None else state.parameters
+
+    def initial_parameters(self) -> TuningParameters:
+        """The budget's settings, where tuning starts."""
+        budget = self.config.budget
+        return TuningParameters(
+            compression_trigger=budget.compression_trigger,
+            full_message_window=budget.full_message_window,
+            target_usage=budget.target_usage,
+        )

@@ -1,0 +1,96 @@
+"""What of a conversation is shown in full, what compressed, and what not at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.groups import groups_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langmem_tiers.core.budget import TokenBudget
+    from langmem_tiers.core.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Indexes of what was handed in, each in exactly one set, oldest first."""
+
+    full: tuple[int, ...]
+    compressed: tuple[int, ...]
+    dropped: tuple[int, ...]
+    tokens: int
+    """What the full and the compressed ones take together; never more than is available."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A group as the partition sees it: how many messages, how many tokens."""
+
+    messages: int
+    tokens: int
+
+
+def partition(
+    groups: Sequence[Sized],
+    budget: TokenBudget,
+    *,
+    compressed_tokens: Callable[[int], int] | None = None,
+    pinned_tokens: int = 0,
+) -> Partition:
+    """Divide groups, oldest first, from the newest backwards.
+
+    1. The newest ``full_message_window`` messages stay full.
+    2. Older ones stay full as long as that keeps within 85 % of the budget.
+    3. Otherwise they are compressed, expected at 20 % of their size, as long as that keeps within 95 %.
+    4. Otherwise they are dropped.
+
+    A group in the window that does not fit the whole budget is treated as an older one.
+
+    Args:
+        groups: What must not be parted.
+        budget: How much there is.
+        compressed_tokens: What the group with that index takes when compressed; 20 % if left out.
+        pinned_tokens: What is in use already.
+    """
+    if compressed_tokens is None:
+        ratio = budget.compressed_ratio
+
+        def compressed_tokens(index: int) -> int:
+            return math.ceil(groups[index].tokens * ratio)
+
+    full: list[int] = []
+    compressed: list[int] = []
+    dropped: list[int] = []
+    used, seen = pinned_tokens, 0
+    for index in range(len(groups) - 1, -1, -1):
+        group = groups[index]
+        in_window = seen < budget.full_message_window
+        seen += group.messages
+        limit = budget.available if in_window else budget.share(budget.full_share)
+        if used + group.tokens <= limit:
+            full.append(index)
+            used += group.tokens
+        elif used + (size := compressed_tokens(index)) <= budget.share(budget.compressed_share):
+            compressed.append(index)
+            used += size
+        else:
+            dropped.append(index)
+    return Partition(tuple(full[::-1]), tuple(compressed[::-1]), tuple(dropped[::-1]), used)
+
+
+def partition_messages(
+    messages: Sequence[Message], budget: TokenBudget
+) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
+    """The messages that stay full, those to compress and those to drop, tool calls with their results."""
+    groups = groups_of(messages)
+    sizes = [Sized(end - start, sum(m.token_count for m in messages[start:end])) for start, end in groups]
+    parts = partition(sizes, budget)
+
+    def members(indexes: tuple[int, ...]) -> tuple[Message, ...]:
+        return tuple(m for index in indexes for m in messages[slice(*groups[index])])
+
+    return members(parts.full), members(parts.compressed), members(parts.dropped)

@@ -1,0 +1,161 @@
+"""Marks on messages on SQL."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, func, insert, select
+
+from langmem_tiers.core.entries import EntryState, Mark, Shown, Tier
+from langmem_tiers.core.errors import LangmemTiersError, MessageNotFoundError, StorageCorruptError
+from langmem_tiers.core.messages import ToolCall
+from langmem_tiers.core.names import escape, namespace_key, unescape
+from langmem_tiers.core.ports import Promoted, View
+from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
+from langmem_tiers.storage.rows import to_message
+from langmem_tiers.storage.schema import entries, messages, namespaces, sessions
+from langmem_tiers.storage.statements import MARK_COLUMNS, MARKED_ONE, MARKED_VIEW
+from langmem_tiers.storage.text import pack_json, unpack_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection, Select
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import RollUp
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_KEYS_PER_QUERY = 500
+
+
+class SqlEntryStore:
+    """Serves the ``EntryStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def view(self, key: int, limit: int) -> View:
+        """The view of a session with its marks."""
+        rows = self._read(MARKED_VIEW, {"key": key, "limit": limit})
+        return View(tuple(self._shown(rows)), rows[0].compressed_count, key)
+
+    def find(self, key: int, message_id: str) -> Shown | None:
+        """One message of the record with its mark."""
+        found = self._shown(self._read(MARKED_ONE, {"key": key, "id": escape(message_id)}))
+        return found[0] if found else None
+
+    def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> list[AnyRow]:
+        with self._database.read() as connection:
+            rows = list(connection.execute(statement, values))
+        if not rows:
+            raise no_session()
+        return rows
+
+    def _shown(self, rows: list[AnyRow]) -> list[Shown]:
+        unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+        try:
+            return [
+                Shown(row.pk, to_message(row, (row.view_position, row.view_message)), _mark(row))
+                for row in unique.values()
+            ]
+        except LangmemTiersError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise StorageCorruptError(
+                f"{self._database.label!r} holds an entry that was not written by us or is damaged: "
+                "restore a backup, nothing was changed"
+            ) from None
+
+    def apply(
+        self, key: int, marks: Mapping[int, Mark | None], *, roll_up: RollUp | None, was_hidden: int
+    ) -> bool:
+        """Write all marks and the summary in one transaction."""
+        with self._database.write() as connection:
+            if not is_hidden_still(connection, key, was_hidden):
+                return False
+            _put_marks(connection, key, marks)
+            if roll_up is not None:
+                put_summary(connection, key, roll_up)
+            return True
+
+    def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
+        """The long-term entries of a namespace, newest message first."""
+        query = (
+            select(messages, *MARK_COLUMNS, sessions.c.name.label("session_name"))
+            .add_columns(sessions.c.view_position, sessions.c.view_message)
+            .select_from(
+                entries.join(namespaces)
+                .join(messages, messages.c.pk == entries.c.message_pk)
+                .join(sessions, sessions.c.pk == messages.c.session_pk)
+            )
+            .where(namespaces.c.path == namespace_key(namespace), entries.c.tier == Tier.LONG_TERM.value)
+            .order_by(entries.c.message_pk.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            query = query.where(entries.c.message_pk < before)
+        with self._database.read() as connection:
+            rows = list(connection.execute(query))
+        return tuple(
+            Promoted(shown, unescape(row.session_name))
+            for shown, row in zip(self._shown(rows), rows, strict=True)
+        )
+
+
+def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]) -> None:
+    if not marks:
+        return
+    namespace_pk = connection.execute(
+        select(sessions.c.namespace_pk).where(sessions.c.pk == key)
+    ).scalar_one()
+    keys = list(marks)
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        some = keys[start : start + _KEYS_PER_QUERY]
+        ours = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(some))
+        if connection.execute(ours).scalar_one() != len(some):
+            raise MessageNotFoundError(
+                "a plan marks messages that are not of this session: apply it to the session it was made for"
+            )
+        connection.execute(delete(entries).where(entries.c.message_pk.in_(some)))
+    rows = [_row(mark, message_pk, namespace_pk) for message_pk, mark in marks.items() if mark is not None]
+    if rows:
+        connection.execute(insert(entries), rows)
+
+
+def _row(mark: Mark, message_pk: int, namespace_pk: int) -> dict[str, Any]:
+    calls = mark.tool_calls
+    body = {
+        "content": mark.content,
+        "reason": mark.reason,
+        "tool_calls": None if calls is None else [[call.id, call.name, call.arguments] for call in calls],
+    }
+    return {
+        "namespace_pk": namespace_pk,
+        "message_pk": message_pk,
+        "tier": mark.tier.value,
+        "state": mark.state.value,
+        "relevance": mark.relevance,
+        "token_count": mark.token_count,
+        "changed_at": mark.changed_at,
+        "body": pack_json(json.dumps(body, ensure_ascii=False, separators=(",", ":"))),
+    }
+
+
+def _mark(row: AnyRow) -> Mark | None:
+    if row.mark_pk is None:
+        return None
+    body = json.loads(unpack_json(row.mark_body))
+    calls = body["tool_calls"]
+    return Mark(
+        tier=Tier(row.mark_tier),
+        state=EntryState(row.mark_state),
+        relevance=row.mark_relevance,
+        content=body["content"],
+        tool_calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
+        token_count=row.mark_token_count,
+        reason=body["reason"],
+        changed_at=row.mark_changed_at,
+    )

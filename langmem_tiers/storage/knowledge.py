@@ -1,0 +1,240 @@
+"""Knowledge across sessions on SQL."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, delete, insert, or_, select, tuple_, update
+
+from langmem_tiers.core.errors import StorageBusyError
+from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
+from langmem_tiers.core.names import escape, namespace_key, unescape
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.schema import knowledge, knowledge_history, namespaces
+from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.sessions import namespace_pk_of
+from langmem_tiers.storage.text import pack_json, storable, unpack_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, Select
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_TRIES = 20  # far more than two racing writers need
+_NAMES_PER_QUERY = 400  # well below every database's limit on parameters
+
+
+class SqlKnowledgeStore:
+    """Serves the ``KnowledgeStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def change(
+        self,
+        namespace: NamespacePath,
+        names: Sequence[tuple[str, str]],
+        decide: Callable[[Knowledge | None], Kept],
+        now: datetime,
+    ) -> tuple[Kept, ...]:
+        """Replace what is known under each category and key by what ``decide`` makes of it."""
+        for _ in range(_TRIES):
+            # Two who store the same new key at once: one of them looks again and finds it.
+            with suppress(OutrunError), self._database.write() as connection:
+                namespace_pk = namespace_pk_of(connection, namespace_key(namespace), now)
+                rows = _rows(connection, namespace_pk, names)
+                kept = {
+                    name: _replace(connection, namespace_pk, rows.get(name), decide)
+                    for name in dict.fromkeys(names)
+                }
+                return tuple(kept[name] for name in names)
+        raise StorageBusyError(f"others store the same {len(names)} keys all the time: try again later")
+
+    def get(self, namespace: NamespacePath, category: str, key: str) -> Knowledge | None:
+        """What is known under a key."""
+        query = _known(namespace, category).where(knowledge.c.key == escape(key))
+        found = self._read(query)
+        return found[0] if found else None
+
+    def page(
+        self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
+    ) -> tuple[Knowledge, ...]:
+        """What is known, by category and key."""
+        query = _known(namespace, category).order_by(knowledge.c.category, knowledge.c.key).limit(limit)
+        if after is not None:
+            of, key = escape(after[0]), escape(after[1])
+            query = query.where(
+                or_(knowledge.c.category > of, and_(knowledge.c.category == of, knowledge.c.key > key))
+            )
+        return self._read(query)
+
+    def search(
+        self, namespace: NamespacePath, words: Sequence[str], *, category: str | None, limit: int
+    ) -> tuple[KnowledgeHit, ...]:
+        """What holds any of the words in its key or value, best first."""
+        found = (sqlite if self._database.is_sqlite else postgres).knowledge_matches(words)
+        query = (
+            _known(namespace, category)
+            .add_columns(found.c.score)
+            .join(found, found.c.pk == knowledge.c.pk)
+            .order_by(found.c.score.desc(), knowledge.c.confidence.desc(), knowledge.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(KnowledgeHit(knowledge=_knowledge(row), score=float(row.score)) for row in rows)
+
+    def stale(
+        self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
+    ) -> tuple[Knowledge, ...]:
+        """What was not used since then, or has a confidence below that."""
+        query = _known(namespace, None).where(
+            or_(knowledge.c.fresh_at <= before, knowledge.c.confidence < below)
+        )
+        return self._read(query.order_by(knowledge.c.fresh_at, knowledge.c.pk).limit(limit))
+
+    def history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
+        """Former values, oldest first."""
+        query = (
+            select(knowledge_history)
+            .join(namespaces)
+            .where(
+                namespaces.c.path == namespace_key(namespace),
+                knowledge_history.c.category == escape(category),
+                knowledge_history.c.key == escape(key),
+            )
+            .order_by(knowledge_history.c.pk)
+        )
+        with self._database.read() as connection:
+            return tuple(_past(row) for row in connection.execute(query))
+
+    def _read(self, query: Select[*tuple[Any, ...]]) -> tuple[Knowledge, ...]:
+        with self._database.read() as connection:
+            return tuple(_knowledge(row) for row in connection.execute(query))
+
+
+def _rows(
+    connection: Connection, namespace_pk: int, names: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], AnyRow]:
+    stored = sorted({(escape(category), escape(key)) for category, key in names})
+    rows: dict[tuple[str, str], AnyRow] = {}
+    for start in range(0, len(stored), _NAMES_PER_QUERY):
+        query = (
+            select(knowledge)
+            .where(
+                knowledge.c.namespace_pk == namespace_pk,
+                tuple_(knowledge.c.category, knowledge.c.key).in_(stored[start : start + _NAMES_PER_QUERY]),
+            )
+            .order_by(knowledge.c.category, knowledge.c.key)  # everybody locks in the same order
+            .with_for_update()
+        )
+        rows.update(((unescape(row.category), unescape(row.key)), row) for row in connection.execute(query))
+    return rows
+
+
+def _replace(
+    connection: Connection,
+    namespace_pk: int,
+    row: AnyRow | None,
+    decide: Callable[[Knowledge | None], Kept],
+) -> Kept:
+    kept = decide(None if row is None else _knowledge(row))
+    if kept.past is not None:
+        connection.execute(insert(knowledge_history), _past_row(kept.past, namespace_pk))
+    if kept.knowledge is None:
+        if row is not None:
+            connection.execute(delete(knowledge).where(knowledge.c.pk == row.pk))
+        return kept
+    values = _row(kept.knowledge, namespace_pk)
+    if row is None:
+        connection.execute(insert(knowledge), values)
+    else:
+        connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), values)
+    return kept
+
+
+def _known(namespace: NamespacePath, category: str | None) -> Select[*tuple[Any, ...]]:
+    query = select(knowledge).join(namespaces).where(namespaces.c.path == namespace_key(namespace))
+    return query if category is None else query.where(knowledge.c.category == escape(category))
+
+
+def _texts(value: str, source: str | None = None) -> dict[str, str | None]:
+    # Readable for the index and for people, and exactly beside it where a database refuses a character.
+    readable = storable(value)
+    is_exact = readable is value and (source is None or storable(source) is source)
+    exact = None if is_exact else pack_json(json.dumps([value, source], ensure_ascii=False))
+    return {"value": readable, "exact": exact}
+
+
+def _exactly(row: AnyRow, source: str | None) -> tuple[str, str | None]:
+    if row.exact is None:
+        return row.value, source
+    value, source = json.loads(unpack_json(row.exact))
+    return value, source
+
+
+def _row(item: Knowledge, namespace_pk: int) -> dict[str, Any]:
+    return {
+        "namespace_pk": namespace_pk,
+        "category": escape(item.category),
+        "key": escape(item.key),
+        "key_text": storable(item.key),
+        **_texts(item.value, item.source),
+        "confidence": item.confidence,
+        "created_at": item.created_at,
+        "updated_at": item.updated_at,
+        "fresh_at": item.fresh_at,
+        "last_used_at": item.last_used_at,
+        "use_count": item.use_count,
+        "store_count": item.store_count,
+        "source": None if item.source is None else storable(item.source),
+    }
+
+
+def _knowledge(row: AnyRow) -> Knowledge:
+    value, source = _exactly(row, row.source)
+    return Knowledge(
+        category=unescape(row.category),
+        key=unescape(row.key),
+        value=value,
+        confidence=row.confidence,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        fresh_at=row.fresh_at,
+        last_used_at=row.last_used_at,
+        use_count=row.use_count,
+        store_count=row.store_count,
+        source=source,
+    )
+
+
+def _past_row(past: PastKnowledge, namespace_pk: int) -> dict[str, Any]:
+    return {
+        "namespace_pk": namespace_pk,
+        "category": escape(past.category),
+        "key": escape(past.key),
+        **_texts(past.value),
+        "confidence": past.confidence,
+        "valid_from": past.valid_from,
+        "valid_until": past.valid_until,
+        "reason": past.reason,
+    }
+
+
+def _past(row: AnyRow) -> PastKnowledge:
+    return PastKnowledge(
+        category=unescape(row.category),
+        key=unescape(row.key),
+        value=_exactly(row, None)[0],
+        confidence=row.confidence,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        reason=row.reason,
+    )

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from langmem_tiers import (
+    FACT_PATTERNS,
+    CharCounter,
+    Compressor,
+    FactFinder,
+    FactPattern,
+    InvalidConfigError,
+    ToolCall,
+)
+from langmem_tiers.compression.facts import survival
+from tests.messages import COUNTER, message
+
+compressor = Compressor(COUNTER)
+FILLER = "We walked along the shore and talked about nothing in particular for a while. "
+
+
+def long_text(*lines: str) -> str:
+    return "\n".join([lines[0], *[FILLER * 3] * 4, *lines[1:]])
+
+
+def test_the_first_line_the_last_line_and_the_facts_stay_in_this_form() -> None:
+    text = "\n".join(
+        [
+            "I opened the login page.",
+            FILLER * 3 + "It was https://example.com/login and selector: '#login-form' was there.",
+            FILLER * 3 + "Then it said Error: element not found",
+            "I will try again.",
+        ]
+    )
+    done = compressor.compress(text, "assistant")
+    assert done.text == (
+        "[assistant] I opened the login page.\n"
+        "... I will try again.\n"
+        "[preserved: https://example.com/login, selector: '#login-form', Error: element not found]"
+    )
+    assert done.missing == ()
+    assert done.tokens_after < done.tokens_before
+
+
+@pytest.mark.parametrize("length", [0, 1, 199, 200])
+def test_a_text_of_up_to_200_characters_is_kept_as_it_is(length: int) -> None:
+    text = ("word " * 50)[:length]
+    assert compressor.compress(text).text == text
+
+
+def test_a_text_of_201_characters_is_compressed() -> None:
+    text = "Head\n" + "x " * 89 + "\nTail of the text."
+    assert len(text) == 201
+    assert compressor.compress(text).text == "[user] Head\n... Tail of the text."
+
+
+def test_long_lines_are_cut_to_200_characters() -> None:
+    text = "a" * 500 + "\n" + FILLER * 5 + "\n" + "b" * 500
+    assert compressor.compress(text).text == f"[user] {'a' * 200}\n... {'b' * 200}"
+
+
+def test_one_long_line_has_no_last_line() -> None:
+    assert compressor.compress("word " * 100).text == "[user] " + ("word " * 40).strip()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fact"),
+    [
+        ("url", "https://example.com/login"),
+        ("email", "user@example.com"),
+        ("error", "Error: element not found"),
+        ("selector", "selector: '#login-form'"),
+        ("class_name", 'class="btn-primary"'),
+        ("element_id", 'id="submit-button"'),
+        ("ip_address", "192.168.1.100"),
+        ("number", "9100"),
+        ("number", "120000"),
+        ("path", "/etc/nginx/nginx.conf"),
+        ("date", "2025-03-01"),
+        ("time", "14:35"),
+        ("command", "git commit -m 'x'"),
+        ("code", "`retry(3)`"),
+        ("version", "v2.14.1"),
+        ("money", "$1,299.50"),
+        ("negation", "we do not deploy on Fridays"),
+        ("negation", "use PostgreSQL instead of MySQL"),
+    ],
+)
+def test_each_class_of_facts_survives(kind: str, fact: str) -> None:
+    text = long_text("The beginning.", fact, FILLER * 3, "The end.")
+    done = compressor.compress(text)
+    assert fact in done.text
+    assert len(done.text) < len(text)
+    assert kind in {found.kind for found in done.facts}
+    assert done.missing == ()
+
+
+def test_a_fact_that_the_cut_line_parts_is_listed_whole() -> None:
+    text = "x" * 190 + " https://example.com/a/very/long/address\n" + FILLER * 6 + "\nend"
+    assert "[preserved: https://example.com/a/very/long/address]" in compressor.compress(text).text
+
+
+def test_a_fact_in_the_kept_lines_is_not_listed_again() -> None:
+    text = long_text("See https://example.com/a first.", "Done with port 9100.")
+    assert compressor.compress(text).text.count("https://example.com/a") == 1
+    assert "[preserved" not in compressor.compress(text).text
+
+
+def test_a_text_of_facts_alone_comes_back_as_it_is() -> None:
+    text = "\n".join(f"https://example.com/{n}" for n in range(40))
+    done = compressor.compress(text)
+    assert done.text == text
+    assert done.tokens_after == done.tokens_before
+
+
+def test_a_limit_is_kept_and_what_it_costs_is_said() -> None:
+    text = long_text("Start.", *[f"https://example.com/page/{n} costs ${n}.50" for n in range(60)], "End.")
+    done = compressor.compress(text, max_tokens=100)
+    assert done.tokens_after <= 100
+    assert done.missing
+    assert {fact.text for fact in done.missing}.isdisjoint(
+        fact.text for fact in done.facts if fact.text in done.text
+    )
+    assert survival(done.facts, done.text)["url"][0] > survival(done.facts, done.text)["money"][0]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 5])
+def test_the_smallest_limits_are_kept(limit: int) -> None:
+    assert compressor.compress(long_text("Start", "9100"), max_tokens=limit).tokens_after <= limit
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "9"])
+def test_a_limit_that_is_none_is_refused(limit: object) -> None:
+    with pytest.raises(InvalidConfigError, match="max_tokens"):
+        compressor.compress(long_text("Start", "end"), max_tokens=limit)  # type: ignore[arg-type]
+
+
+def test_patterns_of_your_own_are_kept() -> None:
+    ticket = FactPattern("ticket", re.compile(r"TICKET-[A-Z]+"), 95)
+    own = Compressor(CharCounter(), FactFinder((*FACT_PATTERNS, ticket)))
+    done = own.compress(long_text("Start.", "It is TICKET-ABC here.", FILLER, "End."))
+    assert "TICKET-ABC" in done.text
+    assert "ticket" in {fact.kind for fact in done.facts}
+    assert (
+        "TICKET-ABC"
+        not in compressor.compress(long_text("Start.", "It is TICKET-ABC here.", FILLER, "End.")).text
+    )
+
+
+def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
+    script = "\n".join(
+        ["import os", *[f"print('line {n}')" for n in range(80)], "open('/srv/app/main.py')", "done()"]
+    )
+    call = ToolCall("c1", "write_file", json.dumps({"path": "/srv/app/main.py", "text": script, "mode": 644}))
+    before = message("", "assistant", tool_calls=(call,))
+    after = compressor.message(before)
+    arguments = json.loads(after.tool_calls[0].arguments)
+    assert arguments["path"] == "/srv/app/main.py"
+    assert arguments["mode"] == 644
+    assert len(arguments["text"]) < len(script)
+    assert after.token_count < before.token_count
+    assert (after.tool_calls[0].id, after.tool_calls[0].name) == ("c1", "write_file")
+
+
+@pytest.mark.parametrize("arguments", ["[" * 5000, "{not json" + "x" * 500, json.dumps(["x" * 900])])
+def test_arguments_that_are_no_json_object_are_left_alone(arguments: str) -> None:
+    before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
+    assert compressor.message(before) is before
+
+
+def test_a_message_that_cannot_be_made_shorter_comes_back_itself() -> None:
+    before = message("short")
+    assert compressor.message(before) is before
+
+
+def test_a_compressed_message_has_no_payload_that_says_otherwise() -> None:
+    before = message(long_text("Start.", "End."))
+    assert compressor.message(before).payload is None
+    assert compressor.message(before).id == before.id

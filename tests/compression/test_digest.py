@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from langmem_tiers import CharCounter, FactFinder, ToolCall
+from langmem_tiers.compression.digest import Digest
+from langmem_tiers.core.json_values import to_json
+from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
+from tests.messages import COUNTER, message
+
+finder = FactFinder()
+
+
+def summary_of(messages: list[Message], max_tokens: int | None = None) -> Message:
+    """A summary as the engine stores it."""
+    digest = Digest.of(messages, finder)
+    done = digest.render(COUNTER, max_tokens)
+    stored = message(f"{SUMMARY_PREFIX}\n{done.text}", "system")
+    return replace(stored, payload_json=to_json(digest.payload(done), "payload"))
+
+
+def test_many_messages_become_actions_results_and_key_facts() -> None:
+    messages = [
+        message("Navigate to https://example.com"),
+        message("Successfully navigated", "assistant"),
+        message("Click the login button"),
+        message("Clicked element, then Error: timeout", "assistant"),
+    ]
+    assert Digest.of(messages, finder).render(COUNTER).text == (
+        "[Summary of 4 messages]\n"
+        "Actions: User: Navigate to https://example.com | User: Click the login button\n"
+        "Results: Agent: Successfully navigated | Agent: Clicked element, then Error: timeout"
+    )
+
+
+def test_facts_that_the_story_does_not_hold_are_listed() -> None:
+    far = "x" * 400 + " see https://example.com/far and call 9100"
+    text = Digest.of([message(far)], finder).render(COUNTER).text
+    assert text.endswith("Key facts: https://example.com/far, 9100")
+
+
+def test_a_tool_call_is_an_action_and_its_result_a_result() -> None:
+    call = ToolCall("c1", "bash", '{"command": "pytest -q tests"}')
+    messages = [
+        message("", "assistant", tool_calls=(call,)),
+        message("3 passed", "tool", tool_call_id="c1"),
+    ]
+    text = Digest.of(messages, finder).render(COUNTER).text
+    assert "Actions: Agent: bash command: pytest -q tests" in text
+    assert "Results: Tool: 3 passed" in text
+
+
+@pytest.mark.parametrize("limit", [1, 5, 20, 60, 200, 1000])
+def test_the_limit_is_kept_whatever_it_is(limit: int) -> None:
+    messages = [message(f"Look at https://example.com/{n} and pay ${n}00.") for n in range(50)]
+    done = Digest.of(messages, finder).render(COUNTER, limit)
+    assert done.tokens <= limit
+    assert {fact.text for fact in done.missing} == {
+        fact.text for m in messages for fact in finder.outermost(m.content) if fact.text not in done.text
+    }
+
+
+def test_facts_go_before_the_story() -> None:
+    messages = [
+        message(f"Some long story, number one hundred, told at length, with {n}77") for n in range(40)
+    ]
+    done = Digest.of(messages, finder).render(COUNTER, 120)
+    assert done.missing == ()
+    assert all(f"{n}77" in done.text for n in range(40))
+
+
+def test_when_not_all_facts_fit_the_worthier_and_then_the_newer_stay() -> None:
+    messages = [message(f"https://example.com/{n} costs {n}{n}{n}7 coins") for n in range(1, 100)]
+    done = Digest.of(messages, finder).render(CharCounter(), 300)
+    listed = done.text.rpartition("Key facts: ")[2].split(", ")
+    assert int(listed[-1].rpartition("/")[2]) > 90  # the newest of all are in the story already
+    assert "https://example.com/1" not in listed
+    assert all(fact.startswith("https://") for fact in listed)
+
+
+def test_a_summary_of_a_summary_keeps_count_facts_and_steps() -> None:
+    first = [message(f"Visit https://example.com/{n}") for n in range(5)]
+    second = [message("It is not done yet", "assistant"), message("Pay $42")]
+    whole = Digest.of([summary_of(first), *second], finder)
+    assert whole.count == 7
+    text = whole.render(COUNTER).text
+    assert text.startswith("[Summary of 7 messages]")
+    assert all(f"https://example.com/{n}" in text for n in range(5))
+    assert "$42" in text
+    assert "It is not done yet" in text
+
+
+def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
+    earlier: list[Message] = []
+    for round_ in range(10):
+        new = [message(f"Round {round_}: https://example.com/{round_}/{n}") for n in range(3)]
+        earlier = [summary_of([*earlier, *new], 2000)]
+    assert earlier[0].content.startswith(f"{SUMMARY_PREFIX}\n[Summary of 30 messages]")
+    for round_ in range(10):
+        for n in range(3):
+            assert f"https://example.com/{round_}/{n}" in earlier[0].content
+
+
+def test_a_summary_that_a_person_wrote_counts_as_a_message_and_keeps_its_facts() -> None:
+    by_hand = message(f"{SUMMARY_PREFIX}\nWe chose Redis at 10.0.0.7 after all.", "system")
+    digest = Digest.of([by_hand, message("Next")], finder)
+    assert digest.count == 2
+    assert "10.0.0.7" in digest.render(COUNTER).text
+
+
+@pytest.mark.parametrize(
+    "payload", [{"digest": 3}, {"digest": {"count": "x"}}, {"digest": {"count": 1}}, [1]]
+)
+def test_a_strange_payload_of_a_summary_is_read_as_text(payload: object) -> None:
+    odd = replace(message(f"{SUMMARY_PREFIX}\nport 9100", "system"), payload_json=to_json(payload, "payload"))
+    assert "9100" in Digest.of([odd], finder).render(COUNTER).text
+
+
+def test_nothing_becomes_an_empty_summary() -> None:
+    assert Digest.of([], finder).render(COUNTER).text == "[Summary of 0 messages]"
+
+
+def test_the_roles_are_told_apart() -> None:
+    text = Digest.of([message("be kind", "system"), message("hi", "user")], finder).render(COUNTER).text
+    assert "System: be kind" in text
+    assert Role.SYSTEM.value == "system"

@@ -1,0 +1,533 @@
+"""Cross-session knowledge through the public door, on every database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import (
+    InvalidInputError,
+    Knowledge,
+    KnowledgeBase,
+    KnowledgeCategory,
+    LangmemTiersError,
+    MemoryEngine,
+)
+from langmem_tiers.testing.threads import in_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langmem_tiers.testing import FrozenClock
+
+SITE = KnowledgeCategory.WEBSITE_KNOWLEDGE
+
+
+@pytest.fixture
+def base(engine: MemoryEngine, tenant: str) -> KnowledgeBase:
+    return engine.namespace(tenant).knowledge
+
+
+def look(base: KnowledgeBase, key: str = "cart", category: str = SITE) -> Knowledge:
+    """What is known, without using it."""
+    found = base.get(category, key, use=False)
+    assert found is not None
+    return found
+
+
+def confidence(base: KnowledgeBase, key: str = "cart") -> float:
+    return look(base, key).confidence
+
+
+def keys(base: KnowledgeBase, text: str, **options: Any) -> list[str]:
+    """The keys that a text recalls, without using them."""
+    return [hit.knowledge.key for hit in base.recall(text, use=False, **options)]
+
+
+def test_something_new_starts_at_one_half(base: KnowledgeBase, clock: FrozenClock) -> None:
+    report = base.store(SITE, "cart", "Cart is at /cart", source="session 7")
+    assert (report.is_new, report.superseded) == (True, None)
+    assert report.knowledge == look(base)
+    assert report.knowledge == Knowledge(
+        category="website_knowledge",
+        key="cart",
+        value="Cart is at /cart",
+        confidence=0.5,
+        created_at=clock.now(),
+        updated_at=clock.now(),
+        fresh_at=clock.now(),
+        source="session 7",
+    )
+
+
+@pytest.mark.parametrize("given", [0.0, 0.1, 0.123456789, 0.9, 1.0])
+def test_something_new_starts_where_the_caller_says(base: KnowledgeBase, given: float) -> None:
+    assert base.store(SITE, "cart", "at /cart", confidence=given).knowledge.confidence == given
+    assert confidence(base) == given
+
+
+def test_each_repeated_store_adds_a_tenth_up_to_one(base: KnowledgeBase, clock: FrozenClock) -> None:
+    start = clock.now()
+    base.store(SITE, "cart", "at /cart", source="first")
+    for number, expected in enumerate([0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0], start=2):
+        clock.advance(minutes=1)
+        report = base.store(SITE, "cart", "at /cart")
+        assert (report.is_new, report.superseded) == (False, None)
+        assert report.knowledge == look(base)
+        assert (report.knowledge.confidence, report.knowledge.store_count) == (expected, number)
+        assert (report.knowledge.created_at, report.knowledge.updated_at) == (start, clock.now())
+        assert report.knowledge.source == "first"
+    assert base.history(SITE, "cart") == ()
+    assert [item.key for item in base] == ["cart"]
+
+
+def test_a_repeated_store_adds_its_tenth_whatever_confidence_is_given(base: KnowledgeBase) -> None:
+    base.store(SITE, "cart", "at /cart", confidence=0.3)
+    assert base.store(SITE, "cart", "at /cart", confidence=0.95).knowledge.confidence == 0.4
+    base.store(SITE, "cart", "at /cart", confidence=0.0)
+    assert confidence(base) == 0.5
+
+
+def test_each_use_adds_a_twentieth_up_to_one(base: KnowledgeBase, clock: FrozenClock) -> None:
+    base.store(SITE, "cart", "at /cart", confidence=0.8)
+    for number, expected in enumerate([0.85, 0.9, 0.95, 1.0, 1.0], start=1):
+        clock.advance(minutes=1)
+        used = base.get(SITE, "cart")
+        assert used == look(base)
+        assert used is not None
+        assert (used.confidence, used.use_count, used.last_used_at) == (expected, number, clock.now())
+
+
+def test_steps_do_not_gather_dust(base: KnowledgeBase) -> None:
+    base.store(SITE, "cart", "at /cart", confidence=0.0)
+    for _ in range(10):
+        base.get(SITE, "cart")
+    assert confidence(base) == 0.5
+
+
+@pytest.mark.parametrize("way", ["get", "recall", "use"])
+def test_every_way_of_using_counts_once(base: KnowledgeBase, way: str) -> None:
+    item = base.store(SITE, "cart", "at /cart").knowledge
+    ways: dict[str, Callable[[], object]] = {
+        "get": lambda: base.get(SITE, "cart"),
+        "recall": lambda: base.recall("where is the cart, the cart?"),
+        "use": lambda: base.use([item]),
+    }
+    ways[way]()
+    assert (look(base).use_count, confidence(base)) == (1, 0.55)
+
+
+def test_looking_without_using_changes_nothing(base: KnowledgeBase, clock: FrozenClock) -> None:
+    before = base.store(SITE, "cart", "at /cart").knowledge
+    clock.advance(days=1)
+    assert base.get(SITE, "cart", use=False) == before
+    assert [hit.knowledge for hit in base.recall("cart", use=False)] == [before]
+    assert base.page() == (before,)
+    assert list(base) == [before]
+    base.use([])
+    assert base.get(SITE, "cart", use=False) == before
+
+
+def test_a_use_since_a_moment_is_counted_once(base: KnowledgeBase, clock: FrozenClock) -> None:
+    item = base.store(SITE, "cart", "at /cart").knowledge
+    asked = clock.advance(minutes=1)
+    for _ in range(3):
+        clock.advance(seconds=1)
+        base.use([item], since=asked)
+    assert look(base).use_count == 1
+    base.use([item], since=clock.advance(minutes=1))
+    assert look(base).use_count == 2
+
+
+def test_using_what_is_gone_does_not_bring_it_back(base: KnowledgeBase) -> None:
+    item = base.store(SITE, "cart", "at /cart").knowledge
+    base.remove(SITE, "cart")
+    base.use([item])
+    assert base.get(SITE, "cart") is None
+
+
+def test_what_is_handed_in_twice_is_used_without_an_error(base: KnowledgeBase) -> None:
+    item = base.store(SITE, "cart", "at /cart").knowledge
+    base.use([item, item])
+    assert confidence(base) in {0.55, 0.6}
+
+
+@pytest.mark.parametrize(
+    ("unused", "expected"),
+    [
+        (timedelta(days=29, hours=23), 0.5),
+        (timedelta(days=30, microseconds=-1), 0.5),
+        (timedelta(days=30), 0.4),
+        (timedelta(days=59, hours=23), 0.4),
+        (timedelta(days=60), 0.3),
+        (timedelta(days=95), 0.2),
+    ],
+    ids=str,
+)
+def test_a_tenth_is_lost_for_each_30_days_unused(
+    base: KnowledgeBase, clock: FrozenClock, unused: timedelta, expected: float
+) -> None:
+    base.store(SITE, "cart", "at /cart")
+    clock.advance(unused)
+    report = base.decay()
+    assert (report.decayed, report.pruned) == (int(expected < 0.5), 0)
+    assert confidence(base) == expected
+
+
+def test_decay_is_the_same_however_often_it_is_called(base: KnowledgeBase, clock: FrozenClock) -> None:
+    base.store(SITE, "cart", "at /cart")
+    seen = []
+    for _ in range(95):
+        clock.advance(days=1)
+        base.decay()
+        assert base.decay().decayed == 0
+        seen.append(confidence(base))
+    assert seen == [0.5] * 29 + [0.4] * 30 + [0.3] * 30 + [0.2] * 6
+
+
+@pytest.mark.parametrize("way", ["get", "recall", "store"])
+def test_a_use_or_a_store_starts_the_30_days_anew(base: KnowledgeBase, clock: FrozenClock, way: str) -> None:
+    base.store(SITE, "cart", "at /cart")
+    clock.advance(days=20)
+    ways: dict[str, Callable[[], object]] = {
+        "get": lambda: base.get(SITE, "cart"),
+        "recall": lambda: base.recall("cart"),
+        "store": lambda: base.store(SITE, "cart", "at /cart"),
+    }
+    ways[way]()
+    before = confidence(base)
+    clock.advance(days=29, hours=23)
+    base.decay()
+    assert confidence(base) == before
+    clock.advance(hours=1)
+    base.decay()
+    assert confidence(base) == round(before - 0.1, 6)
+
+
+def test_looking_without_using_does_not_start_the_30_days_anew(
+    base: KnowledgeBase, clock: FrozenClock
+) -> None:
+    base.store(SITE, "cart", "at /cart")
+    clock.advance(days=20)
+    base.get(SITE, "cart", use=False)
+    base.recall("cart", use=False)
+    clock.advance(days=10)
+    assert base.decay().decayed == 1
+
+
+@pytest.mark.parametrize(("start", "is_kept"), [(0.2, True), (0.19, False), (0.15, False), (0.1, False)])
+def test_what_falls_below_a_tenth_is_pruned_and_what_reaches_it_is_not(
+    base: KnowledgeBase, clock: FrozenClock, start: float, *, is_kept: bool
+) -> None:
+    stored = base.store(SITE, "cart", "at /cart", confidence=start).knowledge
+    clock.advance(days=30)
+    report = base.decay()
+    assert (report.decayed, report.pruned) == (1, 0 if is_kept else 1)
+    found = base.get(SITE, "cart", use=False)
+    if is_kept:
+        assert found is not None
+        assert found.confidence == 0.1
+        assert base.history(SITE, "cart") == ()
+    else:
+        assert found is None
+        assert keys(base, "cart") == []
+        (past,) = base.history(SITE, "cart")
+        assert (past.value, past.reason, past.confidence) == ("at /cart", "pruned", start)
+        assert (past.valid_from, past.valid_until) == (stored.created_at, clock.now())
+
+
+def test_what_was_pruned_can_be_learned_anew(base: KnowledgeBase, clock: FrozenClock) -> None:
+    base.store(SITE, "cart", "at /cart")
+    clock.advance(days=365)
+    assert base.decay().pruned == 1
+    report = base.store(SITE, "cart", "at /cart")
+    assert (report.is_new, report.knowledge.confidence, report.knowledge.store_count) == (True, 0.5, 1)
+
+
+def test_decay_reaches_more_than_one_batch(clock: FrozenClock, tenant: str) -> None:
+    with MemoryEngine(clock=clock) as engine:
+        base = engine.namespace(tenant).knowledge
+        for n in range(1003):  # it works in batches of 500
+            base.store("domain", f"{n}", "value", confidence=0.5 if n % 3 else 0.1)
+        clock.advance(days=30)
+        report = base.decay()
+        assert (report.decayed, report.pruned) == (1003, 335)
+        assert {item.confidence for item in base} == {0.4}
+        assert base.decay().decayed == 0
+
+
+def test_decay_leaves_what_is_used_and_other_tenants_alone(
+    engine: MemoryEngine, clock: FrozenClock, tenant: str
+) -> None:
+    ours, theirs = engine.namespace(tenant).knowledge, engine.namespace(tenant, "x").knowledge
+    for base in (ours, theirs):
+        base.store(SITE, "cart", "at /cart")
+    clock.advance(days=15)
+    ours.store(SITE, "login", "at /login")
+    clock.advance(days=15)
+    assert ours.decay().decayed == 1
+    assert (confidence(ours), confidence(ours, "login"), confidence(theirs)) == (0.4, 0.5, 0.5)
+
+
+def test_there_are_five_categories_and_any_other(base: KnowledgeBase) -> None:
+    names = ["domain", "execution_pattern", "user_preference", "website_knowledge", "error_pattern"]
+    assert [category.value for category in KnowledgeCategory] == names
+    for category in (*KnowledgeCategory, "my own"):
+        base.store(category, "same key", f"value of {category}")
+    for name in (*names, "my own"):
+        item = look(base, "same key", name)
+        assert (item.category, item.value) == (name, f"value of {name}")
+        assert type(item.category) is str
+        assert [one.category for one in base.page(name)] == [name]
+    assert [item.category for item in base] == sorted([*names, "my own"])
+
+
+def test_a_contradiction_supersedes_and_stays_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
+    first = clock.now()
+    base.store(SITE, "cart", "at /cart", confidence=0.9, source="old")
+    base.get(SITE, "cart")
+    second = clock.advance(days=1)
+    report = base.store(SITE, "cart", "at /basket")
+    assert not report.is_new
+    assert report.knowledge == look(base)
+    assert report.knowledge == Knowledge(
+        category=SITE.value,
+        key="cart",
+        value="at /basket",
+        confidence=0.5,
+        created_at=second,
+        updated_at=second,
+        fresh_at=second,
+    )
+    assert report.superseded is not None
+    assert base.history(SITE, "cart") == (report.superseded,)
+    past = report.superseded
+    assert (past.category, past.key, past.value) == (SITE.value, "cart", "at /cart")
+    assert (past.confidence, past.reason) == (0.95, "superseded")
+    assert (past.valid_from, past.valid_until) == (first, second)
+    assert keys(base, "cart basket") == ["cart"]
+    assert base.store(SITE, "cart", "at /bag", confidence=0.2).knowledge.confidence == 0.2
+
+
+def test_a_value_that_returns_leaves_both_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
+    times = []
+    for value in ("A", "B", "A"):
+        times.append(clock.now())
+        base.store(SITE, "cart", value, confidence=0.7)
+        clock.advance(days=1)
+    assert (look(base).value, confidence(base), look(base).store_count) == ("A", 0.7, 1)
+    history = base.history(SITE, "cart")
+    assert [(past.value, past.valid_from, past.valid_until) for past in history] == [
+        ("A", times[0], times[1]),
+        ("B", times[1], times[2]),
+    ]
+    assert look(base).created_at == times[2]
+
+
+@pytest.mark.parametrize(
+    "again", ["wait 2s for AJAX", "WAIT 2S FOR AJAX", "  Wait 2s\n\tfor   AJAX ", "Wait 2s for AJAX."]
+)
+def test_the_same_in_other_spacing_and_case_is_repeated(base: KnowledgeBase, again: str) -> None:
+    base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
+    report = base.store("execution_pattern", "ajax", again)
+    assert (report.superseded, report.knowledge.confidence, report.knowledge.store_count) == (None, 0.6, 2)
+
+
+@pytest.mark.parametrize("other", ["Wait 3s for AJAX", "Wait 2 s for AJAX", "Do not wait 2s for AJAX"])
+def test_another_value_is_not_repeated(base: KnowledgeBase, other: str) -> None:
+    base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
+    assert base.store("execution_pattern", "ajax", other).superseded is not None
+
+
+def test_many_who_store_the_same_at_once_all_count(base: KnowledgeBase) -> None:
+    in_threads(8, lambda: base.store(SITE, "cart", "at /cart", confidence=0.1))
+    assert (look(base).store_count, confidence(base)) == (8, 0.8)
+    assert base.history(SITE, "cart") == ()
+
+
+def test_knowledge_is_recalled_by_key_category_and_text(base: KnowledgeBase) -> None:
+    base.store(SITE, "login form", "uses #email and #password")
+    base.store(SITE, "cart", "at /cart")
+    base.store("error_pattern", "login captcha", "appears after 3 requests")
+    assert look(base, "login form").value == "uses #email and #password"
+    assert base.get("error_pattern", "login form") is None
+    assert [item.key for item in base.page(SITE)] == ["cart", "login form"]
+    assert sorted(keys(base, "How do I log in? LOGIN!")) == ["login captcha", "login form"]
+    assert keys(base, "login", category="error_pattern") == ["login captcha"]
+    assert keys(base, "which passwords?") == ["login form"]
+    assert len(keys(base, "login", limit=1)) == 1
+    assert keys(base, "unheard of") == keys(base, "?!") == keys(base, "") == []
+
+
+def test_the_best_answer_comes_first(base: KnowledgeBase) -> None:
+    base.store(SITE, "checkout", "the button is green and the page is long and loads slowly")
+    base.store(SITE, "checkout button", "the checkout button is at the top")
+    hits = base.recall("checkout button")
+    assert [hit.knowledge.key for hit in hits] == ["checkout button", "checkout"]
+    assert hits[0].score > hits[1].score
+
+
+@pytest.mark.parametrize("question", ["Navigate to example.com", "Which page titles are there?", "example"])
+def test_the_example_of_the_specification_is_recalled(base: KnowledgeBase, question: str) -> None:
+    base.store(SITE, "example.com", "example.com uses #page-title for its title")
+    base.store("domain", "other.org", "SPA with React, requires login")
+    assert keys(base, question) == ["example.com"]
+
+
+def test_recall_returns_what_use_made_of_it(base: KnowledgeBase) -> None:
+    base.store(SITE, "cart", "at /cart")
+    base.store(SITE, "login", "at /login")
+    (hit,) = base.recall("cart")
+    assert hit.knowledge == look(base)
+    assert (hit.knowledge.confidence, hit.knowledge.use_count) == (0.55, 1)
+    assert (confidence(base, "login"), look(base, "login").use_count) == (0.5, 0)
+
+
+def test_what_is_removed_stays_in_the_history(base: KnowledgeBase, clock: FrozenClock) -> None:
+    start = clock.now()
+    base.store(SITE, "cart", "at /cart")
+    clock.advance(days=1)
+    assert base.remove(SITE, "cart")
+    assert base.get(SITE, "cart") is None
+    assert list(base) == []
+    assert keys(base, "cart") == []
+    (past,) = base.history(SITE, "cart")
+    assert (past.value, past.reason, past.confidence) == ("at /cart", "removed", 0.5)
+    assert (past.valid_from, past.valid_until) == (start, clock.now())
+    assert not base.remove(SITE, "cart")
+    assert len(base.history(SITE, "cart")) == 1
+    assert base.store(SITE, "cart", "at /cart").is_new
+
+
+def test_pages_and_iteration_walk_the_whole(base: KnowledgeBase) -> None:
+    names = [(category, f"key {n:03}") for category in ("a", "b") for n in range(101)]
+    for category, key in reversed(names):
+        base.store(category, key, "value")
+    assert [(item.category, item.key) for item in base] == names  # it pages by 100
+    seen: list[Knowledge] = []
+    while page := base.page(after=seen[-1] if seen else None, limit=30):
+        assert len(page) <= 30
+        seen += page
+    assert [(item.category, item.key) for item in seen] == names
+    assert [item.key for item in base.page("b", after=base.page("b", limit=99)[-1])] == ["key 099", "key 100"]
+
+
+def test_tenants_know_only_their_own(engine: MemoryEngine, tenant: str) -> None:
+    names = ((tenant,), (tenant, "a"), (tenant, "A"), (tenant, "a%"), (tenant, "a", "b"), (tenant, "a/b"))
+    for labels in names:
+        engine.namespace(*labels).knowledge.store(SITE, "cart", f"at {labels}")
+    engine.namespace(tenant, "a").knowledge.store(SITE, "cart", "elsewhere")
+    for labels in names[2:]:
+        base = engine.namespace(*labels).knowledge
+        assert [hit.knowledge.value for hit in base.recall("cart", use=False)] == [f"at {labels}"]
+        assert [item.value for item in base] == [f"at {labels}"]
+        assert base.history(SITE, "cart") == ()
+        assert base.remove(SITE, "cart")
+    assert [look(engine.namespace(*labels).knowledge).value for labels in names[:2]] == [
+        f"at {(tenant,)}",
+        "elsewhere",
+    ]
+
+
+def test_knowledge_outlives_its_session_and_ends_with_its_namespace(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    namespace = engine.namespace(tenant)
+    session = namespace.session("s")
+    session.add("user", "hello")
+    namespace.knowledge.store(SITE, "cart", "at /cart")
+    namespace.knowledge.store(SITE, "cart", "at /basket")
+    session.delete()
+    assert look(namespace.knowledge).value == "at /basket"
+    namespace.delete()
+    assert list(namespace.knowledge) == []
+    assert namespace.knowledge.history(SITE, "cart") == ()
+    assert keys(namespace.knowledge, "cart basket") == []
+
+
+def test_knowledge_is_there_after_a_restart(file_url: str, tenant: str) -> None:
+    with MemoryEngine(file_url) as engine:
+        stored = engine.namespace(tenant).knowledge.store(SITE, "cart", "at /cart").knowledge
+    with MemoryEngine(file_url) as engine:
+        assert look(engine.namespace(tenant).knowledge) == stored
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value": ""},
+        {"value": " \n\t"},
+        {"value": None},
+        {"value": 5},
+        {"value": b"at /cart"},
+        {"value": ["at /cart"]},
+        {"key": ""},
+        {"key": None},
+        {"key": 5},
+        {"key": "x" * 1025},
+        {"category": ""},
+        {"category": None},
+        {"category": 5},
+        {"confidence": 1.5},
+        {"confidence": -0.1},
+        {"confidence": float("nan")},
+        {"confidence": float("inf")},
+        {"confidence": "0.5"},
+        {"confidence": None},
+        {"source": 5},
+        {"source": b"session"},
+    ],
+    ids=lambda wrong: repr(wrong)[:30],
+)
+def test_what_cannot_be_stored_is_refused_and_nothing_is_written(wrong: dict[str, Any], tenant: str) -> None:
+    with MemoryEngine() as engine:
+        base = engine.namespace(tenant).knowledge
+        stored = base.store(SITE, "cart", "at /cart").knowledge
+        given: dict[str, Any] = {"category": SITE, "key": "cart", "value": "at /basket"}
+        with pytest.raises(LangmemTiersError) as caught:
+            base.store(**given | wrong)
+        assert isinstance(caught.value, ValueError)
+        assert list(base) == [stored]
+        assert base.history(SITE, "cart") == ()
+
+
+@pytest.mark.parametrize("wrong", ["", None, 5, b"cart"], ids=repr)
+@pytest.mark.parametrize("verb", ["get", "history", "remove"])
+def test_a_name_that_is_none_is_refused(verb: str, wrong: Any, tenant: str) -> None:
+    with MemoryEngine() as engine:
+        base = engine.namespace(tenant).knowledge
+        for names in ((wrong, "cart"), (SITE, wrong)):
+            with pytest.raises(InvalidInputError):
+                getattr(base, verb)(*names)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "options"),
+    [
+        ("recall", (5,), {}),
+        ("recall", (None,), {}),
+        ("recall", ("cart",), {"limit": 0}),
+        ("recall", ("cart",), {"category": 5}),
+        ("page", (), {"limit": 0}),
+        ("page", (), {"limit": True}),
+        ("page", (5,), {}),
+        ("page", (), {"after": "cart"}),
+        ("use", (["cart"],), {}),
+    ],
+    ids=str,
+)
+def test_a_question_that_makes_no_sense_is_refused(
+    verb: str, arguments: tuple[Any, ...], options: dict[str, Any], tenant: str
+) -> None:
+    with MemoryEngine() as engine:
+        base = engine.namespace(tenant).knowledge
+        base.store(SITE, "cart", "at /cart")
+        with pytest.raises(InvalidInputError):
+            getattr(base, verb)(*arguments, **options)
+
+
+def test_knowledge_names_its_tenant(tenant: str) -> None:
+    with MemoryEngine() as engine:
+        assert repr(engine.namespace(tenant, "a").knowledge) == f"KnowledgeBase('{tenant}/a')"
