@@ -26,8 +26,10 @@ format: $(VENV)/.ready-dev ## mend what a tool can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready-dev ## measure speed against bare sqlite3 in the same run
+bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation, beside baselines of the same run
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.analysis
+	$(BIN)/python -m benchmarks.replay
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

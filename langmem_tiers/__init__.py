@@ -82,9 +82,10 @@ from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
+from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
 from langmem_tiers.scoring.partition import Partition, partition_messages
-from langmem_tiers.scoring.patterns import FACT_PATTERNS, Fact, FactKind, FactPattern
+from langmem_tiers.scoring.patterns import FACT_PATTERNS
 from langmem_tiers.scoring.redundancy import find_redundant
 from langmem_tiers.scoring.relevance import RELEVANCE_SIGNALS
 from langmem_tiers.scoring.signals import Score, Scorer, Signal, Subject

@@ -19,8 +19,6 @@ class Chapter:
     session: str
     title: str
     messages: tuple[MessageDraft, ...]
-    summary: str
-    """What the agent noted at the end of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,25 @@ class Question:
     """Ids of the messages that hold the answer."""
 
 
+class StoryClock:
+    """Tells the time of the story: that of the message that was said last."""
+
+    def __init__(self) -> None:
+        self._now = next(m.created_at for chapter in chapters() for m in chapter.messages if m.created_at)
+
+    def now(self) -> datetime:
+        """When the last message was said."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return self._now.timestamp()
+
+    def follow(self, moment: datetime | None) -> None:
+        """Go on to that time."""
+        self._now = self._now if moment is None else max(self._now, moment)
+
+
 @cache
 def chapters() -> tuple[Chapter, ...]:
     """The sessions in order."""
@@ -45,7 +62,6 @@ def chapters() -> tuple[Chapter, ...]:
             session=about["session"],
             title=about["title"],
             messages=tuple(draft for session, draft in drafts if session == about["session"]),
-            summary=about["summary"],
         )
         for about in json.loads(_read("sessions.json"))
     )

@@ -14,7 +14,7 @@ from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
     from langmem_tiers.core.ports import TokenCounter
-    from langmem_tiers.scoring.patterns import Fact
+    from langmem_tiers.scoring.facts import Fact
 
 KEPT_AS_IS_CHARACTERS = 200
 """A text up to this length is left alone."""

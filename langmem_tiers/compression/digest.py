@@ -9,7 +9,7 @@ from langmem_tiers.compression.fitting import cut
 from langmem_tiers.compression.layout import Summary, cut_story, lay_out
 from langmem_tiers.compression.speech import SPEAKERS, speech
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
-from langmem_tiers.scoring.patterns import Fact
+from langmem_tiers.scoring.facts import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

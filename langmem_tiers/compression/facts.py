@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.scoring.patterns import FACT_PATTERNS, Fact
+from langmem_tiers.scoring.facts import Fact
+from langmem_tiers.scoring.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langmem_tiers.scoring.patterns import FactPattern
+    from langmem_tiers.scoring.facts import FactPattern
 
 
 @dataclass(frozen=True, slots=True)

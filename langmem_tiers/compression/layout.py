@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langmem_tiers.core.ports import TokenCounter
-    from langmem_tiers.scoring.patterns import Fact
+    from langmem_tiers.scoring.facts import Fact
 
 STORY_SHARE = 0.1
 """What is left to the story when not all facts fit."""
@@ -87,13 +88,18 @@ def _fullest(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool
 
 
 def _worthiest(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
-    # By priority, of the same priority the newest; told in their own order.
-    by_worth = sorted(range(len(facts)), key=lambda index: (-facts[index].priority, -index))
+    by_worth = sorted(range(len(facts)), key=lambda index: -_worth(facts, index))
 
     def best(number: int) -> list[Fact]:
-        return [facts[index] for index in sorted(by_worth[:number])]
+        return [facts[index] for index in sorted(by_worth[:number])]  # told in their own order
 
     return best(most_that_fits(len(facts), lambda number: fits(best(number))))
+
+
+def _worth(facts: Sequence[Fact], index: int) -> float:
+    # By priority and age, and by what it costs: in the room of one long command stand ten dates.
+    age = 0.7 + 0.3 * (index + 1) / len(facts)
+    return facts[index].priority * age / math.sqrt(len(facts[index].text) + 4)
 
 
 def _checked(text: str, facts: Sequence[Fact], counter: TokenCounter) -> Summary:

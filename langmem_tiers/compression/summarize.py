@@ -18,14 +18,14 @@ from langmem_tiers.compression.layout import Summary, cut_story, lay_out
 from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.compression.speech import SPEAKERS, speech
 from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
-from langmem_tiers.scoring.patterns import FactKind
+from langmem_tiers.scoring.facts import FactKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
-    from langmem_tiers.scoring.patterns import Fact
+    from langmem_tiers.scoring.facts import Fact
 
 MAX_READ = 5000
 """Messages that are read for one summary of a session; of more than that, the newest."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from langmem_tiers.core.errors import InvalidConfigError
 
 
@@ -23,11 +21,6 @@ def check_positive(value: object, what: str, most: float = 10**9) -> float:
 
 def check_fraction(value: object, what: str) -> float:
     """A number in [0, 1]."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or math.isnan(value)
-        or not 0 <= value <= 1
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InvalidConfigError(f"{what} must lie in [0, 1], got {value!r}")
     return float(value)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.entries import Mark, Shown
     from langmem_tiers.core.ports import RollUp, View
-    from langmem_tiers.scoring.patterns import Fact
+    from langmem_tiers.scoring.facts import Fact
     from langmem_tiers.scoring.signals import Score
 
 

@@ -23,7 +23,7 @@ class Partition:
     compressed: tuple[int, ...]
     dropped: tuple[int, ...]
     tokens: int
-    """What the full and the compressed ones take together; never more than is available."""
+    """What is pinned, full and compressed takes together; what is added to the pinned part fits the budget."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 from langmem_tiers.core.checks import check_fraction
@@ -30,11 +31,17 @@ DEFAULT_THRESHOLD = 0.9
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _DIGIT = re.compile(r"\d")
-_COMPARING = " <", " >", " ≤", " ≥", " =", " !", " +", " −", " -"
-_NUMBER = re.compile(r"(?<!\S)[^\s\d]{0,60}\d\S*")
-_COMPARISON = re.compile(r"(?<!\S)[<>≤≥=!+−-]{1,3}(?!\S)")
+_SIGNS = ("<", ">", "≤", "≥", "==", "!=", "= ", "+ ", "− ", "- ")
+_SIGN = re.compile(r"(?<!\S)\S*?(?:[<>≤≥]|[=!]=)\S*|(?<!\S)[=+−-]{1,3}(?!\S)")
 _TURNING_WORDS = NUMBER_WORDS | DATE_WORDS | OPPOSITES | NEGATIONS
 _NEGATING_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "mis", "de")
+_AROUND_NEGATION = 4  # words before and behind it that say what it denies
+_AROUND_NUMBER = 2  # words before it that say what it counts; its unit stands behind it
+_EDGES = ".,;:!?()[]\"'"
+_FEW_WORDS = 1000
+"""A vocabulary so small that its words, and pairs of them, are in too many texts."""
+_COMBINED = ((40, 3), (60, 2))
+"""Texts of up to so many words are found by combinations of so many rare words, longer ones by single words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +62,42 @@ def fingerprint(text: str) -> Fingerprint:
 def _turning_words(lowered: str, words: Sequence[str]) -> list[str]:
     if "n't" in lowered or "n’t" in lowered:
         words = ["not" if word.endswith(("n't", "n’t")) else word for word in words]
-    turning = []
+    denied = _denied_words(words)
+    turning: list[str] = []
     for index, word in enumerate(words):
-        if word in _TURNING_WORDS:
+        if word in NEGATIONS:
+            # "not A but B" and "not B but A" are made of the same words.
+            turning += words[max(0, index - _AROUND_NEGATION) : index + _AROUND_NEGATION + 1]
+        elif word in NUMBER_WORDS:
+            turning += words[max(0, index - _AROUND_NUMBER) : index + 2]
+        elif word in _TURNING_WORDS or word in denied:
             turning.append(word)
-            if word in NEGATIONS:
-                # With the two words behind it: "not A but B" and "not B but A" are made of the same words.
-                turning.extend(words[index + 1 : index + 3])
     return turning
+
+
+def _denied_words(words: Sequence[str]) -> set[str]:
+    # "valid here, invalid there": where a word stands with its opposite, their order counts.
+    prefixed = [word for word in words if word.startswith(_NEGATING_PREFIXES)]
+    if not prefixed:
+        return set()
+    there = set(words)
+    return {
+        one
+        for word in prefixed
+        for prefix in _NEGATING_PREFIXES
+        if word.startswith(prefix) and (base := word[len(prefix) :]) in there
+        for one in (word, base)
+    }
 
 
 def _turning_marks(lowered: str) -> Iterator[str]:
     if _DIGIT.search(lowered):
-        for number in _NUMBER.findall(lowered):
-            yield number.strip(".,;:!?()[]\"'")
-    if any(mark in lowered for mark in _COMPARING):
-        yield from _COMPARISON.findall(lowered)
+        tokens = [token.lstrip("([\"'").rstrip(_EDGES) for token in lowered.split()]
+        for index, token in enumerate(tokens):
+            if _DIGIT.search(token):
+                yield " ".join(tokens[max(0, index - _AROUND_NUMBER) : index + 2])
+    if any(sign in lowered for sign in _SIGNS):
+        yield from _SIGN.findall(lowered)
 
 
 def are_duplicates(one: Fingerprint, other: Fingerprint, threshold: float = DEFAULT_THRESHOLD) -> bool:
@@ -102,15 +129,24 @@ def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_THRESHOLD) -
 
 
 class _PrefixIndex:
-    """Holds newer texts by their rarest words; asked for each older one."""
+    """Holds newer texts by their rarest words; asked for each older one.
+
+    Two sets of the needed similarity share ``depth`` words among their rarest
+    ``size - overlap + depth``. Combinations of words are far rarer than words, so short texts are
+    looked up by combinations; a long text has too many of them and enough rare words.
+    """
 
     def __init__(self, prints: Sequence[Fingerprint], threshold: float) -> None:
         frequency = Counter(word for one in prints for word in one.words)
-        self._rarity = {word: (count, word) for word, count in frequency.items()}
+        by_rarity = sorted(frequency, key=lambda word: (frequency[word], word))
+        self._rank = {word: rank for rank, word in enumerate(by_rarity)}
+        self._combined = _COMBINED if len(by_rarity) < _FEW_WORDS else _COMBINED[1:]
+        self._meanings: dict[Turning, int] = {}
         self._prints = prints
         self._threshold = threshold
         self._same: dict[Fingerprint, int] = {}
-        self._by_word: defaultdict[tuple[Turning, str], list[int]] = defaultdict(list)
+        self._held: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._depths: dict[int, frozenset[int]] = {}
 
     def find_or_add(self, position: int) -> int | None:
         """The newer duplicate of the text at that position; it is remembered for older ones."""
@@ -119,23 +155,39 @@ class _PrefixIndex:
             return None
         if one in self._same:  # the same set finds the same candidates: it need not be held twice
             return self._same[one]
-        prefix = self._prefix(one)
-        found = self._find(one, prefix)
+        meaning = self._meanings.setdefault(one.turning, len(self._meanings))
+        ranks = sorted(map(self._rank.__getitem__, one.words))
+        found = self._find(one, self._keys(meaning, ranks, self._depth(len(ranks))))
         self._same[one] = position
-        for word in prefix:
-            self._by_word[one.turning, word].append(position)
+        for depth in self._depths_of_similar(len(ranks)):
+            for key in self._keys(meaning, ranks, depth):
+                self._held[key].append(position)
         return found
 
-    def _prefix(self, one: Fingerprint) -> list[str]:
-        size = len(one.words)
-        length = size - math.ceil(self._threshold * size - 1e-9) + 1
-        return sorted(one.words, key=self._rarity.__getitem__)[:length]
+    def _least_overlap(self, size: int) -> int:
+        return math.ceil(self._threshold * size - 1e-9)
 
-    def _find(self, one: Fingerprint, prefix: Sequence[str]) -> int | None:
-        size, seen = len(one.words), set()
+    def _depth(self, size: int) -> int:
+        overlap = self._least_overlap(self._least_overlap(size))  # with the smallest that can be similar
+        return next((depth for most, depth in self._combined if size <= most and overlap >= depth), 1)
+
+    def _depths_of_similar(self, size: int) -> frozenset[int]:
+        # All the ways in which a text of a similar size may look for this one.
+        if size not in self._depths:
+            sizes = range(self._least_overlap(size), int(size / self._threshold + 1e-9) + 1)
+            self._depths[size] = frozenset(map(self._depth, sizes))
+        return self._depths[size]
+
+    def _keys(self, meaning: int, ranks: Sequence[int], depth: int) -> Iterator[tuple[int, ...]]:
+        rarest = ranks[: len(ranks) - self._least_overlap(len(ranks)) + depth]
+        return ((meaning, *combination) for combination in combinations(rarest, depth))
+
+    def _find(self, one: Fingerprint, keys: Iterator[tuple[int, ...]]) -> int | None:
+        size = len(one.words)
+        seen: set[int] = set()
         smallest, largest = self._threshold * size - 1e-9, size / self._threshold + 1e-9
-        for word in prefix:
-            for position in self._by_word.get((one.turning, word), ()):
+        for key in keys:
+            for position in self._held.get(key, ()):
                 if position in seen:
                     continue
                 seen.add(position)
@@ -147,7 +199,7 @@ class _PrefixIndex:
 
 def _negate_each_other(some: frozenset[str], others: frozenset[str]) -> bool:
     return any(
-        prefix + word in more
+        prefix + word in more or ("_" in word and word.replace("_", f"_{prefix}") in more)
         for words, more in ((some, others), (others, some))
         for word in words
         for prefix in _NEGATING_PREFIXES

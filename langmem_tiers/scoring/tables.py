@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.key_facts import key_facts
-from langmem_tiers.scoring.patterns import FACT_PATTERNS, FactPattern
+from langmem_tiers.scoring.patterns import FACT_PATTERNS
 from langmem_tiers.scoring.relevance import RELEVANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langmem_tiers.scoring.facts import FactPattern
     from langmem_tiers.scoring.signals import Scorer
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from langmem_tiers import MemoryEngine, Role, __version__
+from langmem_tiers import EngineConfig, MemoryEngine, Role, TokenBudget, __version__
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.story import chapters, questions
 
@@ -21,14 +21,15 @@ def test_the_demo_plays_everything_and_keeps_it_where_asked(tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     total = sum(len(chapter.messages) for chapter in chapters())
     assert f"{total}/{total}" in result.output
-    for word in ("working", "short_term", "07-opening", "grafana.tidepool.example"):
+    for word in ("working", "long_term", "07-opening", "grafana.tidepool.example", "never deploy on Fridays"):
         assert word in result.output
-    with MemoryEngine(f"sqlite:///{path}") as engine:
+    config = EngineConfig(budget=TokenBudget.of(2000))
+    with MemoryEngine(f"sqlite:///{path}", config=config) as engine:
         for chapter in chapters():
             session = engine.session(("tidepool", "mara"), chapter.session)
             record = [message for message in session.messages() if not message.is_summary]
             assert [message.content for message in record] == [draft.content for draft in chapter.messages]
-            assert session.view()[0].content.endswith(chapter.summary)
+            assert session.context().token_count <= 2000 < session.info().token_count
 
 
 def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
     path.write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--database", str(path)])
     assert result.exit_code == 1
-    assert "exists already" in result.output
+    assert "exists already" in " ".join(result.output.split())  # lines are wrapped
     assert path.read_text() == "mine"
 
 

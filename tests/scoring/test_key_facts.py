@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from langmem_tiers.scoring.key_facts import KEY_FACTS, key_facts
+
+
+def test_there_are_the_six_classes_of_the_design_document() -> None:
+    assert [fact.name for fact in KEY_FACTS] == ["url", "error", "selector", "api", "credential", "step"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Go to https://example.com now", ["url"]),
+        ("Go to http://example.com now", ["url"]),
+        ("HTTPS://EXAMPLE.COM", ["url"]),
+        ("An error occurred", ["error"]),
+        ("It failed twice", ["error"]),
+        ("An Exception was raised", ["error"]),
+        ("TypeError in line nine", ["error"]),
+        ("The selector is green", ["selector"]),
+        ("Use the XPath of the button", ["selector"]),
+        ("A CSS rule hides it", ["selector"]),
+        ("Click #submit-button", ["selector"]),
+        ('<a class="btn">', ["selector"]),
+        ("<a className='btn'>", ["selector"]),
+        ('<a id="top">', ["selector"]),
+        ("//button[text()='Go']", ["selector"]),
+        ("The API answers", ["api"]),
+        ("Both APIs answer", ["api"]),
+        ("That endpoint is slow", ["api"]),
+        ("It calls GET /users first", ["api"]),
+        ("then POST /users", ["api"]),
+        ("then DELETE /users", ["api"]),
+        ("The password is on paper", ["credential"]),
+        ("Ask for credentials", ["credential"]),
+        ("The client secret is gone", ["credential"]),
+        ("Bearer token needed", ["credential"]),
+        ("an access_token and more", ["credential"]),
+        ("Now step 1 is done", ["step"]),
+        ("Phase 2 begins", ["step"]),
+        ("STEP #3 of it", ["step"]),
+    ],
+)
+def test_each_class_is_found(text: str, names: list[str]) -> None:
+    assert list(key_facts(text)) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "The garden gate was painted green",
+        "http is a protocol",
+        "https:// and then nothing",
+        "To err is human, to fail is too",
+        "We had a class about classes",
+        "She is number #1 and wears # 5",
+        "Full access to the house",
+        "// a remark",
+        "The capital has a rapid train",
+        "Get going and post it / send it",
+        "The keyboard and the piano key",
+        "The secretary passed by",
+        "It used nine tokens",
+        "Take steps, phase it out",
+        "A footstep 1 metre long",
+        "The steps 1 and 2",
+        "one step at a time",
+    ],
+)
+def test_what_only_resembles_a_key_fact_is_none(text: str) -> None:
+    assert key_facts(text) == ()
+
+
+def test_all_classes_of_a_text_are_named_in_the_order_of_the_table() -> None:
+    text = "Step 1: POST /login with the password at https://example.com, else error in #form"
+    assert key_facts(text) == ("url", "error", "selector", "api", "credential", "step")
+
+
+@pytest.mark.parametrize("text", ["api key", "API-Key", "api_keys"])
+def test_an_api_key_is_a_credential(text: str) -> None:
+    assert "credential" in key_facts(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["http", "class", "//a", "#", "#a-", "id=", "api ", "get ", "step ", "token", "a", " "]
+)
+def test_no_text_takes_long_to_look_at(piece: str) -> None:
+    for length in (2_000, 20_000, 200_000):
+        text = piece * (length // len(piece))
+        start = time.perf_counter()
+        key_facts(text)
+        assert time.perf_counter() - start < 2
