@@ -71,7 +71,7 @@ class MemoryEngine:
         config = EngineConfig() if config is None else config
         clock = SystemClock() if clock is None else clock
         counter = ContentAwareCounter() if counter is None else counter
-        _check_parts(config, counter)
+        _check_parts(config, counter, scoring, model)
         self._database = Database(url, config)
         try:
             migrate(self._database, check_time(clock.now()))
@@ -156,9 +156,15 @@ class MemoryEngine:
         self._database.close()
 
 
-def _check_parts(config: object, counter: object) -> None:
+def _check_parts(config: object, counter: object, scoring: object, model: object) -> None:
     if not isinstance(config, EngineConfig):
         raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
+    if scoring is not None and not isinstance(scoring, Scoring):
+        raise InvalidConfigError(f"scoring must be a Scoring, got a {type(scoring).__name__}")
+    if model is not None and not callable(getattr(model, "complete", None)):
+        raise InvalidConfigError(
+            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}"
+        )
     if not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str):
         raise InvalidConfigError(
             f"counter must have a name and count(text), got {counter!r}: use CharCounter() or one like it"

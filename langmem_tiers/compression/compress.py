@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.facts import FactFinder, missing_from, outermost
 from langmem_tiers.compression.fitting import most_that_fits
 from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import Message, Role, ToolCall
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.compression.facts import Found
+    from langmem_tiers.compression.layout import Summary
     from langmem_tiers.core.ports import TokenCounter
     from langmem_tiers.scoring.facts import Fact
 
@@ -60,31 +66,52 @@ class Compressor:
             role: Who said it.
             max_tokens: A limit that goes before the facts; what it costs is reported as missing.
         """
-        before = self.counter.count(content)
+        before = self.counter.count(_check_text(content))
         places = self.facts.places(content)
         facts = tuple(dict.fromkeys(place.fact for place in places))
-        if len(content) > KEPT_AS_IS_CHARACTERS:
-            lines, covered = _outer_lines(content, str(role))
-            listed = [place.fact for place in outermost(places, covered)]
-            text = _laid_out(lines, listed)
-            after = self.counter.count(text)
-            if len(text) >= len(content) or after >= before:
-                text, after = content, before
-        else:
-            lines, listed, text, after = [content], [], content, before
+        text, kept = self._by_lines(content, str(role), places)
+        after = self.counter.count(text)
+        if len(text) >= len(content) or after >= before:
+            text, after = content, before
+        missing: tuple[Fact, ...] = ()
         if max_tokens is not None and after > check_whole(max_tokens, 0, "max_tokens"):
-            listed = sorted((place.fact for place in outermost(places)), key=lambda fact: -fact.priority)
-            text = self._within(max_tokens, lines, listed)
+            text = self._within(max_tokens, content, places)
             after = self.counter.count(text)
-        missing = () if text == content else missing_from(text, facts)
+            missing = missing_from(text, facts)
+        elif text != content:
+            missing = missing_from(text, (fact for fact in facts if fact.text not in kept))
         return Compressed(text=text, tokens_before=before, tokens_after=after, facts=facts, missing=missing)
 
-    def _within(self, max_tokens: int, lines: list[str], listed: list[Fact]) -> str:
-        head = lines[0]
-        number = most_that_fits(len(listed), lambda n: self._fits(_laid_out([], listed[:n]), max_tokens))
-        facts = _laid_out([], listed[:number])
-        room = most_that_fits(len(head), lambda n: self._fits(f"{head[:n]}\n{facts}", max_tokens))
-        return f"{head[:room]}\n{facts}".strip()
+    def batch(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> Summary:
+        """Many messages in one summary: actions, results and key facts.
+
+        Args:
+            messages: Oldest first.
+            max_tokens: The limit; facts go before the story, and those without room are reported.
+        """
+        return Digest.of(messages, self.facts).render(self.counter, max_tokens)
+
+    @staticmethod
+    def _by_lines(content: str, role: str, places: Sequence[Found]) -> tuple[str, set[str]]:
+        # The text, and the facts that are in it by the way it is made.
+        if len(content) <= KEPT_AS_IS_CHARACTERS:
+            return content, set()
+        lines, covered = _outer_lines(content, role)
+        listed, inside = outermost(places, covered)
+        return _laid_out(lines, [place.fact for place in listed]), inside | {one.fact.text for one in listed}
+
+    def _within(self, max_tokens: int, content: str, places: Sequence[Found]) -> str:
+        by_worth = sorted((one.fact for one in outermost(places)[0]), key=lambda fact: -fact.priority)
+
+        def fits(text: str) -> bool:
+            return self._fits(text, max_tokens) and len(text) <= len(content)
+
+        number = most_that_fits(len(by_worth), lambda n: fits(_laid_out([], by_worth[:n])))
+        facts = _laid_out([], by_worth[:number])
+        head = content.strip().partition("\n")[0]
+        room = most_that_fits(len(head), lambda n: fits(f"{head[:n].rstrip()}\n{facts}".strip()))
+        text = f"{head[:room].rstrip()}\n{facts}".strip()
+        return text if fits(text) else ""
 
     def _fits(self, text: str, max_tokens: int) -> bool:
         return self.counter.count(text) <= max_tokens
@@ -105,11 +132,8 @@ class Compressor:
     def _call(self, call: ToolCall) -> ToolCall:
         if len(call.arguments) <= KEPT_AS_IS_CHARACTERS:
             return call
-        try:
-            arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError):
-            return call
-        if not isinstance(arguments, dict):
+        arguments = _plain_object(call.arguments)
+        if arguments is None:
             return call
         short = {
             key: self._shortened(value, key) if isinstance(value, str) else value
@@ -136,3 +160,26 @@ def _outer_lines(content: str, role: str) -> tuple[list[str], list[tuple[int, in
 def _laid_out(lines: list[str], facts: list[Fact]) -> str:
     preserved = [f"[preserved: {', '.join(fact.text for fact in facts)}]"] if facts else []
     return "\n".join([*lines, *preserved])
+
+
+def _plain_object(text: str) -> dict[str, Any] | None:
+    # Only what is written the same way again: numbers with fractions and double keys are not.
+    def refuse(_: object) -> None:
+        raise ValueError
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError
+        return dict(pairs)
+
+    try:
+        found = json.loads(text, parse_float=refuse, parse_constant=refuse, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _check_text(content: object) -> str:
+    if not isinstance(content, str):
+        raise InvalidInputError(f"compress() takes a text, got a {type(content).__name__}: pass its content")
+    return content

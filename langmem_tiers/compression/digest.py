@@ -44,13 +44,17 @@ class Digest:
     """Oldest first, each once."""
 
     @classmethod
-    def of(cls, messages: Iterable[Message], finder: FactFinder) -> Digest:
-        """The digest of messages; a summary among them is taken apart again."""
+    def of(cls, messages: Iterable[Message], finder: FactFinder, earlier: Digest | None = None) -> Digest:
+        """The digest of messages, added to an earlier one."""
+        return cls.sum([*([] if earlier is None else [earlier]), *(_of_one(m, finder) for m in messages)])
+
+    @classmethod
+    def sum(cls, parts: Iterable[Digest]) -> Digest:
+        """Digests one after the other."""
         count = 0
         steps: list[Step] = []
         facts: dict[str, Fact] = {}
-        for message in messages:
-            part = _unpacked(message) or _digest_of_one(message, finder)
+        for part in parts:
             count += part.count
             steps += part.steps
             for fact in part.facts:
@@ -82,39 +86,29 @@ class Digest:
 
         return tell
 
-    def payload(self, done: Summary) -> dict[str, Any]:
+    def carried(self, done: Summary) -> dict[str, Any]:
         """The digest as JSON, for the summary that will follow this one."""
         facts = (*done.missing[-CARRIED_FACTS:], *done.facts)
         width = STEP_WIDTHS[1]
         return {
-            "digest": {
-                "count": self.count,
-                "steps": [[step.is_action, cut(step.text, width)] for step in self.steps[-CARRIED_STEPS:]],
-                "facts": [[fact.kind, fact.text, fact.priority] for fact in facts],
-            }
+            "count": self.count,
+            "steps": [[step.is_action, cut(step.text, width)] for step in self.steps[-CARRIED_STEPS:]],
+            "facts": [[str(fact.kind), fact.text, fact.priority] for fact in facts],
         }
 
+    @classmethod
+    def from_carried(cls, carried: dict[str, Any]) -> Digest:
+        """The digest that an earlier summary carried."""
+        return cls(
+            count=carried["count"],
+            steps=tuple(Step(is_action, text) for is_action, text in carried["steps"]),
+            facts=tuple(Fact(kind, text, priority) for kind, text, priority in carried["facts"]),
+        )
 
-def _digest_of_one(message: Message, finder: FactFinder) -> Digest:
+
+def _of_one(message: Message, finder: FactFinder) -> Digest:
     text = speech(message).removeprefix(SUMMARY_PREFIX).strip()
     words = " ".join(text.split())
     is_action = message.role is Role.USER or bool(message.tool_calls)
     step = Step(is_action, cut(f"{SPEAKERS[message.role]}: {words}", STEP_WIDTHS[0]))
     return Digest(count=1, steps=(step,) if words else (), facts=finder.outermost(text))
-
-
-def _unpacked(message: Message) -> Digest | None:
-    payload: Any = message.payload if message.is_summary else None
-    digest = payload.get("digest") if isinstance(payload, dict) else None
-    if not isinstance(digest, dict):
-        return None
-    try:
-        return Digest(
-            count=int(digest["count"]),
-            steps=tuple(Step(bool(is_action), str(text)) for is_action, text in digest["steps"]),
-            facts=tuple(
-                Fact(str(kind), str(text), int(priority)) for kind, text, priority in digest["facts"]
-            ),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None  # somebody else's payload: the text is read instead

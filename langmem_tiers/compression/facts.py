@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.scoring.facts import Fact
+from langmem_tiers.scoring.facts import Fact, FactKind
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:
@@ -50,17 +50,19 @@ class FactFinder:
 
     def outermost(self, text: str) -> tuple[Fact, ...]:
         """The facts that lie in no other fact: whoever keeps these keeps them all."""
-        return tuple(dict.fromkeys(one.fact for one in outermost(self.places(text))))
+        kept, _ = outermost(self.places(text))
+        return tuple(dict.fromkeys(one.fact for one in kept))
 
 
-def outermost(places: Iterable[Found], covered: Sequence[tuple[int, int]] = ()) -> list[Found]:
-    """The places that lie neither in another place nor in a covered range.
+def outermost(
+    places: Sequence[Found], covered: Sequence[tuple[int, int]] = ()
+) -> tuple[list[Found], set[str]]:
+    """The places that lie neither in another place nor in a covered range, and the texts of those that do.
 
     Args:
         places: In order of their start, longer ones first.
         covered: Ranges of the text that are kept anyway.
     """
-    places = list(places)
     kept: list[Found] = []
     inside = {
         one.fact.text
@@ -77,12 +79,51 @@ def outermost(places: Iterable[Found], covered: Sequence[tuple[int, int]] = ()) 
     for one in kept:
         if one.fact.text not in inside:
             unique.setdefault(one.fact.text, one)
-    return list(unique.values())
+    return list(unique.values()), inside
+
+
+# Facts of these kinds are pieces of sentences; all others are words, and a word within a longer one
+# is another word: "$5" does not survive in "$50".
+_PIECES = frozenset(
+    {
+        FactKind.ERROR,
+        FactKind.COMMAND,
+        FactKind.NEGATION,
+        FactKind.CODE,
+        FactKind.SELECTOR,
+        FactKind.CLASS_NAME,
+        FactKind.ELEMENT_ID,
+    }
+)
+_KINDS = frozenset(FactKind)
+
+
+def holds(text: str, fact: Fact) -> bool:
+    """Whether the text holds the fact word for word."""
+    start = text.find(fact.text)
+    if start < 0 or fact.kind in _PIECES or fact.kind not in _KINDS:
+        return start >= 0
+    while start >= 0:
+        if not _goes_on(text[start + len(fact.text) :][:2]) and not _goes_on(
+            text[max(0, start - 2) : start][::-1]
+        ):
+            return True
+        start = text.find(fact.text, start + 1)
+    return False
+
+
+def _goes_on(beside: str) -> bool:
+    # A letter, or a mark that joins: 10.0.0.1 goes on in 10.0.0.12 and in 10.0.0.1.5.
+    if not beside:
+        return False
+    if beside[0].isalnum() or beside[0] == "_":
+        return True
+    return len(beside) > 1 and beside[0] in "-.,/" and beside[1].isalnum() and beside != ", "
 
 
 def missing_from(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts that the text does not hold word for word."""
-    return tuple(fact for fact in facts if fact.text not in text)
+    return tuple(fact for fact in facts if not holds(text, fact))
 
 
 def survival(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
@@ -91,5 +132,5 @@ def survival(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
     kept: Counter[str] = Counter()
     for fact in facts:
         there[fact.kind] += 1
-        kept[fact.kind] += fact.text in text
+        kept[fact.kind] += holds(text, fact)
     return {kind: (kept[kind], count) for kind, count in there.items()}

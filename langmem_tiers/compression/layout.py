@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.compression.facts import missing_from
+from langmem_tiers.compression.facts import holds, missing_from
 from langmem_tiers.compression.fitting import cut, most_that_fits
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _without_contained(facts: Sequence[Fact]) -> list[Fact]:
     kept: set[str] = set()
     everything = ""
     for fact in sorted(facts, key=lambda fact: -len(fact.text)):
-        if fact.text not in everything:
+        if not holds(everything, fact):
             kept.add(fact.text)
             everything += f"\n{fact.text}"
     return [fact for fact in facts if fact.text in kept]

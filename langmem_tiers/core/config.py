@@ -63,7 +63,7 @@ class SummaryConfig:
     target_tokens: int = 2000
     chunk_messages: int = 10
     time_limit_seconds: float = 30.0
-    """How long a model may take for one answer."""
+    """How long a model may take for one summary, all its answers together."""
 
     def __post_init__(self) -> None:
         try:
@@ -121,7 +121,8 @@ class EngineConfig:
         for name, kind in _PARTS.items():
             if not isinstance(part := getattr(self, name), kind):
                 raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
-        check_fraction(self.redundancy_threshold, "redundancy_threshold")
+        if check_fraction(self.redundancy_threshold, "redundancy_threshold") == 0:
+            raise InvalidConfigError("redundancy_threshold must be above 0, got 0: use e.g. 0.9")
         check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
         check_positive(self.connect_timeout_seconds, "connect_timeout_seconds", most=86_400)
         check_whole(self.pool_size, 1, "pool_size")

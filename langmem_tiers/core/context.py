@@ -44,6 +44,10 @@ class Context:
     """Ids of those that had no room, or were archived."""
     knowledge: tuple[KnowledgeHit, ...] = ()
     """What was recalled from other sessions."""
+    missing: tuple[str, ...] = ()
+    """Facts that had no room in the summary that was made for it; the record keeps them."""
+    problems: tuple[str, ...] = ()
+    """What went wrong on the way, such as a model that failed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_count <= self.token_budget:

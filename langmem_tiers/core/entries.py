@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_time
@@ -67,6 +67,12 @@ class Mark:
     """The calls with compressed arguments, where that saves anything."""
     token_count: int | None = None
     """Of the compressed form."""
+    token_counter: str | None = None
+    """Who counted it."""
+    is_kept: bool = False
+    """Restored or promoted by hand: analysis leaves it alone."""
+    digest: dict[str, Any] | None = None
+    """What a summary was made of, for the one that will follow it."""
     reason: str = ""
     changed_at: datetime
 
@@ -100,6 +106,7 @@ class Shown:
             content=mark.content,
             tool_calls=self.message.tool_calls if mark.tool_calls is None else mark.tool_calls,
             token_count=self.message.token_count if mark.token_count is None else mark.token_count,
+            token_counter=mark.token_counter or self.message.token_counter,
             payload_json=None,
         )
 
@@ -172,6 +179,8 @@ class Pool:
 
 def check_score(score: object, what: str) -> float:
     """The score, or an error for what lies outside [0, 1]."""
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0.0 <= score <= 1.0:
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise InvalidInputError(f"{what} must be a number, got a {type(score).__name__}: convert it first")
+    if not 0.0 <= score <= 1.0:
         raise InvalidInputError(f"{what} must lie in [0, 1], got {score!r}: scale it first")
     return score

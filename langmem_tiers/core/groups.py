@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 def tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """The half-open ranges that a cut must not fall into, one per message with tool calls.
 
-    A call waits for its result until the user speaks again; while it waits, its range
-    runs past the end. A call id may be used again: a result belongs to the latest call.
+    A call waits for its result until the user speaks again, or until the assistant goes on after
+    a later result; while it waits, its range runs past the end. A call id may be used again: a
+    result belongs to the latest call.
     """
     ends: dict[int, int] = {}
     opened: dict[str, int] = {}
     waiting: dict[int, set[str]] = {}
+    answered = -1
     for index, message in enumerate(messages):
+        if message.role is Role.ASSISTANT:  # it went on without those before the last result
+            waiting = {start: calls for start, calls in waiting.items() if start > answered}
+        elif message.role is Role.TOOL:
+            answered = index
         if message.tool_calls:
             calls = {call.id for call in message.tool_calls}
             ends[index], waiting[index] = index + 1, calls

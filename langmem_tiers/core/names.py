@@ -35,7 +35,7 @@ def check_namespace(labels: object) -> NamespacePath:
     """
     if not isinstance(labels, str | Iterable) or isinstance(labels, bytes):
         raise InvalidNameError(
-            f"a namespace must be a str or a tuple of str, got {labels!r}: convert it first"
+            f"a namespace must be a str or a tuple of str, got a {type(labels).__name__}: convert it first"
         )
     path = (labels,) if isinstance(labels, str) else tuple(labels)
     if not path:
@@ -80,7 +80,9 @@ def _escape_one(match: re.Match[str]) -> str:
 
 def _check(name: object, what: str) -> None:
     if not isinstance(name, str):
-        raise InvalidNameError(f"a {what} must be a str, got {name!r}: convert it to text first")
+        raise InvalidNameError(
+            f"a {what} must be a str, got a {type(name).__name__}: convert it to text first"
+        )
     if not name:
         raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
 

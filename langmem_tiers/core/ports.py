@@ -6,7 +6,7 @@ The stores have conformance suites in :mod:`langmem_tiers.testing.conformance`; 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -87,6 +87,8 @@ class RollUp:
     """Id of the first message that stays in sight."""
     hidden: int
     """How many messages it newly stands for."""
+    digest: dict[str, Any] | None = None
+    """What it was made of; kept as long as it is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,13 @@ class EntryStore(Protocol):
         ...
 
     def apply(
-        self, key: int, marks: Mapping[int, Mark | None], *, roll_up: RollUp | None, was_hidden: int
+        self,
+        key: int,
+        marks: Mapping[int, Mark | None],
+        *,
+        roll_up: RollUp | None,
+        was_hidden: int,
+        seen: Mapping[int, Mark | None] | None = None,
     ) -> bool:
         """Write all marks and the summary in one transaction.
 
@@ -236,9 +244,11 @@ class EntryStore(Protocol):
             marks: By the message's key; None takes a mark away.
             roll_up: A new summary.
             was_hidden: How many messages were hidden when the caller looked.
+            seen: The marks that the caller saw on the same messages; not compared, if left out.
 
         Returns:
-            False, with nothing written, if somebody else compressed the session in between.
+            False, with nothing written, if somebody else compressed the session or marked one of the
+            messages in between.
 
         Raises:
             MessageNotFoundError: A key is not of a message of this session; nothing was written.
@@ -300,8 +310,27 @@ class TuningStore(Protocol):
         """What the last run left, if there was one."""
         ...
 
-    def save(self, namespace: NamespacePath, state: TuningState, snapshot: Snapshot, *, keep: int) -> None:
-        """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots."""
+    def save(
+        self,
+        namespace: NamespacePath,
+        state: TuningState,
+        snapshot: Snapshot,
+        *,
+        keep: int,
+        lease: tuple[str, str] | None = None,
+    ) -> bool:
+        """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots.
+
+        Args:
+            namespace: Whose.
+            state: What to remember.
+            snapshot: What was done.
+            keep: How many snapshots stay.
+            lease: A lease and who must hold it for anything to be written.
+
+        Returns:
+            False, with nothing written, if somebody else holds the lease.
+        """
         ...
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:

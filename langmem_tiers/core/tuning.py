@@ -129,6 +129,8 @@ class TuningState:
     parameters: TuningParameters
     previous: TuningParameters | None = None
     """Those before the last change, as long as it is on trial."""
+    since: datetime | None = None
+    """When the last run over all sessions began."""
     runs: int = 0
     tokens_saved: int = 0
 

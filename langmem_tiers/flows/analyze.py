@@ -55,7 +55,7 @@ class Analyzer:
         live = [
             index
             for index, item in enumerate(items)
-            if item.state is not EntryState.ARCHIVED and not item.message.is_summary
+            if item.state is not EntryState.ARCHIVED and not item.message.is_summary and not _is_kept(item)
         ]
         texts = {index: speech(items[index].message) for index in live}
         scores = {index: self.score(items[index], now) for index in live}
@@ -91,6 +91,7 @@ class Analyzer:
             content=short.content,
             tool_calls=None if short.tool_calls == message.tool_calls else short.tool_calls,
             token_count=short.token_count,
+            token_counter=short.token_counter,
             reason=reason,
         )
         sketch.mark(index, mark, _action(ActionKind.COMPRESS, message, reason, score))
@@ -129,6 +130,10 @@ def subject_of(message: Message, now: datetime) -> Subject:
     """What of a message is scored."""
     age_hours = (now - message.created_at).total_seconds() / 3600
     return Subject(speech(message), message.role, age_hours)
+
+
+def _is_kept(item: Shown) -> bool:
+    return item.mark is not None and item.mark.is_kept
 
 
 def _mark(item: Shown, now: datetime) -> Mark:

@@ -64,6 +64,11 @@ class BackgroundRuns:
         """Whether the thread is at work; a forked child starts without it."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_told_to_stop(self) -> bool:
+        """Whether the caller is the thread itself and should come to an end."""
+        return self._stop.is_set() and threading.current_thread() is self._thread
+
     def start(self) -> None:
         """Start the thread, unless it runs."""
         if self.is_running and not self._stop.is_set():
@@ -89,7 +94,10 @@ class BackgroundRuns:
                 self._changes.note(namespace)
                 continue
             try:
-                self._run(namespace)
+                if (
+                    self._run(namespace) is None
+                ):  # another runner is at work there: the next round looks again
+                    self._changes.note(namespace)
             except Exception as error:  # noqa: BLE001 - the next round may go better; memory never kills the agent
                 self.failures += 1
                 self._changes.note(namespace)

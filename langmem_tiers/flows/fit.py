@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import EntryState
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.analyze import Analyzer
     from langmem_tiers.flows.plans import Sketch
 
-SLACK = 0.05
+SLACK = 0.08
 """Fitting goes this far below the target, and is not called for again before it can save as much."""
+FLOOR = 0.1
+"""And never further than this, if one step less will do."""
 SUMMARY_SHARES = (0.05, 0.1, 0.25)
 """A summary takes its target or a tenth of the budget; a quarter at most, a twentieth at least."""
 SUMMARY_OF_ROOM = 0.75
@@ -56,7 +59,7 @@ class Goal:
             pressure=budget.share(max(target, parameters.compression_trigger)),
             tokens=budget.share(max(0.0, target - SLACK)),
             ceiling=budget.share(target),
-            floor=budget.share(max(0.0, target - 2 * SLACK)),
+            floor=budget.share(max(0.0, target - FLOOR)),
             worthwhile=budget.share(SLACK),
             summary_tokens=(least, min(most, max(usual, summary_target))),
         )
@@ -77,6 +80,7 @@ class Load:
     def __init__(self, standing: Standing, counter: TokenCounter) -> None:
         self.standing = standing
         self.sizes = [self._size(index, counter) for index in range(len(standing.items))]
+        self._before = [0, *accumulate(self.sizes)]
         self.window = sum(self.sizes[standing.window_start :])
         self.older = sum(self.sizes[: standing.window_start])
         summary = standing.summary
@@ -96,7 +100,7 @@ class Load:
 
     def summary_if(self, hidden: int, goal: Goal) -> int:
         """What the summary will take, about, when so many of the oldest stand behind it."""
-        more = sum(self.sizes[:hidden]) * SUMMARY_OF_HIDDEN
+        more = self._before[hidden] * SUMMARY_OF_HIDDEN
         return min(goal.summary_for(self.window), int(self.summary + more)) if hidden else self.summary
 
     def _size(self, index: int, counter: TokenCounter) -> int:

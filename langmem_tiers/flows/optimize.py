@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
-from langmem_tiers.core.names import check_namespace, namespace_key
+from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.core.names import check_name, check_namespace, namespace_key
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters, TuningState
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
 from langmem_tiers.flows.background import BackgroundRuns, Changes
@@ -19,6 +21,7 @@ from langmem_tiers.flows.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import View
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.flows.plans import PlanReport
 
-MAX_SESSIONS = 200
-"""Of one run: those that changed last."""
+OVERLAP = timedelta(seconds=60)
+"""Sessions that changed shortly before the last run are looked at again: clocks and commits are not one."""
+TRIED_ON = 3
+"""The sessions on which a change of parameters is tried: those that changed last."""
 
 
 class _Totals:
@@ -40,8 +45,14 @@ class _Totals:
         self.dropped = pending.dropped
         self.promoted = pending.promoted
         self.fullest_before = self.fullest_after = 0
+        self.sessions = 0
+        self.problems: dict[str, None] = {}
 
     def add(self, report: PlanReport) -> None:
+        self.sessions += 1
+        self.problems.update(dict.fromkeys(report.problems))
+        if report.missing:
+            self.problems[f"{len(report.missing)} facts had no room in a summary"] = None
         self.before += report.tokens_before
         self.after += report.tokens_after
         self.compressed += report.compressed
@@ -49,6 +60,24 @@ class _Totals:
         self.promoted += report.promoted
         if report.tokens_before >= self.fullest_before:
             self.fullest_before, self.fullest_after = report.tokens_before, report.tokens_after
+
+    def snapshot(
+        self, now: datetime, available: int, parameters: TuningParameters, reason: str, *, is_reverted: bool
+    ) -> Snapshot:
+        """What was done, written down."""
+        return Snapshot(
+            created_at=now,
+            tokens_before=self.before,
+            tokens_after=self.after,
+            entries_compressed=self.compressed,
+            entries_dropped=self.dropped,
+            entries_promoted=self.promoted,
+            usage_before=round(self.fullest_before / available, 6),
+            usage_after=round(self.fullest_after / available, 6),
+            parameters=parameters,
+            reason="; ".join([reason, *self.problems]),
+            is_reverted=is_reverted,
+        )
 
     @property
     def savings_ratio(self) -> float:
@@ -61,17 +90,17 @@ class _Lease:
 
     def __init__(self, parts: MemoryParts, name: str) -> None:
         self._parts = parts
-        self._name = name
-        self._holder = secrets.token_hex(8)
+        self.name = name
+        self.holder = secrets.token_hex(8)
 
     def hold(self) -> bool:
         """Take it, or keep it for longer."""
         now = self._parts.now()
         until = now + timedelta(seconds=self._parts.config.optimizer.lease_seconds)
-        return self._parts.tuning.acquire(self._name, self._holder, now, until)
+        return self._parts.tuning.acquire(self.name, self.holder, now, until)
 
     def give_back(self) -> None:
-        self._parts.tuning.release(self._name, self._holder)
+        self._parts.tuning.release(self.name, self.holder)
 
 
 class Optimizer:
@@ -107,14 +136,21 @@ class Optimizer:
             session: This session only.
 
         Returns:
-            What was done; None if another runner is at work on the same namespace.
+            What was done; None if another runner is at work on the same namespace, or if the
+            background thread was told to stop.
         """
         path = check_namespace(namespace)
+        session = None if session is None else check_name(session)
         lease = _Lease(self._parts, f"optimizer:{namespace_key(path)}")
         if not lease.hold():
             return None
         try:
-            return self._run(path, session, lease)
+            pending = self._parts.tuning.take_savings(path)
+            try:
+                return self._run(path, session, lease, pending)
+            except BaseException:
+                self._parts.tuning.add_savings(path, pending, self._parts.now())
+                raise
         finally:
             lease.give_back()
 
@@ -124,7 +160,7 @@ class Optimizer:
 
     def report(self, namespace: str | Iterable[str]) -> EfficiencyReport:
         """What the optimizer achieved in a namespace."""
-        state = self._state(check_namespace(namespace))
+        state = self._parts.tuning_of(check_namespace(namespace))
         return EfficiencyReport(
             total_optimizations=state.runs,
             total_tokens_saved=state.tokens_saved,
@@ -135,55 +171,49 @@ class Optimizer:
         """The newest runs, newest first."""
         return self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit))
 
-    def _state(self, namespace: NamespacePath) -> TuningState:
-        return self._parts.tuning.load(namespace) or TuningState(parameters=self._parts.initial_parameters())
-
-    def _run(self, namespace: NamespacePath, name: str | None, lease: _Lease) -> Snapshot:
-        parts, state = self._parts, self._state(namespace)
-        sessions = self._sessions(namespace, name)
+    def _run(
+        self, namespace: NamespacePath, name: str | None, lease: _Lease, pending: Savings
+    ) -> Snapshot | None:
+        parts, state, start = self._parts, self._parts.tuning_of(namespace), self._parts.now()
+        parts.knowledge_of(namespace).decay()
+        sessions = self._sessions(namespace, name, state)
         reverted = self._why_reverted(state, sessions)
         in_force = state.parameters if reverted is None or state.previous is None else state.previous
-        totals = _Totals(parts.tuning.take_savings(namespace))
+        totals = _Totals(pending)
         for session in sessions:
-            lease.hold()
-            totals.add(session.tidy_with(in_force))
+            if self._background.is_told_to_stop or not lease.hold():
+                return None
+            with suppress(SessionNotFoundError):  # deleted meanwhile
+                totals.add(session.tidy_with(in_force))
         available = parts.config.budget.available
         usage = totals.fullest_before / available
         parameters, reason = in_force, "nothing changed"
         if reverted is not None:
             reason = f"taken back: {reverted}"
-        elif sessions:
+        elif totals.sessions:
             parameters, reason = adapt(in_force, usage, totals.savings_ratio)
-        snapshot = Snapshot(
-            created_at=parts.now(),
-            tokens_before=totals.before,
-            tokens_after=totals.after,
-            entries_compressed=totals.compressed,
-            entries_dropped=totals.dropped,
-            entries_promoted=totals.promoted,
-            usage_before=round(usage, 6),
-            usage_after=round(totals.fullest_after / available, 6),
-            parameters=parameters,
-            reason=reason,
-            is_reverted=reverted is not None,
+        snapshot = totals.snapshot(
+            parts.now(), available, parameters, reason, is_reverted=reverted is not None
         )
+        if not totals.sessions:
+            return snapshot  # nothing to remember, perhaps not even the namespace
         after = TuningState(
             parameters=parameters,
             previous=in_force if parameters != in_force else None,
+            since=start if name is None else state.since,
             runs=state.runs + 1,
             tokens_saved=state.tokens_saved + snapshot.tokens_saved,
         )
-        parts.tuning.save(namespace, after, snapshot, keep=parts.config.optimizer.snapshots)
-        return snapshot
+        keep, held = parts.config.optimizer.snapshots, (lease.name, lease.holder)
+        return snapshot if parts.tuning.save(namespace, after, snapshot, keep=keep, lease=held) else None
 
-    def _sessions(self, namespace: NamespacePath, name: str | None) -> list[Session]:
+    def _sessions(self, namespace: NamespacePath, name: str | None, state: TuningState) -> list[Session]:
         store = self._parts.short_term.sessions
         if name is not None:
             info = store.find(namespace, name)
             return [] if info is None else [Session(self._parts, info)]
-        last = self._parts.tuning.snapshots(namespace, 1)
-        since = last[0].created_at if last else None
-        found = store.changed(namespace, since=since, limit=MAX_SESSIONS)
+        since = None if state.since is None or state.since > self._parts.now() else state.since - OVERLAP
+        found = store.changed(namespace, since=since, limit=MAX_LIMIT)
         found = found or store.changed(namespace, since=None, limit=1)
         return [Session(self._parts, info) for info in found]
 
@@ -193,7 +223,7 @@ class Optimizer:
         if state.previous is None or not sessions:
             return None
         view = max(
-            (self._parts.entries.view(session.key, MAX_LIMIT) for session in sessions[:3]),
+            (self._parts.entries.view(session.key, MAX_LIMIT) for session in sessions[:TRIED_ON]),
             key=lambda one: sum(item.message.token_count for item in one.items),
         )
         now, before = (self._outcome(view, tried) for tried in (state.parameters, state.previous))

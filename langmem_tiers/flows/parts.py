@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.tuning import TuningParameters
+from langmem_tiers.core.tuning import TuningParameters, TuningState
 from langmem_tiers.tiers.knowledge import KnowledgeBase
 
 if TYPE_CHECKING:
@@ -46,8 +46,15 @@ class MemoryParts:
 
     def parameters_of(self, namespace: NamespacePath) -> TuningParameters:
         """What the optimizer has learned about a namespace, or the budget's own settings."""
+        return self.tuning_of(namespace).parameters
+
+    def tuning_of(self, namespace: NamespacePath) -> TuningState:
+        """What is remembered of the optimizer's runs; the target is always the budget's."""
         state = self.tuning.load(namespace)
-        return self.initial_parameters() if state is None else state.parameters
+        if state is None:
+            return TuningState(parameters=self.initial_parameters())
+        target = self.config.budget.target_usage
+        return replace(state, parameters=replace(state.parameters, target_usage=target))
 
     def initial_parameters(self) -> TuningParameters:
         """The budget's settings, where tuning starts."""

@@ -5,19 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langmem_tiers.compression.digest import Digest
+from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.messages import SUMMARY_PREFIX, MessageDraft, Role
 from langmem_tiers.core.ports import RollUp
 from langmem_tiers.flows.fit import Goal, Load, fit
 from langmem_tiers.flows.plans import Plan, Sketch
 from langmem_tiers.flows.standing import Standing, window_within
+from langmem_tiers.scoring.facts import Fact
 from langmem_tiers.scoring.tokens import count_framed
 from langmem_tiers.tiers.short_term import seal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.core.entries import Shown
+    from langmem_tiers.core.messages import Message
     from langmem_tiers.core.ports import View
     from langmem_tiers.core.tuning import TuningParameters
     from langmem_tiers.flows.parts import MemoryParts
 
+_BY_HAND_PRIORITY = 1000  # before all that was found by patterns
 _PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
 
 
@@ -39,6 +47,30 @@ def is_under_pressure(parts: MemoryParts, view: View, parameters: TuningParamete
     """Whether a session takes more than it should."""
     planner = Planner(parts, view, parameters)
     return Load(Standing.of(view.items, planner.window), parts.counter).is_pressed(planner.goal)
+
+
+def hidden_of(items: Sequence[Shown]) -> tuple[list[Message], Digest | None]:
+    """The messages that go behind a summary, and what the summary before it was made of."""
+    first = items[0] if items else None
+    if first is None or first.mark is None or first.mark.digest is None:
+        return [item.message for item in items], _remembered(items)
+    earlier = Digest.from_carried(first.mark.digest)
+    noted = _remembered(items)
+    earlier = earlier if noted is None else Digest.sum([earlier, noted])
+    return [item.message for item in items[1:]], earlier
+
+
+def _remembered(items: Sequence[Shown]) -> Digest | None:
+    # What somebody promoted by hand is to be remembered as it was said, also behind a summary.
+    facts = tuple(
+        Fact("remember", " ".join(item.message.content.split()), _BY_HAND_PRIORITY)
+        for item in items
+        if item.mark is not None
+        and item.mark.is_kept
+        and item.tier is Tier.LONG_TERM
+        and item.message.content.strip()
+    )
+    return Digest(facts=facts) if facts else None
 
 
 class Planner:
@@ -67,16 +99,26 @@ class Planner:
         )
         if not hidden:
             return plan
+        behind, earlier = hidden_of(sketch.items[:hidden])
         rolled = self._parts.summarizer.roll_up(
-            [item.message for item in sketch.items[:hidden]],
-            max(1, self.goal.summary_for(left.window) - _PREFIX_TOKENS),
+            behind, max(1, self.goal.summary_for(left.window) - _PREFIX_TOKENS), earlier=earlier
         )
-        draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}", payload=rolled.payload)
+        draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
         (summary,) = seal(self._parts.short_term, [draft])
+        promoted = {item.key for item in sketch.items[:hidden] if item.tier is Tier.LONG_TERM}
+        shown = {item.key for item in sketch.items[hidden:]} | promoted  # hidden ones need no other mark
+        shown_ids = {item.message.id for item in sketch.items if item.key in shown}
         return replace(
             plan,
             tokens_after=left.tokens + count_framed(counter, summary),
-            roll_up=RollUp(summary=summary, before=sketch.items[hidden].message.id, hidden=hidden),
+            marks={key: mark for key, mark in sketch.marks.items() if key in shown},
+            actions=tuple(action for action in sketch.actions if action.message_id in shown_ids),
+            roll_up=RollUp(
+                summary=summary,
+                before=sketch.items[hidden].message.id,
+                hidden=hidden,
+                digest=rolled.digest,
+            ),
             missing=rolled.missing,
             problems=rolled.problems,
         )

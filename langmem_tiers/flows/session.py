@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.config import MAX_LIMIT
-from langmem_tiers.core.entries import Entry, Shown
+from langmem_tiers.core.entries import Entry, EntryState, Mark, Shown
 from langmem_tiers.core.errors import (
     InvalidInputError,
     MessageNotFoundError,
     PlanOutdatedError,
     StorageBusyError,
+    StorageError,
 )
+from langmem_tiers.core.groups import groups_of
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.tuning import TuningParameters
 from langmem_tiers.flows.analyze import subject_of
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_tidying
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
-from langmem_tiers.flows.recalled import recalled_message
+from langmem_tiers.flows.recalled import answering, recalled_message
 from langmem_tiers.tiers.short_term import ShortTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.ports import View
     from langmem_tiers.core.reports import SessionInfo
-    from langmem_tiers.core.tuning import TuningParameters
     from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.tiers.knowledge import KnowledgeBase
 
+_log = logging.getLogger("langmem_tiers")
 _TRIES = 20  # far more than two that tidy the same session need
 KNOWLEDGE_SHARE = 0.1
 """What knowledge from other sessions may take of a context."""
@@ -57,35 +65,56 @@ class Session(ShortTerm):
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        memory = self._memory
-        parameters = memory.parameters_of(self.namespace)
-        view = self._view()
+        if budget is not None and not isinstance(budget, TokenBudget):
+            raise InvalidInputError(
+                f"a budget must be a TokenBudget, got a {type(budget).__name__}: use TokenBudget.of(8000)"
+            )
+        memory, view, done = self._memory, self._view(), None
         if budget is None:
+            parameters = memory.parameters_of(self.namespace)
             if is_under_pressure(memory, view, parameters):
                 done = self._carry_out(lambda seen: plan_tidying(memory, seen, parameters), view)
                 memory.tuning.add_savings(self.namespace, done.savings, memory.now())
                 view = self._view()
             budget = replace(memory.config.budget, full_message_window=parameters.full_message_window)
-        elif not isinstance(budget, TokenBudget):
-            raise InvalidInputError(
-                f"a budget must be a TokenBudget, got {budget!r}: use TokenBudget.of(8000)"
-            )
-        question = next(
-            (item.message for item in reversed(view.items) if item.message.role is Role.USER), None
-        )
-        if not recall or question is None:
-            return ContextBuilder(view.items, budget, memory.analyzer.compressor).build()
-        return self._context_with_knowledge(view, budget, question)
+            context = self._built(view, budget, recall=recall, counts=True)
+        else:
+            context = self._built(view, budget, recall=recall, counts=False)
+        if done is None:
+            return context
+        return replace(context, missing=tuple(fact.text for fact in done.missing), problems=done.problems)
 
-    def _context_with_knowledge(self, view: View, budget: TokenBudget, question: Message) -> Context:
+    def _built(self, view: View, budget: TokenBudget, *, recall: bool, counts: bool) -> Context:
+        compressor = self._memory.analyzer.compressor
+        said = (item.message for item in reversed(view.items))
+        question = next((message for message in said if message.role is Role.USER), None)
+        if not recall or question is None:
+            return ContextBuilder(view.items, budget, compressor).build()
         known = self._memory.knowledge_of(self.namespace)
-        hits = known.recall(question.content, use=False)
-        message, hits = recalled_message(self._memory.short_term, hits, budget.share(KNOWLEDGE_SHARE))
-        beside = [] if message is None else [message]
-        context = ContextBuilder(view.items, budget, self._memory.analyzer.compressor, beside).build()
+        hits = answering(known.recall(question.content, use=False), question.content)
+        room = budget.share(KNOWLEDGE_SHARE)
+        message, told = recalled_message(self._memory.short_term, hits, question, room)
+        if message is None:
+            return ContextBuilder(view.items, budget, compressor).build()
+        context = ContextBuilder(view.items, budget, compressor, [message]).build()
+        if view.items[-1].message.id not in context.full:  # what was said last goes before what is known
+            alone = ContextBuilder(view.items, budget, compressor).build()
+            if view.items[-1].message.id in alone.full:
+                return alone
+        if message.id in context.dropped:
+            return context
+        if counts:
+            self._count_use(known, told, question)
+        return replace(context, knowledge=told)
+
+    def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
         # Once for each question, however often the context for it is built.
-        known.use([hit.knowledge for hit in hits], since=question.created_at)
-        return replace(context, knowledge=hits)
+        now = self._memory.now()
+        since = question.created_at if question.created_at <= now else now - timedelta(days=1)
+        try:
+            known.use([hit.knowledge for hit in told], since=since)
+        except StorageError as error:  # the context is there: counting can wait
+            _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
 
     def entries(self) -> tuple[Entry, ...]:
         """What of the session is in view, as entries with their tier, state and scores."""
@@ -119,13 +148,22 @@ class Session(ShortTerm):
         Raises:
             PlanOutdatedError: Somebody compressed the session since the plan was made.
         """
-        if plan.view.session != self.key:
-            raise InvalidInputError(f"the plan is not of {self!r}: apply what its own analyze() gave")
+        if not self._is_ours(plan):
+            raise InvalidInputError(f"this is no plan of {self!r}: apply what its own analyze() gave")
         if not self._written(plan):
             raise PlanOutdatedError(
-                f"{self!r} was compressed after the plan was made: analyze() again; nothing was changed"
+                f"{self!r} was changed after the plan was made: analyze() again; nothing was changed"
             )
         return PlanReport.of(plan)
+
+    def _is_ours(self, plan: object) -> bool:
+        if not isinstance(plan, Plan) or plan.view.session != self.key:
+            return False
+        marked = next((item for item in plan.view.items if item.key in plan.marks), None)
+        if marked is None:
+            return True
+        found = self._memory.entries.find(self.key, marked.message.id)  # keys of two databases may be alike
+        return found is not None and found.key == marked.key
 
     def tidy(self) -> PlanReport:
         """Analyse the session and, if it takes more than it should, bring it back to its target."""
@@ -133,16 +171,20 @@ class Session(ShortTerm):
 
     def tidy_with(self, parameters: TuningParameters) -> PlanReport:
         """The same with parameters of your own."""
+        if not isinstance(parameters, TuningParameters):
+            raise InvalidInputError(f"a {type(parameters).__name__} is no TuningParameters: build one")
         return self._carry_out(lambda view: plan_tidying(self._memory, view, parameters))
 
     def promote(self, entry: Entry | str) -> None:
-        """Move an entry into the long-term tier by hand."""
+        """Move an entry into the long-term tier by hand; its words stay in the session's summaries."""
         item = self._find(entry)
         sketch = Sketch([item])
         now = self._memory.now()
         score = self._memory.analyzer.score(item, now)
         self._memory.analyzer.promote(sketch, 0, "by hand", score, now)
-        self._carry_out_marks(sketch)
+        promoted = sketch.items[0].mark
+        marks = None if promoted is None else replace(promoted, is_kept=True)
+        self._mark({**self._shown_again(item, now), item.key: marks})
 
     def expand(self, entry: Entry | str) -> Message:
         """The message behind an entry, as it was said, whatever has happened to the entry."""
@@ -151,13 +193,31 @@ class Session(ShortTerm):
     def restore(self, entry: Entry | str) -> Message:
         """Show an entry in full again, as a short-term one: undoes compress, drop and promote.
 
-        A message that stands behind a summary stays there; read it with ``expand()``.
+        Analysis leaves it alone from then on. A tool call comes back with its results. A message
+        that stands behind a summary stays there; read it with ``expand()``.
         """
-        item = self._find(entry)
-        sketch = Sketch([item])
-        sketch.marks[item.key] = None
-        self._carry_out_marks(sketch)
+        item, now = self._find(entry), self._memory.now()
+        kept = Mark(is_kept=True, reason="restored by hand", changed_at=now)
+        self._mark({**self._shown_again(item, now), item.key: kept})
         return item.message
+
+    def _shown_again(self, item: Shown, now: datetime) -> dict[int, Mark | None]:
+        # What belongs to an archived call or result comes back with it.
+        items = self._view().items
+        groups = groups_of([one.message for one in items])
+        mine = next(
+            (
+                items[start:end]
+                for start, end in groups
+                if any(one.key == item.key for one in items[start:end])
+            ),
+            (),
+        )
+        return {
+            one.key: replace(one.mark, state=EntryState.FULL, changed_at=now)
+            for one in mine
+            if one.mark is not None and one.state is EntryState.ARCHIVED
+        }
 
     def _find(self, entry: Entry | str) -> Shown:
         message_id = check_name(entry.id if isinstance(entry, Entry) else entry, "entry id")
@@ -176,7 +236,11 @@ class Session(ShortTerm):
 
     def _written(self, plan: Plan) -> bool:
         return plan.is_empty or self._memory.entries.apply(
-            self.key, plan.marks, roll_up=plan.roll_up, was_hidden=plan.view.hidden
+            self.key,
+            plan.marks,
+            roll_up=plan.roll_up,
+            was_hidden=plan.view.hidden,
+            seen={item.key: item.mark for item in plan.view.items if item.key in plan.marks},
         )
 
     def _carry_out(self, make: Callable[[View], Plan], view: View | None = None) -> PlanReport:
@@ -187,9 +251,9 @@ class Session(ShortTerm):
             view = None  # somebody else compressed it in between: look again
         raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")
 
-    def _carry_out_marks(self, sketch: Sketch) -> None:
+    def _mark(self, marks: dict[int, Mark | None]) -> None:
         for _ in range(_TRIES):
             hidden = self._memory.entries.view(self.key, 1).hidden
-            if self._memory.entries.apply(self.key, sketch.marks, roll_up=None, was_hidden=hidden):
+            if self._memory.entries.apply(self.key, marks, roll_up=None, was_hidden=hidden):
                 return
         raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")

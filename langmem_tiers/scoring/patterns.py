@@ -72,6 +72,12 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ("://",),
     ),
     FactPattern(
+        FactKind.URL,
+        re.compile(r"\bwww\.[\w.-]{1,200}\.\w{2,20}(?:/[^\s<>\"'`\\|{}\[\]()]*)?"),
+        95,
+        ("www.",),
+    ),
+    FactPattern(
         FactKind.EMAIL, re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), 85, ("@",)
     ),
     FactPattern(
@@ -138,11 +144,13 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.NUMBER,
         re.compile(
-            r"[-+\d](?<![\w.][-+\d])\d?[\d,_]{0,40}\d(?:\.\d{1,20})?%?(?!\w)|\d(?<![\w.]\d)\.\d{1,20}%?(?![\w.])"
+            r"[-+\d](?<![\w.][-+\d])\d?[\d,_]{0,40}\d(?:\.\d{1,20})?(?:\s?%)?(?!\w)|\d(?<![\w.]\d)\.\d{1,20}(?:\s?%)?(?![\w.])"
         ),
         35,
     ),
-    FactPattern(FactKind.IDENTIFIER, re.compile(r"(?<![\w-])[\w-]{0,256}?\d\d[\w-]{0,256}|\d{2,40}"), 50),
+    FactPattern(
+        FactKind.IDENTIFIER, re.compile(r"(?<![\w-])(?:[\w-]*?\d\d[\w-]*|(?=[\w-]{16})[\w-]*?\d[\w-]*)"), 50
+    ),
     FactPattern(
         FactKind.PATH, re.compile(r"/(?<![\w/.<)\]}~-]/)[\w.+@%-]{1,120}(?:/[\w.+@%-]{1,120})*/?"), 80, ("/",)
     ),
@@ -260,14 +268,26 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.NEGATION,
         re.compile(
-            r"\b(?i:not|never|no|none of|cannot|without|instead of|rather than|neither|nor|avoid)"
-            + _FOLLOWING
+            rf"\b(?i:(?:not|never|cannot){_FOLLOWING}|(?<=\w )(?:not|never|cannot)\b"
+            rf"|(?:no|none of|without|instead of|rather than|neither|nor|avoid)\b{_FOLLOWING})"
         ),
         80,
-        ("not", "never", "no ", "none of", "without", "instead of", "rather than", "neither", "nor", "avoid"),
+        (
+            "not",
+            "never",
+            "cannot",
+            "no ",
+            "none of",
+            "without",
+            "instead of",
+            "rather than",
+            "neither",
+            "nor",
+            "avoid",
+        ),
         words_before=3,
     ),
     FactPattern(
-        FactKind.NEGATION, re.compile(r"[nN]['’][tT]\b" + _FOLLOWING), 80, ("n't", "n’t"), words_before=3
+        FactKind.NEGATION, re.compile(rf"[nN]['’][tT]\b(?:{_FOLLOWING})?"), 80, ("n't", "n’t"), words_before=3
     ),
 )

@@ -40,6 +40,8 @@ _AROUND_NUMBER = 2  # words before it that say what it counts; its unit stands b
 _EDGES = ".,;:!?()[]\"'"
 _FEW_WORDS = 1000
 """A vocabulary so small that its words, and pairs of them, are in too many texts."""
+_BITS = 512
+"""Of a text's signature."""
 _COMBINED = ((40, 3), (60, 2))
 """Texts of up to so many words are found by combinations of so many rare words, longer ones by single words."""
 
@@ -147,6 +149,7 @@ class _PrefixIndex:
         self._same: dict[Fingerprint, int] = {}
         self._held: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         self._depths: dict[int, frozenset[int]] = {}
+        self._bits: dict[int, int] = {}
 
     def find_or_add(self, position: int) -> int | None:
         """The newer duplicate of the text at that position; it is remembered for older ones."""
@@ -157,7 +160,8 @@ class _PrefixIndex:
             return self._same[one]
         meaning = self._meanings.setdefault(one.turning, len(self._meanings))
         ranks = sorted(map(self._rank.__getitem__, one.words))
-        found = self._find(one, self._keys(meaning, ranks, self._depth(len(ranks))))
+        self._bits[position] = bits = _bits(ranks)
+        found = self._find(one, bits, self._keys(meaning, ranks, self._depth(len(ranks))))
         self._same[one] = position
         for depth in self._depths_of_similar(len(ranks)):
             for key in self._keys(meaning, ranks, depth):
@@ -182,19 +186,30 @@ class _PrefixIndex:
         rarest = ranks[: len(ranks) - self._least_overlap(len(ranks)) + depth]
         return ((meaning, *combination) for combination in combinations(rarest, depth))
 
-    def _find(self, one: Fingerprint, keys: Iterator[tuple[int, ...]]) -> int | None:
-        size = len(one.words)
+    def _find(self, one: Fingerprint, bits: int, keys: Iterator[tuple[int, ...]]) -> int | None:
+        size, prints, all_bits = len(one.words), self._prints, self._bits
+        differing = (1 - self._threshold) / (1 + self._threshold)  # words, as a share of both sizes
         seen: set[int] = set()
-        smallest, largest = self._threshold * size - 1e-9, size / self._threshold + 1e-9
         for key in keys:
             for position in self._held.get(key, ()):
                 if position in seen:
                     continue
                 seen.add(position)
-                other = self._prints[position]
-                if smallest <= len(other.words) <= largest and are_duplicates(one, other, self._threshold):
+                other = prints[position]
+                # Each bit in which the two differ is a word at least: most candidates end here.
+                most = differing * (size + len(other.words)) + 1e-9
+                if (bits ^ all_bits[position]).bit_count() <= most and are_duplicates(
+                    one, other, self._threshold
+                ):
                     return position
         return None
+
+
+def _bits(ranks: Sequence[int]) -> int:
+    bits = 0
+    for rank in ranks:
+        bits |= 1 << (rank % _BITS)
+    return bits
 
 
 def _negate_each_other(some: frozenset[str], others: frozenset[str]) -> bool:

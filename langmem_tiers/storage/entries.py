@@ -70,15 +70,21 @@ class SqlEntryStore:
             ) from None
 
     def apply(
-        self, key: int, marks: Mapping[int, Mark | None], *, roll_up: RollUp | None, was_hidden: int
+        self,
+        key: int,
+        marks: Mapping[int, Mark | None],
+        *,
+        roll_up: RollUp | None,
+        was_hidden: int,
+        seen: Mapping[int, Mark | None] | None = None,
     ) -> bool:
         """Write all marks and the summary in one transaction."""
         with self._database.write() as connection:
-            if not is_hidden_still(connection, key, was_hidden):
+            if not is_hidden_still(connection, key, was_hidden) or not _as_seen(connection, seen or {}):
                 return False
             _put_marks(connection, key, marks)
             if roll_up is not None:
-                put_summary(connection, key, roll_up)
+                _put_digest(connection, key, roll_up)
             return True
 
     def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
@@ -125,12 +131,36 @@ def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None
         connection.execute(insert(entries), rows)
 
 
+def _as_seen(connection: Connection, seen: Mapping[int, Mark | None]) -> bool:
+    keys = list(seen)
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        some = keys[start : start + _KEYS_PER_QUERY]
+        rows = connection.execute(select(*MARK_COLUMNS).where(entries.c.message_pk.in_(some)))
+        there = {row.mark_message_pk: _mark(row) for row in rows}
+        if any(there.get(key) != seen[key] for key in some):
+            return False
+    return True
+
+
+def _put_digest(connection: Connection, key: int, roll_up: RollUp) -> None:
+    # Beside the summary in force and only there: the one before it needs none any more.
+    former = select(sessions.c.view_message).where(sessions.c.pk == key).scalar_subquery()
+    connection.execute(delete(entries).where(entries.c.message_pk == former))
+    summary_pk = put_summary(connection, key, roll_up)
+    if roll_up.digest is not None:
+        mark = Mark(digest=roll_up.digest, changed_at=roll_up.summary.created_at)
+        _put_marks(connection, key, {summary_pk: mark})
+
+
 def _row(mark: Mark, message_pk: int, namespace_pk: int) -> dict[str, Any]:
     calls = mark.tool_calls
     body = {
         "content": mark.content,
+        "token_counter": mark.token_counter,
         "reason": mark.reason,
         "tool_calls": None if calls is None else [[call.id, call.name, call.arguments] for call in calls],
+        "is_kept": mark.is_kept,
+        "digest": mark.digest,
     }
     return {
         "namespace_pk": namespace_pk,
@@ -156,6 +186,9 @@ def _mark(row: AnyRow) -> Mark | None:
         content=body["content"],
         tool_calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
         token_count=row.mark_token_count,
+        token_counter=body["token_counter"],
+        is_kept=body["is_kept"],
+        digest=body["digest"],
         reason=body["reason"],
         changed_at=row.mark_changed_at,
     )

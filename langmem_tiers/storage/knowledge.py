@@ -48,7 +48,11 @@ class SqlKnowledgeStore:
         for _ in range(_TRIES):
             # Two who store the same new key at once: one of them looks again and finds it.
             with suppress(OutrunError), self._database.write() as connection:
-                namespace_pk = namespace_pk_of(connection, namespace_key(namespace), now)
+                namespace_pk = _find_namespace(connection, namespace)
+                if namespace_pk is None:
+                    if all(decide(None) == Kept(None) for _ in names):
+                        return (Kept(None),) * len(names)  # nothing to keep: no namespace is made for it
+                    namespace_pk = namespace_pk_of(connection, namespace_key(namespace), now)
                 rows = _rows(connection, namespace_pk, names)
                 kept = {
                     name: _replace(connection, namespace_pk, rows.get(name), decide)
@@ -155,9 +159,17 @@ def _replace(
     values = _row(kept.knowledge, namespace_pk)
     if row is None:
         connection.execute(insert(knowledge), values)
-    else:
-        connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), values)
+        return kept
+    # Only what changed: an untouched text need not be indexed again.
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+    if changed:
+        connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), changed)
     return kept
+
+
+def _find_namespace(connection: Connection, namespace: NamespacePath) -> int | None:
+    query = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace))
+    return connection.execute(query).scalar()
 
 
 def _known(namespace: NamespacePath, category: str | None) -> Select[*tuple[Any, ...]]:

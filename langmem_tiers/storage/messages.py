@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 
 from langmem_tiers.core.errors import (
     LangmemTiersError,
@@ -14,6 +14,7 @@ from langmem_tiers.core.errors import (
     SessionNotFoundError,
     StorageCorruptError,
 )
+from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.ports import Appended, RollUp, Tail
 from langmem_tiers.core.reports import SearchHit
@@ -153,7 +154,11 @@ class SqlMessageStore:
         best = (
             select(found.c.pk, found.c.score)
             .select_from(found.join(messages, messages.c.pk == found.c.pk).join(sessions).join(namespaces))
-            .where(namespaces.c.path == namespace_key(namespace))
+            .where(
+                namespaces.c.path == namespace_key(namespace),
+                # What a summary says stands in the messages that it stands for.
+                ~and_(messages.c.role == Role.SYSTEM.value, messages.c.content.startswith(SUMMARY_PREFIX)),
+            )
             .order_by(found.c.score.desc(), found.c.pk.desc())
             .limit(limit)
             .subquery("best")
@@ -175,8 +180,12 @@ def is_hidden_still(connection: Connection, key: int, was_hidden: int) -> bool:
     return bool(session.compressed_count == was_hidden)
 
 
-def put_summary(connection: Connection, key: int, roll_up: RollUp) -> None:
-    """Put a summary in front of the first message that stays in sight, and show the session from there."""
+def put_summary(connection: Connection, key: int, roll_up: RollUp) -> int:
+    """Put a summary in front of the first message that stays in sight, and show the session from there.
+
+    Returns:
+        The summary's key.
+    """
     first_shown = connection.execute(
         select(messages.c.position).where(
             messages.c.session_pk == key, messages.c.id == escape(roll_up.before)
@@ -199,6 +208,7 @@ def put_summary(connection: Connection, key: int, roll_up: RollUp) -> None:
             updated_at=summary.created_at,
         )
     )
+    return int(row.pk)
 
 
 def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Message]) -> dict[str, Message]:

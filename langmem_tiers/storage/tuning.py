@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, or_, select, update
@@ -17,8 +18,6 @@ from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces
 from langmem_tiers.storage.sessions import namespace_pk_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from sqlalchemy import Connection
 
     from langmem_tiers.core.names import NamespacePath
@@ -51,23 +50,36 @@ class SqlTuningStore:
         return TuningState(
             parameters=_parameters(values, ""),
             previous=_parameters(values, _PREVIOUS) if f"{_PREVIOUS}min_relevance" in values else None,
+            since=datetime.fromtimestamp(values["since"], UTC) if "since" in values else None,
             runs=int(values["runs"]),
             tokens_saved=int(values["tokens_saved"]),
         )
 
-    def save(self, namespace: NamespacePath, state: TuningState, snapshot: Snapshot, *, keep: int) -> None:
+    def save(
+        self,
+        namespace: NamespacePath,
+        state: TuningState,
+        snapshot: Snapshot,
+        *,
+        keep: int,
+        lease: tuple[str, str] | None = None,
+    ) -> bool:
         """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots."""
         values: dict[str, float] = {"runs": state.runs, "tokens_saved": state.tokens_saved}
+        if state.since is not None:
+            values["since"] = state.since.timestamp()
         values |= asdict(state.parameters)
         if state.previous is not None:
             values |= {f"{_PREVIOUS}{name}": value for name, value in asdict(state.previous).items()}
         for _ in range(_TRIES):
             # Two who write to a new namespace at once: one of them looks again and finds it.
             with suppress(OutrunError), self._database.write() as connection:
+                if lease is not None and not _is_held(connection, *lease):
+                    return False
                 pk = namespace_pk_of(connection, namespace_key(namespace), snapshot.created_at)
                 _put(connection, pk, values, snapshot)
                 _prune(connection, pk, keep)
-                return
+                return True
         raise StorageBusyError("others save the same parameters all the time: try again later")
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
@@ -126,6 +138,11 @@ class SqlTuningStore:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
             )
+
+
+def _is_held(connection: Connection, lease: str, holder: str) -> bool:
+    row = connection.execute(select(leases.c.holder).where(leases.c.name == escape(lease)).with_for_update())
+    return row.scalar() == holder
 
 
 def _put(connection: Connection, namespace_pk: int, values: dict[str, float], snapshot: Snapshot) -> None:

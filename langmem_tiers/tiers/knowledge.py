@@ -228,7 +228,13 @@ def used(old: Knowledge | None, now: datetime, since: datetime | None) -> Kept:
         return Kept(old)
     confidence = _moved(old.confidence, USED)
     return Kept(
-        replace(old, confidence=confidence, use_count=old.use_count + 1, last_used_at=now, fresh_at=now)
+        replace(
+            old,
+            confidence=confidence,
+            use_count=old.use_count + 1,
+            last_used_at=now,
+            fresh_at=max(old.fresh_at, now),  # a clock that is set back makes nothing older
+        )
     )
 
 
@@ -261,4 +267,4 @@ def _past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
 
 
 def _plain(value: str) -> str:
-    return _SPACE.sub(" ", value).strip().rstrip(".").casefold()
+    return _SPACE.sub(" ", value).strip()  # not the case: it matters to selectors, paths and passwords

@@ -1,24 +1,25 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import re
 
 import pytest
 
-from langmem_tiers import CharCounter, FactFinder, ToolCall
+from langmem_tiers import CharCounter, FactFinder, Summary, ToolCall
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.core.json_values import to_json
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
 from tests.messages import COUNTER, message
 
 finder = FactFinder()
 
 
-def summary_of(messages: list[Message], max_tokens: int | None = None) -> Message:
-    """A summary as the engine stores it."""
-    digest = Digest.of(messages, finder)
+def again(
+    earlier: Digest | None, messages: list[Message], max_tokens: int | None = None
+) -> tuple[Digest, Summary]:
+    """The next summary, as the engine makes it: from what the one before carried."""
+    digest = Digest.of(messages, finder, earlier)
     done = digest.render(COUNTER, max_tokens)
-    stored = message(f"{SUMMARY_PREFIX}\n{done.text}", "system")
-    return replace(stored, payload_json=to_json(digest.payload(done), "payload"))
+    return Digest.from_carried(json.loads(json.dumps(digest.carried(done)))), done
 
 
 def test_many_messages_become_actions_results_and_key_facts() -> None:
@@ -57,9 +58,9 @@ def test_the_limit_is_kept_whatever_it_is(limit: int) -> None:
     messages = [message(f"Look at https://example.com/{n} and pay ${n}00.") for n in range(50)]
     done = Digest.of(messages, finder).render(COUNTER, limit)
     assert done.tokens <= limit
-    assert {fact.text for fact in done.missing} == {
-        fact.text for m in messages for fact in finder.outermost(m.content) if fact.text not in done.text
-    }
+    words = set(re.findall(r"[^\s,]+", done.text))  # told apart here by spaces, not as the engine does it
+    urls = {f"https://example.com/{n}" for n in range(50)}
+    assert urls - words == {fact.text for fact in done.missing if fact.kind == "url"}
 
 
 def test_facts_go_before_the_story() -> None:
@@ -82,26 +83,23 @@ def test_when_not_all_facts_fit_the_worthier_and_then_the_newer_stay() -> None:
 
 
 def test_a_summary_of_a_summary_keeps_count_facts_and_steps() -> None:
-    first = [message(f"Visit https://example.com/{n}") for n in range(5)]
-    second = [message("It is not done yet", "assistant"), message("Pay $42")]
-    whole = Digest.of([summary_of(first), *second], finder)
-    assert whole.count == 7
-    text = whole.render(COUNTER).text
-    assert text.startswith("[Summary of 7 messages]")
-    assert all(f"https://example.com/{n}" in text for n in range(5))
-    assert "$42" in text
-    assert "It is not done yet" in text
+    first, _ = again(None, [message(f"Visit https://example.com/{n}") for n in range(5)])
+    _, done = again(first, [message("It is not done yet", "assistant"), message("Pay $42")])
+    assert done.text.startswith("[Summary of 7 messages]")
+    assert all(f"https://example.com/{n}" in done.text for n in range(5))
+    assert "$42" in done.text
+    assert "It is not done yet" in done.text
 
 
 def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
-    earlier: list[Message] = []
+    earlier: Digest | None = None
     for round_ in range(10):
         new = [message(f"Round {round_}: https://example.com/{round_}/{n}") for n in range(3)]
-        earlier = [summary_of([*earlier, *new], 2000)]
-    assert earlier[0].content.startswith(f"{SUMMARY_PREFIX}\n[Summary of 30 messages]")
+        earlier, done = again(earlier, new, 2000)
+    assert done.text.startswith("[Summary of 30 messages]")
     for round_ in range(10):
         for n in range(3):
-            assert f"https://example.com/{round_}/{n}" in earlier[0].content
+            assert f"https://example.com/{round_}/{n}" in done.text
 
 
 def test_a_summary_that_a_person_wrote_counts_as_a_message_and_keeps_its_facts() -> None:
@@ -109,14 +107,6 @@ def test_a_summary_that_a_person_wrote_counts_as_a_message_and_keeps_its_facts()
     digest = Digest.of([by_hand, message("Next")], finder)
     assert digest.count == 2
     assert "10.0.0.7" in digest.render(COUNTER).text
-
-
-@pytest.mark.parametrize(
-    "payload", [{"digest": 3}, {"digest": {"count": "x"}}, {"digest": {"count": 1}}, [1]]
-)
-def test_a_strange_payload_of_a_summary_is_read_as_text(payload: object) -> None:
-    odd = replace(message(f"{SUMMARY_PREFIX}\nport 9100", "system"), payload_json=to_json(payload, "payload"))
-    assert "9100" in Digest.of([odd], finder).render(COUNTER).text
 
 
 def test_nothing_becomes_an_empty_summary() -> None:

@@ -150,13 +150,15 @@ def test_a_compressed_entry_shows_fewer_words(session: Session, clock: FrozenClo
 
 def test_restore_undoes_compress_drop_and_promote(session: Session, clock: FrozenClock) -> None:
     names = [add(session, "ok"), add(session, KEY_FACT)]
-    before = session.entries()
+    before = states(session)
     session.apply(session.analyze())
     session.apply(session.analyze())
     assert set(states(session).values()) == {"short_term/archived", "long_term/full"}
     for name in names:
         session.restore(name)
-    assert session.entries() == before
+    assert states(session) == before
+    clock.advance(days=2)
+    assert kinds(session) == {}  # and analysis leaves them alone
 
 
 def test_what_was_dropped_is_still_found_by_search(engine: MemoryEngine, tenant: str) -> None:
@@ -205,17 +207,31 @@ def test_messages_added_after_the_plan_do_not_matter(session: Session) -> None:
 def test_the_plan_of_another_session_is_refused(engine: MemoryEngine, tenant: str) -> None:
     one, other = engine.session(tenant, "one"), engine.session(tenant, "other")
     add(one, "ok")
-    with pytest.raises(InvalidInputError, match="not of"):
+    with pytest.raises(InvalidInputError, match="no plan of"):
         other.apply(one.analyze())
+    with pytest.raises(InvalidInputError, match="no plan of"):
+        one.apply(None)  # type: ignore[arg-type]
 
 
-def test_applying_a_plan_twice_is_the_same_as_once(session: Session) -> None:
+def test_a_plan_is_applied_once(session: Session) -> None:
     add(session, "ok")
     plan = session.analyze()
     session.apply(plan)
     after = session.entries()
-    session.apply(plan)
+    with pytest.raises(PlanOutdatedError):
+        session.apply(plan)
     assert session.entries() == after
+
+
+@pytest.mark.parametrize("verb", ["promote", "restore"])
+def test_what_a_person_did_meanwhile_is_not_undone_by_a_plan(session: Session, verb: str) -> None:
+    name = add(session, "ok")
+    plan = session.analyze()
+    getattr(session, verb)(name)
+    before = session.entries()
+    with pytest.raises(PlanOutdatedError, match="changed after the plan was made"):
+        session.apply(plan)
+    assert session.entries() == before
 
 
 def test_all_of_a_plan_is_written_or_nothing(session: Session) -> None:
@@ -242,11 +258,13 @@ def test_promoting_by_hand_brings_an_archived_entry_back(session: Session) -> No
 
 
 def test_the_summary_of_a_session_is_never_touched(session: Session, clock: FrozenClock) -> None:
-    names = [add(session, f"remark number {n} about boats") for n in range(3)]
+    names = [add(session, text) for text in ("a remark about boats", "another one", "ok")]
     session.compress(names[2], "ok")
     clock.advance(days=3)
-    session.apply(session.analyze())
-    assert all(action.message_id == names[2] for action in session.analyze().actions)
+    plan = session.analyze()
+    assert [action.message_id for action in plan.actions] == [names[2]]
+    session.apply(plan)
+    assert session.entries()[0].content == "[CONTEXT SUMMARY]\nok"
 
 
 def test_signals_and_key_facts_of_your_own_decide(tmp_path: Path) -> None:

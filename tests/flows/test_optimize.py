@@ -130,6 +130,7 @@ def test_only_the_latest_500_snapshots_are_kept(tenant: str, clock: FrozenClock)
     assert OptimizerConfig().snapshots == 500
     config = replace(SMALL, optimizer=OptimizerConfig(snapshots=5))
     with MemoryEngine(config=config, clock=clock) as engine:
+        engine.session(tenant, "s").add("user", "Hello there, this is it.")
         runs = []
         for _ in range(8):
             clock.advance(minutes=2)

@@ -327,15 +327,17 @@ def test_a_value_that_returns_leaves_both_in_the_history(base: KnowledgeBase, cl
 
 
 @pytest.mark.parametrize(
-    "again", ["wait 2s for AJAX", "WAIT 2S FOR AJAX", "  Wait 2s\n\tfor   AJAX ", "Wait 2s for AJAX."]
+    "again", ["Wait 2s for AJAX", " Wait 2s for AJAX", "  Wait 2s\n\tfor   AJAX ", "Wait 2s for AJAX\n"]
 )
-def test_the_same_in_other_spacing_and_case_is_repeated(base: KnowledgeBase, again: str) -> None:
+def test_the_same_in_other_spacing_is_repeated(base: KnowledgeBase, again: str) -> None:
     base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
     report = base.store("execution_pattern", "ajax", again)
     assert (report.superseded, report.knowledge.confidence, report.knowledge.store_count) == (None, 0.6, 2)
 
 
-@pytest.mark.parametrize("other", ["Wait 3s for AJAX", "Wait 2 s for AJAX", "Do not wait 2s for AJAX"])
+@pytest.mark.parametrize(
+    "other", ["Wait 3s for AJAX", "Wait 2 s for AJAX", "Do not wait 2s for AJAX", "wait 2s for ajax"]
+)
 def test_another_value_is_not_repeated(base: KnowledgeBase, other: str) -> None:
     base.store("execution_pattern", "ajax", "Wait 2s for AJAX")
     assert base.store("execution_pattern", "ajax", other).superseded is not None
