@@ -28,14 +28,15 @@ from rich.table import Table
 
 from benchmarks.conversations import MadeUpConversation
 from benchmarks.trajectories import load_runs
-from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget
+from langmem_tiers import ContentAwareCounter, EngineConfig, MemoryEngine, MessageDraft, TokenBudget
 from langmem_tiers.core.tuning import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
+from langmem_tiers.scoring.tokens import count_draft
 from langmem_tiers.testing import FrozenClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers import Snapshot
+    from langmem_tiers import Context, Snapshot
 
 TOKENS = 8000
 MESSAGES = 3000
@@ -64,13 +65,15 @@ class Replay:
         config = EngineConfig(budget=TokenBudget.of(tokens))
         url = folder / "replay.db"
         with MemoryEngine(url, config=config, clock=clock) as engine:
-            self._part(engine, clock, todo[:half])
+            self._part(engine, clock, todo[:half], tokens)
             learned = engine.optimizer.parameters("replay")
         with MemoryEngine(url, config=config, clock=clock) as engine:
             self.continued = engine.optimizer.parameters("replay") == learned
-            self._part(engine, clock, todo[half:])
+            self._part(engine, clock, todo[half:], tokens)
 
-    def _part(self, engine: MemoryEngine, clock: FrozenClock, drafts: list[MessageDraft]) -> None:
+    def _part(
+        self, engine: MemoryEngine, clock: FrozenClock, drafts: list[MessageDraft], tokens: int
+    ) -> None:
         session = engine.session("replay", "long")
         for number, draft in enumerate(drafts, start=1):
             added = session.add(draft)
@@ -80,7 +83,7 @@ class Replay:
             self.context_seconds.append(time.perf_counter() - start)
             self.usage.append(context.usage)
             self.total_tokens.append((self.total_tokens[-1] if self.total_tokens else 0) + added.tokens)
-            self.over_budget += context.token_count > context.token_budget
+            self.over_budget += _counted_anew(context) > tokens
             if number % RUN_EVERY == 0:
                 snapshot = engine.optimizer.run("replay")
                 if snapshot is None:
@@ -118,6 +121,12 @@ class Replay:
                 "p95": turns[len(turns) * 95 // 100] * 1000,
             },
         }
+
+
+def _counted_anew(context: Context) -> int:
+    # From the texts themselves, not from what was stored or claimed.
+    counter = ContentAwareCounter()
+    return 3 + sum(4 + count_draft(counter, message) for message in context.messages)
 
 
 def _share_in_band(usage: list[float]) -> float:

@@ -3,6 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.conversations import MadeUpConversation
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MEASURES = {"durable_add", "normal_add", "bulk_add", "latest_30_cold", "latest_30_cached"}
 
@@ -23,3 +30,61 @@ def test_the_speed_benchmark_prints_figures_beside_their_baselines() -> None:
     assert figures["durable_add"]["ratio"] < 2 * figures["durable_add"]["limit"]
     assert figures["bulk_add"]["ratio"] < 2 * figures["bulk_add"]["limit"]
     assert figures["latest_30_cold"]["ours"] < 10 * figures["latest_30_cold"]["limit"]
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    child = subprocess.run(
+        [sys.executable, "-m", *arguments, "--json"], capture_output=True, text=True, check=False
+    )
+    assert child.returncode in (0, 1), child.stderr
+    figures: dict[str, Any] = json.loads(child.stdout)
+    return figures
+
+
+def test_the_compression_benchmark_finds_every_fact_of_a_run_again(tmp_path: Path) -> None:
+    drafts = list(islice(MadeUpConversation().messages(), 60))
+    messages = [
+        {
+            "role": str(draft.role),
+            "content": draft.content,
+            "tool_calls": [
+                {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+                for call in draft.tool_calls
+            ],
+            "tool_call_id": draft.tool_call_id,
+        }
+        for draft in drafts
+    ]
+    (tmp_path / "runs.jsonl").write_text(json.dumps({"id": "one", "messages": messages}))
+    figures = run("benchmarks.compression", "--data", str(tmp_path))
+    assert figures["per_message"]["messages"] == 60
+    assert figures["per_message"]["longer_than_before"] == 0
+    for part in (figures["per_message"], figures["whole_runs"]["35%"]):
+        assert {kind: figure["survived"] for kind, figure in part["survival"].items()} == dict.fromkeys(
+            part["survival"], 1.0
+        )
+    assert figures["whole_runs"]["20%"]["runs_over_the_limit"] == 0
+
+
+def test_a_folder_without_runs_is_named() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "benchmarks.compression", "--data", "/nowhere"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 1
+    assert "'/nowhere' holds no *.jsonl files" in child.stderr
+
+
+def test_the_analysis_benchmark_finds_what_all_pairs_find() -> None:
+    figures = run("benchmarks.analysis", "--quick")
+    assert figures["redundancy"]["same_answer"]
+    assert figures["redundancy"]["times_faster"] > 3
+    assert figures["analysis"]["megabytes"] < 300
+
+
+def test_the_replay_benchmark_keeps_its_budget() -> None:
+    figures = run("benchmarks.replay", "--messages", "200")
+    assert figures["over_budget"] == 0
+    assert figures["in_range"]

@@ -91,8 +91,8 @@ def _intro() -> Panel:
     return Panel(
         f"Mara and her agent build [bold]Tidepool[/bold], a booking service for three aquariums:\n"
         f"{count} messages in {len(chapters())} sessions over {_weeks()} weeks, with tool output, errors, decisions "
-        "and changes of mind.\nEach message is written to SQLite and on the disk before the next one is sent, and the "
-        f"context for the model never takes\nmore than {_BUDGET:,} tokens. No model, no network.",
+        "and changes of mind. Each message is written to SQLite and on the disk before the next one is sent, and the "
+        f"context for the model never takes more than {_BUDGET:,} tokens. No model, no network.",
         title="langmem-tiers demo",
         border_style="cyan",
     )
@@ -146,20 +146,17 @@ def _sessions(tenant: Namespace, contexts: dict[str, Context]) -> Table:
         caption_justify="left",
     )
     table.add_column("session", no_wrap=True)
-    table.add_column("ended", no_wrap=True)
-    for heading in ("messages", "tokens", "in context", "full", "compressed", "facts kept"):
+    for heading in ("messages", "tokens", "in context", "in full", "facts kept"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, context in contexts.items():
         session = tenant.session(name)
         said = [message for message in session.messages() if not message.is_summary]
         table.add_row(
             name,
-            f"{said[-1].created_at:%d %b}",
             f"{len(said)}",
             f"{sum(message.token_count for message in said):,}",
             f"{context.token_count:,}",
             f"{len(context.full)}",
-            f"{len(context.compressed)}",
             _facts_kept(said, context),
         )
     return table
@@ -202,7 +199,7 @@ def _tiers(tenant: Namespace, contexts: dict[str, Context], milliseconds: float)
     )
     table.add_row(
         "long_term",
-        f"{len(promoted)} entries with key facts, promoted by themselves",
+        f"{len(promoted)} entries with key facts, promoted automatically",
         f"{sum(entry.token_count for entry in promoted):,}",
     )
     table.add_row("knowledge", f"{len(known)} things that hold across sessions", "")
@@ -216,7 +213,7 @@ def _tuning(engine: MemoryEngine) -> Text:
     return Text(
         f"The optimizer ran {report.total_optimizations} times and saved {report.total_tokens_saved:,} tokens. It now "
         f"shows the newest {tuned.full_message_window} messages in full, compresses from "
-        f"{tuned.compression_trigger:.0%} of the budget on and keeps what has a relevance of "
+        f"{max(tuned.compression_trigger, tuned.target_usage):.0%} of the budget on and keeps what has a relevance of "
         f"{tuned.min_relevance:.2f} or more.\n"
     )
 
@@ -225,7 +222,7 @@ def _answers(tenant: Namespace) -> Table:
     session = tenant.session(_NEW_SESSION)
     table = Table(
         title=f"Weeks later, session {session.name}: {session.count()} messages of its own. "
-        "Key words find what the others said:",
+        "Key words, chosen by hand, find what the others said:",
         title_justify="left",
         show_lines=True,
     )

@@ -21,6 +21,8 @@ STEP_WIDTHS = (320, 160, 80)
 """Characters of each step, as there is room."""
 CARRIED_STEPS = 50
 """Steps that a summary hands on to the next one: the newest."""
+NAMED_MISSING = 1000
+"""Facts without room that stay named as missing: the newest."""
 CARRIED_FACTS = 100
 """Facts that it hands on although it had no room for them: the newest."""
 
@@ -94,6 +96,7 @@ class Digest:
             "count": self.count,
             "steps": [[step.is_action, cut(step.text, width)] for step in self.steps[-CARRIED_STEPS:]],
             "facts": [[str(fact.kind), fact.text, fact.priority] for fact in facts],
+            "missing": [fact.text for fact in done.missing[-NAMED_MISSING:]],
         }
 
     @classmethod

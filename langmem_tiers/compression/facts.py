@@ -89,6 +89,8 @@ _PIECES = frozenset(
         FactKind.ERROR,
         FactKind.COMMAND,
         FactKind.NEGATION,
+        FactKind.DECISION,
+        FactKind.PERSONAL,
         FactKind.CODE,
         FactKind.SELECTOR,
         FactKind.CLASS_NAME,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import queue
 import threading
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.ports import LanguageModel
 
+_log = logging.getLogger("langmem_tiers")
 CHARACTERS_PER_TOKEN = 16
 """An answer longer than this for each token that was asked for is nonsense."""
 
@@ -101,6 +103,7 @@ class CarefulModel:
             text: object = self._model.complete(prompt, system=system, max_tokens=max_tokens)
             box.put(_checked(text, max_tokens))
         except BaseException as error:  # noqa: BLE001 - whatever a model raises, memory goes on without it
+            _log.debug("the model failed", exc_info=True)
             box.put(Answer(problem=f"the model raised {type(error).__name__}"))
 
 

@@ -18,12 +18,13 @@ from langmem_tiers.compression.layout import Summary, cut_story, lay_out
 from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.compression.speech import SPEAKERS, speech
 from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import Message
 from langmem_tiers.scoring.facts import FactKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import Message
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
     from langmem_tiers.scoring.facts import Fact
 
@@ -127,6 +128,7 @@ class Summarizer:
             strategy: In place of the configured one.
             target_tokens: In place of the configured one.
         """
+        _check_messages(messages)
         chosen: Any = self._config.strategy if strategy is None else strategy  # checked by the config
         config = replace(
             self._config,
@@ -258,3 +260,8 @@ class _Asked:
 
 def _fenced(text: str) -> str:
     return f"<conversation>\n{_FENCE.sub('‹', text)}\n</conversation>"
+
+
+def _check_messages(messages: object) -> None:
+    if not isinstance(messages, list | tuple) or not all(isinstance(one, Message) for one in messages):
+        raise InvalidInputError("summarize() takes a list of messages: use list(session.messages())")

@@ -45,9 +45,9 @@ class Context:
     knowledge: tuple[KnowledgeHit, ...] = ()
     """What was recalled from other sessions."""
     missing: tuple[str, ...] = ()
-    """Facts that had no room in the summary that was made for it; the record keeps them."""
+    """Facts that have no room in the summary in force, the newest of them; the record keeps them."""
     problems: tuple[str, ...] = ()
-    """What went wrong on the way, such as a model that failed."""
+    """What went wrong this time: a model that failed, or a newest message that had to be compressed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_count <= self.token_budget:

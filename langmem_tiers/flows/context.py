@@ -123,7 +123,15 @@ class ContextBuilder:
             full=tuple(name for name, full in is_full.items() if full),
             compressed=tuple(name for name, full in is_full.items() if not full),
             dropped=tuple(left_out),
+            problems=self._cut_newest(is_full),
         )
+
+    def _cut_newest(self, is_full: dict[str, bool]) -> tuple[str, ...]:
+        newest = self._shown[-1] if self._shown else None
+        if newest is None or is_full.get(newest.id, True):
+            return ()
+        tokens = count_framed(self._counter, self._originals[newest.id])
+        return (f"the newest message was compressed: it takes {tokens} tokens of {self._budget.available}",)
 
     def _is_full(self, message: Message) -> bool:
         original = self._originals[message.id]

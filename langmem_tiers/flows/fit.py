@@ -73,6 +73,11 @@ class Goal:
         least, most = self.summary_tokens
         return max(least, min(most, int((self.tokens - window_tokens) * SUMMARY_OF_ROOM)))
 
+    def summary_beside(self, left: Load) -> int:
+        """What a summary may take beside all that is left: the room up to the goal, if it needs it."""
+        room = self.tokens - left.window - left.older
+        return max(self.summary_for(left.window), min(self.summary_tokens[1], room))
+
 
 class Load:
     """What a session takes: its window, what is older, and its summary."""

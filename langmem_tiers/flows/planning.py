@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.digest import Digest
+from langmem_tiers.compression.fitting import cut
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.messages import SUMMARY_PREFIX, MessageDraft, Role
 from langmem_tiers.core.ports import RollUp
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.parts import MemoryParts
 
 _BY_HAND_PRIORITY = 1000  # before all that was found by patterns
+_REMEMBERED_CHARACTERS = 1000
 _PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
 
 
@@ -61,16 +63,21 @@ def hidden_of(items: Sequence[Shown]) -> tuple[list[Message], Digest | None]:
 
 
 def _remembered(items: Sequence[Shown]) -> Digest | None:
-    # What somebody promoted by hand is to be remembered as it was said, also behind a summary.
+    # What somebody promoted by hand, and what the system said, stays as it was said behind a summary.
     facts = tuple(
-        Fact("remember", " ".join(item.message.content.split()), _BY_HAND_PRIORITY)
+        Fact(
+            "remember", cut(" ".join(item.message.content.split()), _REMEMBERED_CHARACTERS), _BY_HAND_PRIORITY
+        )
         for item in items
-        if item.mark is not None
-        and item.mark.is_kept
-        and item.tier is Tier.LONG_TERM
-        and item.message.content.strip()
+        if _is_to_be_remembered(item) and item.message.content.strip()
     )
     return Digest(facts=facts) if facts else None
+
+
+def _is_to_be_remembered(item: Shown) -> bool:
+    if item.message.role is Role.SYSTEM:
+        return not item.message.is_summary
+    return item.mark is not None and item.mark.is_kept and item.tier is Tier.LONG_TERM
 
 
 class Planner:
@@ -101,7 +108,7 @@ class Planner:
             return plan
         behind, earlier = hidden_of(sketch.items[:hidden])
         rolled = self._parts.summarizer.roll_up(
-            behind, max(1, self.goal.summary_for(left.window) - _PREFIX_TOKENS), earlier=earlier
+            behind, max(1, self.goal.summary_beside(left) - _PREFIX_TOKENS), earlier=earlier
         )
         draft = MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{rolled.text}")
         (summary,) = seal(self._parts.short_term, [draft])

@@ -25,7 +25,7 @@ from langmem_tiers.flows.analyze import subject_of
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_tidying
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
-from langmem_tiers.flows.recalled import answering, recalled_message
+from langmem_tiers.flows.recalled import answering, preferences, recalled_message
 from langmem_tiers.tiers.short_term import ShortTerm
 
 if TYPE_CHECKING:
@@ -80,9 +80,11 @@ class Session(ShortTerm):
             context = self._built(view, budget, recall=recall, counts=True)
         else:
             context = self._built(view, budget, recall=recall, counts=False)
-        if done is None:
-            return context
-        return replace(context, missing=tuple(fact.text for fact in done.missing), problems=done.problems)
+        return replace(
+            context,
+            missing=_missing(view),
+            problems=(*context.problems, *(() if done is None else done.problems)),
+        )
 
     def _built(self, view: View, budget: TokenBudget, *, recall: bool, counts: bool) -> Context:
         compressor = self._memory.analyzer.compressor
@@ -91,7 +93,8 @@ class Session(ShortTerm):
         if not recall or question is None:
             return ContextBuilder(view.items, budget, compressor).build()
         known = self._memory.knowledge_of(self.namespace)
-        hits = answering(known.recall(question.content, use=False), question.content)
+        found = answering(known.recall(question.content, use=False), question.content)
+        hits = [*found, *preferences(known, found)]
         room = budget.share(KNOWLEDGE_SHARE)
         message, told = recalled_message(self._memory.short_term, hits, question, room)
         if message is None:
@@ -104,7 +107,7 @@ class Session(ShortTerm):
         if message.id in context.dropped:
             return context
         if counts:
-            self._count_use(known, told, question)
+            self._count_use(known, [hit for hit in told if hit in found], question)
         return replace(context, knowledge=told)
 
     def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
@@ -175,7 +178,7 @@ class Session(ShortTerm):
             raise InvalidInputError(f"a {type(parameters).__name__} is no TuningParameters: build one")
         return self._carry_out(lambda view: plan_tidying(self._memory, view, parameters))
 
-    def promote(self, entry: Entry | str) -> None:
+    def promote(self, entry: Entry | Message | str) -> None:
         """Move an entry into the long-term tier by hand; its words stay in the session's summaries."""
         item = self._find(entry)
         sketch = Sketch([item])
@@ -186,11 +189,11 @@ class Session(ShortTerm):
         marks = None if promoted is None else replace(promoted, is_kept=True)
         self._mark({**self._shown_again(item, now), item.key: marks})
 
-    def expand(self, entry: Entry | str) -> Message:
+    def expand(self, entry: Entry | Message | str) -> Message:
         """The message behind an entry, as it was said, whatever has happened to the entry."""
         return self._find(entry).message
 
-    def restore(self, entry: Entry | str) -> Message:
+    def restore(self, entry: Entry | Message | str) -> Message:
         """Show an entry in full again, as a short-term one: undoes compress, drop and promote.
 
         Analysis leaves it alone from then on. A tool call comes back with its results. A message
@@ -219,8 +222,8 @@ class Session(ShortTerm):
             if one.mark is not None and one.state is EntryState.ARCHIVED
         }
 
-    def _find(self, entry: Entry | str) -> Shown:
-        message_id = check_name(entry.id if isinstance(entry, Entry) else entry, "entry id")
+    def _find(self, entry: Entry | Message | str) -> Shown:
+        message_id = check_name(entry.id if isinstance(entry, Entry | Message) else entry, "message id")
         found = self._memory.entries.find(self.key, message_id)
         if found is None:
             raise MessageNotFoundError(
@@ -257,3 +260,8 @@ class Session(ShortTerm):
             if self._memory.entries.apply(self.key, marks, roll_up=None, was_hidden=hidden):
                 return
         raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")
+
+
+def _missing(view: View) -> tuple[str, ...]:
+    mark = view.items[0].mark if view.items else None
+    return () if mark is None or mark.digest is None else tuple(mark.digest["missing"])

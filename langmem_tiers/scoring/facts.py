@@ -43,6 +43,8 @@ class FactKind(StrEnum):
     VERSION = "version"
     MONEY = "money"
     NEGATION = "negation"
+    DECISION = "decision"
+    PERSONAL = "personal"
 
 
 @dataclass(frozen=True, slots=True)

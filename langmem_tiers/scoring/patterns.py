@@ -90,6 +90,13 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ("error", "exception", "fail", "fatal", "panic"),
     ),
     FactPattern(
+        FactKind.ERROR,
+        re.compile(r"\b(?i:failed|crashed|timed out|was refused|was rejected)\b"),
+        70,
+        ("failed", "crashed", "timed out", "was refused", "was rejected"),
+        words_before=4,
+    ),
+    FactPattern(
         FactKind.SELECTOR,
         re.compile(
             r"(?i:\b(?:selector|xpath|css)\b['\"]?\s?[:=]\s?(?:'[^'\n]{1,160}'|\"[^\"\n]{1,160}\"|[^\s,;]{1,160}))"
@@ -286,6 +293,46 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
             "avoid",
         ),
         words_before=3,
+    ),
+    FactPattern(
+        FactKind.DECISION,
+        re.compile(
+            r"\b(?i:decided|decision|agreed|chosen?|replaces|switch(?:ed)? to|settled on|we will use|let['’]s use):?"
+            rf"(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+        ),
+        90,
+        (
+            "decided",
+            "decision",
+            "agreed",
+            "chose",
+            "replaces",
+            "switch",
+            "settled on",
+            "we will use",
+            "s use",
+        ),
+        words_before=2,
+    ),
+    FactPattern(
+        FactKind.PERSONAL,
+        re.compile(
+            r"\b(?i:my name is|i am called|call me|i prefer|i like|i hate|i am allergic to|i['’]m allergic to"
+            rf"|i live in|i work (?:at|for|as)|remember that|please remember)(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+        ),
+        95,
+        (
+            "my name is",
+            "called",
+            "call me",
+            "i prefer",
+            "i like",
+            "i hate",
+            "allergic",
+            "i live",
+            "i work",
+            "remember",
+        ),
     ),
     FactPattern(
         FactKind.NEGATION, re.compile(rf"[nN]['’][tT]\b(?:{_FOLLOWING})?"), 80, ("n't", "n’t"), words_before=3

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from langmem_tiers.core.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,6 +39,13 @@ class Signal:
 
     name: str
     points: Callable[[Subject], float]
+
+    def __post_init__(self) -> None:
+        if not callable(self.points):
+            raise InvalidInputError(
+                f"the points of signal {self.name!r} must be a function of a Subject, "
+                f"got a {type(self.points).__name__}: use e.g. lambda subject: 0.3"
+            )
 
 
 SignalTable: TypeAlias = tuple[Signal, ...]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.scoring.facts import FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.key_facts import key_facts
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
 from langmem_tiers.scoring.relevance import RELEVANCE
+from langmem_tiers.scoring.signals import Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from langmem_tiers.scoring.facts import FactPattern
-    from langmem_tiers.scoring.signals import Scorer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +32,14 @@ class Scoring:
     importance: Scorer = IMPORTANCE
     facts: Sequence[FactPattern] = FACT_PATTERNS
     key_facts: Callable[[str], Sequence[str]] = key_facts
+
+    def __post_init__(self) -> None:
+        for name in ("relevance", "importance"):
+            if not isinstance(scorer := getattr(self, name), Scorer):
+                raise InvalidConfigError(
+                    f"{name} must be a Scorer, got a {type(scorer).__name__}: use Scorer((*RELEVANCE_SIGNALS, mine))"
+                )
+        if not all(isinstance(pattern, FactPattern) for pattern in self.facts):
+            raise InvalidConfigError("facts must be FactPattern rows: use (*FACT_PATTERNS, FactPattern(...))")
+        if not callable(self.key_facts):
+            raise InvalidConfigError(f"key_facts must be a function, got a {type(self.key_facts).__name__}")

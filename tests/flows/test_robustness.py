@@ -16,6 +16,8 @@ from langmem_tiers import (
     MemoryEngine,
     MessageDraft,
     OptimizerConfig,
+    Scoring,
+    Signal,
     SummaryConfig,
     TokenBudget,
     ToolCall,
@@ -156,9 +158,9 @@ def test_errors_do_not_carry_what_was_said() -> None:
         session.add("user", "SECRET hunter2")
         message, known = session.latest()[0], engine.namespace("a").knowledge
         attempts = (
-            lambda: session.restore(message),  # type: ignore[arg-type]
-            lambda: session.promote(message),  # type: ignore[arg-type]
-            lambda: session.expand(message),  # type: ignore[arg-type]
+            lambda: session.restore([message]),  # type: ignore[arg-type]
+            lambda: session.promote({"m": message}),  # type: ignore[arg-type]
+            lambda: session.expand((message,)),  # type: ignore[arg-type]
             lambda: session.context(message),  # type: ignore[arg-type]
             lambda: session.context("SECRET hunter2"),  # type: ignore[arg-type]
             lambda: known.store("c", message, "v"),  # type: ignore[arg-type]
@@ -282,6 +284,52 @@ def test_summaries_do_not_come_up_in_a_search_and_the_record_stays_small() -> No
         summaries = [message for message in session.messages() if message.is_summary]
         assert summaries
         assert all(message.payload is None for message in summaries)
+
+
+def test_who_somebody_is_and_what_was_decided_stays_in_the_summary() -> None:
+    with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(4000)), clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        session.add("system", "You are Bob, a pirate who helps with taxes.")
+        session.add("user", "My name is Alice and I am allergic to peanuts. Remember that.")
+        session.add("user", "I prefer tabs. We decided to use Fjordpay.")
+        for n in range(400):
+            session.add(
+                "user", f"Some idle chatter number {n} about the road, the sea and the weather there."
+            )
+            context = session.context()
+        for word in ("pirate", "Alice", "peanuts", "tabs", "Fjordpay"):
+            assert word in context.messages[0].content
+        assert context.missing == session.context().missing  # named as long as they are missing
+
+
+def test_a_newest_message_that_had_to_be_compressed_is_named() -> None:
+    with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        session.add("user", "so many words " * 5000)
+        assert "the newest message was compressed" in session.context().problems[0]
+
+
+def test_what_the_user_prefers_comes_along_with_every_question() -> None:
+    with MemoryEngine(clock=FrozenClock()) as engine:
+        space = engine.namespace("a")
+        space.knowledge.store("user_preference", "language", "answers in British English")
+        session = space.session("s")
+        session.add("user", "Write me a poem")
+        assert "British English" in session.context().messages[0].content
+        item = space.knowledge.get("user_preference", "language", use=False)
+        assert item is not None
+        assert item.use_count == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"relevance": [1]}, {"importance": None}, {"facts": [re.compile("x")]}, {"key_facts": "x"}],
+)
+def test_tables_that_cannot_work_are_refused_at_once(bad: dict[str, object]) -> None:
+    with pytest.raises(LangmemTiersError, match=next(iter(bad))):
+        Scoring(**bad)  # type: ignore[arg-type]
+    with pytest.raises(LangmemTiersError, match="must be a function"):
+        Signal("x", 0.3)  # type: ignore[arg-type]
 
 
 class TestOptimizer:

@@ -140,6 +140,16 @@ TAKEN: dict[FactKind, list[tuple[str, list[str]]]] = {
         ("500 USD, USD 400 or 20 euros", ["500 USD", "USD 400", "20 euros"]),
         ("1,000 € or 5 pounds", ["1,000 €", "5 pounds"]),
     ],
+    FactKind.DECISION: [
+        ("We decided to use Fjordpay.", ["We decided to use Fjordpay"]),
+        ("Decision: Fjordpay replaces Stripe.", ["Decision: Fjordpay replaces Stripe"]),
+        ("So let's use PostgreSQL, then", ["So let's use PostgreSQL"]),
+    ],
+    FactKind.PERSONAL: [
+        ("Hi, my name is Alice and I am here.", ["my name is Alice and I am here"]),
+        ("I prefer tabs.", ["I prefer tabs"]),
+        ("Remember that I am allergic to nuts", ["Remember that I am allergic to nuts"]),
+    ],
     FactKind.NEGATION: [
         ("do not use Redis.", ["do not use Redis"]),
         ("never deploy on Friday", ["never deploy on Friday"]),
@@ -155,7 +165,7 @@ TAKEN: dict[FactKind, list[tuple[str, list[str]]]] = {
 LEFT: dict[FactKind, list[str]] = {
     FactKind.URL: ["example.com", "http is old", "http:// and", "nothttp://x", "mailto:a@b.com", "a://b"],
     FactKind.EMAIL: ["@mention", "a@b", "user@localhost", "user@@example.com", "a @ b.com"],
-    FactKind.ERROR: ["no errors today", "error", "terror: no", "It never failed", "An error occurred"],
+    FactKind.ERROR: ["no errors today", "error", "terror: no", "An error occurred"],
     FactKind.SELECTOR: [
         "issue #42",
         "C# code",
@@ -199,6 +209,8 @@ LEFT: dict[FactKind, list[str]] = {
     FactKind.CODE: ["`open", "`a\nb`", "``", "it's"],
     FactKind.VERSION: ["3.14", "Python", "x1.2.3", "v", "version two"],
     FactKind.MONEY: ["$", "$PATH", "10 centuries", "5 eurosystems", "100 gates"],
+    FactKind.DECISION: ["It is undecided", "The chosen"],
+    FactKind.PERSONAL: ["His name is long", "like this"],
     FactKind.NEGATION: [
         "a note about it",
         "notebook is open",
