@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.facts import FactFinder, missing_from, outermost
 from langmem_tiers.compression.fitting import most_that_fits
+from langmem_tiers.compression.layout import worthiest
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import Message, Role, ToolCall
@@ -97,17 +98,16 @@ class Compressor:
         if len(content) <= KEPT_AS_IS_CHARACTERS:
             return content, set()
         lines, covered = _outer_lines(content, role)
-        listed, inside = outermost(places, covered)
+        listed, inside = outermost(content, places, covered)
         return _laid_out(lines, [place.fact for place in listed]), inside | {one.fact.text for one in listed}
 
     def _within(self, max_tokens: int, content: str, places: Sequence[Found]) -> str:
-        by_worth = sorted((one.fact for one in outermost(places)[0]), key=lambda fact: -fact.priority)
+        facts_of = [one.fact for one in outermost(content, places)[0]]
 
         def fits(text: str) -> bool:
             return self._fits(text, max_tokens) and len(text) <= len(content)
 
-        number = most_that_fits(len(by_worth), lambda n: fits(_laid_out([], by_worth[:n])))
-        facts = _laid_out([], by_worth[:number])
+        facts = _laid_out([], worthiest(facts_of, lambda some: fits(_laid_out([], some))))
         head = content.strip().partition("\n")[0]
         room = most_that_fits(len(head), lambda n: fits(f"{head[:n].rstrip()}\n{facts}".strip()))
         text = f"{head[:room].rstrip()}\n{facts}".strip()
@@ -157,7 +157,7 @@ def _outer_lines(content: str, role: str) -> tuple[list[str], list[tuple[int, in
     return lines, covered
 
 
-def _laid_out(lines: list[str], facts: list[Fact]) -> str:
+def _laid_out(lines: list[str], facts: Sequence[Fact]) -> str:
     preserved = [f"[preserved: {', '.join(fact.text for fact in facts)}]"] if facts else []
     return "\n".join([*lines, *preserved])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.scoring.facts import Fact, FactKind
+from langmem_tiers.scoring.facts import Fact
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:
@@ -50,16 +50,17 @@ class FactFinder:
 
     def outermost(self, text: str) -> tuple[Fact, ...]:
         """The facts that lie in no other fact: whoever keeps these keeps them all."""
-        kept, _ = outermost(self.places(text))
+        kept, _ = outermost(text, self.places(text))
         return tuple(dict.fromkeys(one.fact for one in kept))
 
 
 def outermost(
-    places: Sequence[Found], covered: Sequence[tuple[int, int]] = ()
+    text: str, places: Sequence[Found], covered: Sequence[tuple[int, int]] = ()
 ) -> tuple[list[Found], set[str]]:
     """The places that lie neither in another place nor in a covered range, and the texts of those that do.
 
     Args:
+        text: Where they stand.
         places: In order of their start, longer ones first.
         covered: Ranges of the text that are kept anyway.
     """
@@ -67,48 +68,33 @@ def outermost(
     inside = {
         one.fact.text
         for one in places
-        if any(start <= one.start and one.end <= end for start, end in covered)
+        if any(start <= one.start and one.end <= end for start, end in covered) and _is_whole(text, one)
     }
+    parts: set[str] = set()
     for one in places:
         last = kept[-1] if kept else None
         if last is None or one.end > last.end:
             kept.append(one)
         elif (one.start, one.end) != (last.start, last.end):
-            inside.add(one.fact.text)  # one place within a longer fact is enough for it to survive
+            # One place within a longer fact is enough for it to survive, if it is a word there.
+            (inside if _is_whole(text, one) else parts).add(one.fact.text)
     unique: dict[str, Found] = {}
     for one in kept:
         if one.fact.text not in inside:
             unique.setdefault(one.fact.text, one)
-    return list(unique.values()), inside
+    return list(unique.values()), inside | (parts - set(unique))
 
 
-# Facts of these kinds are pieces of sentences; all others are words, and a word within a longer one
-# is another word: "$5" does not survive in "$50".
-_PIECES = frozenset(
-    {
-        FactKind.ERROR,
-        FactKind.COMMAND,
-        FactKind.NEGATION,
-        FactKind.DECISION,
-        FactKind.PERSONAL,
-        FactKind.CODE,
-        FactKind.SELECTOR,
-        FactKind.CLASS_NAME,
-        FactKind.ELEMENT_ID,
-    }
-)
-_KINDS = frozenset(FactKind)
+def _is_whole(text: str, place: Found) -> bool:
+    before, behind = text[max(0, place.start - 2) : place.start][::-1], text[place.end : place.end + 2]
+    return not _goes_on(before) and not _goes_on(behind)
 
 
 def holds(text: str, fact: Fact) -> bool:
-    """Whether the text holds the fact word for word."""
+    """Whether the text holds the fact word for word: "$5" does not survive in "$50"."""
     start = text.find(fact.text)
-    if start < 0 or fact.kind in _PIECES or fact.kind not in _KINDS:
-        return start >= 0
     while start >= 0:
-        if not _goes_on(text[start + len(fact.text) :][:2]) and not _goes_on(
-            text[max(0, start - 2) : start][::-1]
-        ):
+        if _is_whole(text, Found(start, start + len(fact.text), fact)):
             return True
         start = text.find(fact.text, start + 1)
     return False
@@ -120,7 +106,7 @@ def _goes_on(beside: str) -> bool:
         return False
     if beside[0].isalnum() or beside[0] == "_":
         return True
-    return len(beside) > 1 and beside[0] in "-.,/" and beside[1].isalnum() and beside != ", "
+    return len(beside) > 1 and beside[0] in "-.,/" and beside[1].isalnum()
 
 
 def missing_from(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:

@@ -27,4 +27,6 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
 
 def cut(text: str, characters: int) -> str:
     """The text, or as much of it as fits with three dots behind it."""
-    return text if len(text) <= characters else text[: max(0, characters - 3)].rstrip() + "..."
+    if len(text) <= characters:
+        return text
+    return "" if characters <= 3 else text[: characters - 3].rstrip() + "..."

@@ -64,7 +64,7 @@ def lay_out(
     kept = listed
     if not fits("", listed):
         limit = max_tokens * (1 - STORY_SHARE)
-        kept = _worthiest(listed, lambda some: fits("", some, limit))
+        kept = worthiest(listed, lambda some: fits("", some, limit))
     story = _fullest(stories, lambda told: fits(told, kept))
     text = text_of(story, kept)
     if counter.count(text) > max_tokens:  # not even the head fits
@@ -74,7 +74,7 @@ def lay_out(
 
 def cut_story(story: str) -> Callable[[int], str]:
     """A story that is told to a part of its length."""
-    return lambda size: story if size >= 100 else cut(story, len(story) * size // 100)
+    return lambda size: story if size >= 100 else cut(story, len(story) * size // 100) if size else ""
 
 
 def _fullest(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool]) -> str:
@@ -87,13 +87,16 @@ def _fullest(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool
     return tell(most_that_fits(100, lambda size: fits(tell(size))))
 
 
-def _worthiest(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
-    by_worth = sorted(range(len(facts)), key=lambda index: -_worth(facts, index))
+def worthiest(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
+    """As many facts as fit, the worthiest, in their own order; one that is too long by itself takes no room."""
+    by_worth = sorted(
+        (index for index, fact in enumerate(facts) if fits([fact])), key=lambda index: -_worth(facts, index)
+    )
 
     def best(number: int) -> list[Fact]:
         return [facts[index] for index in sorted(by_worth[:number])]  # told in their own order
 
-    return best(most_that_fits(len(facts), lambda number: fits(best(number))))
+    return best(most_that_fits(len(by_worth), lambda number: fits(best(number))))
 
 
 def _worth(facts: Sequence[Fact], index: int) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.extract import key_sentences
-from langmem_tiers.compression.facts import FactFinder
+from langmem_tiers.compression.facts import FactFinder, holds
 from langmem_tiers.compression.layout import Summary, cut_story, lay_out
 from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.compression.speech import SPEAKERS, speech
@@ -172,7 +172,7 @@ class Summarizer:
         appended = tuple(
             fact
             for fact in digest.facts
-            if told.text and fact.text not in told.text and fact.text not in lost
+            if told.text and not holds(told.text, fact) and fact.text not in lost
         )
         return SummaryReport(
             text=done.text,
@@ -203,7 +203,7 @@ class Summarizer:
         invented = [
             place
             for place in self._finder.places(text)
-            if place.fact.kind in _CHECKED_KINDS and place.fact.text.rstrip("/") not in source
+            if place.fact.kind in _CHECKED_KINDS and not _is_said(place.fact, source)
         ]
         if not invented:
             return text, ()
@@ -256,6 +256,10 @@ class _Asked:
         self.questions += len(answers)
         self.problems += dict.fromkeys(answer.problem for answer in answers if answer.problem)
         return [] if self.problems else [answer.text for answer in answers]
+
+
+def _is_said(fact: Fact, source: str) -> bool:
+    return holds(source, fact) or holds(source, replace(fact, text=fact.text.rstrip("/") or fact.text))
 
 
 def _fenced(text: str) -> str:

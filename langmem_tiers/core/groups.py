@@ -53,13 +53,14 @@ def safe_cut(messages: Sequence[Message], cut: int) -> int:
 
 
 def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages less the results whose call is not among them."""
+    """The messages less the results whose call is not among them; each call has one result."""
     seen: set[str] = set()
     kept = []
     for message in messages:
         seen.update(call.id for call in message.tool_calls)
         if message.tool_call_id is None or message.tool_call_id in seen:
             kept.append(message)
+            seen.discard(message.tool_call_id or "")
     return tuple(kept)
 
 

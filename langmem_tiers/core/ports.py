@@ -329,7 +329,8 @@ class TuningStore(Protocol):
             lease: A lease and who must hold it for anything to be written.
 
         Returns:
-            False, with nothing written, if somebody else holds the lease.
+            False, with nothing written, if a lease was named and somebody else holds it or the
+            namespace is gone.
         """
         ...
 

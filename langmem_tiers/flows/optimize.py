@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace, namespace_key
-from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters, TuningState
+from langmem_tiers.core.tuning import EfficiencyReport, Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
 from langmem_tiers.flows.background import BackgroundRuns, Changes
 from langmem_tiers.flows.fit import Load, fit
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import View
-    from langmem_tiers.core.tuning import Savings
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.flows.plans import PlanReport
 
@@ -145,12 +144,14 @@ class Optimizer:
         if not lease.hold():
             return None
         try:
-            pending = self._parts.tuning.take_savings(path)
+            pending, is_saved = self._parts.tuning.take_savings(path), False
             try:
-                return self._run(path, session, lease, pending)
-            except BaseException:
-                self._parts.tuning.add_savings(path, pending, self._parts.now())
-                raise
+                snapshot, is_saved = self._run(path, session, lease, pending)
+                return snapshot
+            finally:
+                is_there = bool(self._parts.short_term.sessions.changed(path, since=None, limit=1))
+                if not is_saved and pending != Savings() and is_there:
+                    self._parts.tuning.add_savings(path, pending, self._parts.now())
         finally:
             lease.give_back()
 
@@ -173,7 +174,7 @@ class Optimizer:
 
     def _run(
         self, namespace: NamespacePath, name: str | None, lease: _Lease, pending: Savings
-    ) -> Snapshot | None:
+    ) -> tuple[Snapshot | None, bool]:
         parts, state, start = self._parts, self._parts.tuning_of(namespace), self._parts.now()
         parts.knowledge_of(namespace).decay()
         sessions = self._sessions(namespace, name, state)
@@ -182,7 +183,7 @@ class Optimizer:
         totals = _Totals(pending)
         for session in sessions:
             if self._background.is_told_to_stop or not lease.hold():
-                return None
+                return None, False
             with suppress(SessionNotFoundError):  # deleted meanwhile
                 totals.add(session.tidy_with(in_force))
         available = parts.config.budget.available
@@ -196,7 +197,7 @@ class Optimizer:
             parts.now(), available, parameters, reason, is_reverted=reverted is not None
         )
         if not totals.sessions:
-            return snapshot  # nothing to remember, perhaps not even the namespace
+            return snapshot, False  # nothing to remember, perhaps not even the namespace
         after = TuningState(
             parameters=parameters,
             previous=in_force if parameters != in_force else None,
@@ -205,7 +206,8 @@ class Optimizer:
             tokens_saved=state.tokens_saved + snapshot.tokens_saved,
         )
         keep, held = parts.config.optimizer.snapshots, (lease.name, lease.holder)
-        return snapshot if parts.tuning.save(namespace, after, snapshot, keep=keep, lease=held) else None
+        is_saved = parts.tuning.save(namespace, after, snapshot, keep=keep, lease=held)
+        return snapshot if is_saved else None, is_saved
 
     def _sessions(self, namespace: NamespacePath, name: str | None, state: TuningState) -> list[Session]:
         store = self._parts.short_term.sessions

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.tuning import TuningParameters
     from langmem_tiers.flows.parts import MemoryParts
 
-_BY_HAND_PRIORITY = 1000  # before all that was found by patterns
-_REMEMBERED_CHARACTERS = 1000
+_REMEMBERED_PRIORITY = 1000  # before all that was found by patterns
 _PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
 
 
@@ -51,33 +50,36 @@ def is_under_pressure(parts: MemoryParts, view: View, parameters: TuningParamete
     return Load(Standing.of(view.items, planner.window), parts.counter).is_pressed(planner.goal)
 
 
-def hidden_of(items: Sequence[Shown]) -> tuple[list[Message], Digest | None]:
-    """The messages that go behind a summary, and what the summary before it was made of."""
-    first = items[0] if items else None
-    if first is None or first.mark is None or first.mark.digest is None:
-        return [item.message for item in items], _remembered(items)
-    earlier = Digest.from_carried(first.mark.digest)
-    noted = _remembered(items)
-    earlier = earlier if noted is None else Digest.sum([earlier, noted])
-    return [item.message for item in items[1:]], earlier
+def hidden_of(items: Sequence[Shown], hidden: int) -> tuple[list[Message], Digest]:
+    """The messages that go behind a summary, and what the summary before it was made of.
+
+    Args:
+        items: The oldest of a view.
+        hidden: How many stand behind the summary before it.
+    """
+    first, noted = items[0], _remembered(items)
+    if first.mark is not None and first.mark.digest is not None:
+        earlier = Digest.from_carried(first.mark.digest)
+        return [item.message for item in items[1:]], Digest.sum([earlier, noted])
+    # A summary that somebody wrote is a message like others; those behind it count all the same.
+    behind = max(0, hidden - 1) if first.message.is_summary else 0
+    return [item.message for item in items], Digest.sum([Digest(count=behind), noted])
 
 
-def _remembered(items: Sequence[Shown]) -> Digest | None:
-    # What somebody promoted by hand, and what the system said, stays as it was said behind a summary.
+def _remembered(items: Sequence[Shown]) -> Digest:
+    # What somebody promoted by hand, and how the system began, is told in every summary.
     facts = tuple(
-        Fact(
-            "remember", cut(" ".join(item.message.content.split()), _REMEMBERED_CHARACTERS), _BY_HAND_PRIORITY
-        )
+        Fact("remember", cut(" ".join(item.message.content.split()), characters), _REMEMBERED_PRIORITY)
         for item in items
-        if _is_to_be_remembered(item) and item.message.content.strip()
+        if (characters := _remembered_characters(item)) and item.message.content.strip()
     )
-    return Digest(facts=facts) if facts else None
+    return Digest(facts=facts)
 
 
-def _is_to_be_remembered(item: Shown) -> bool:
-    if item.message.role is Role.SYSTEM:
-        return not item.message.is_summary
-    return item.mark is not None and item.mark.is_kept and item.tier is Tier.LONG_TERM
+def _remembered_characters(item: Shown) -> int:
+    if item.mark is not None and item.mark.is_kept and item.tier is Tier.LONG_TERM:
+        return 1000
+    return 200 if item.message.role is Role.SYSTEM and not item.message.is_summary else 0
 
 
 class Planner:
@@ -106,7 +108,7 @@ class Planner:
         )
         if not hidden:
             return plan
-        behind, earlier = hidden_of(sketch.items[:hidden])
+        behind, earlier = hidden_of(sketch.items[:hidden], self._view.hidden)
         rolled = self._parts.summarizer.roll_up(
             behind, max(1, self.goal.summary_beside(left) - _PREFIX_TOKENS), earlier=earlier
         )

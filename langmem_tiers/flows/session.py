@@ -181,6 +181,8 @@ class Session(ShortTerm):
     def promote(self, entry: Entry | Message | str) -> None:
         """Move an entry into the long-term tier by hand; its words stay in the session's summaries."""
         item = self._find(entry)
+        if item.message.is_summary:
+            return
         sketch = Sketch([item])
         now = self._memory.now()
         score = self._memory.analyzer.score(item, now)
@@ -200,6 +202,8 @@ class Session(ShortTerm):
         that stands behind a summary stays there; read it with ``expand()``.
         """
         item, now = self._find(entry), self._memory.now()
+        if item.message.is_summary:
+            return item.message  # it stands for others; there is nothing to undo about itself
         kept = Mark(is_kept=True, reason="restored by hand", changed_at=now)
         self._mark({**self._shown_again(item, now), item.key: kept})
         return item.message
@@ -243,7 +247,12 @@ class Session(ShortTerm):
             plan.marks,
             roll_up=plan.roll_up,
             was_hidden=plan.view.hidden,
-            seen={item.key: item.mark for item in plan.view.items if item.key in plan.marks},
+            # What goes behind a summary must not have been marked meanwhile either.
+            seen={
+                item.key: item.mark
+                for index, item in enumerate(plan.view.items)
+                if item.key in plan.marks or (plan.roll_up is not None and index < plan.roll_up.hidden)
+            },
         )
 
     def _carry_out(self, make: Callable[[View], Plan], view: View | None = None) -> PlanReport:

