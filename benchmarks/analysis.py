@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langmem_tiers import MemoryEngine, MessageDraft, find_redundant
-from langmem_tiers.scoring.redundancy import Fingerprint, are_duplicates, fingerprint
+from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
 from langmem_tiers.testing import FrozenClock
 
 THRESHOLD = 0.9
@@ -59,19 +59,14 @@ def all_pairs(some: list[str]) -> set[int]:
     prints = [fingerprint(text) for text in some]
     found = set()
     for older, one in enumerate(prints):
-        words, size = one.words, len(one.words)
+        words = one.words
         for newer in range(older + 1, len(prints)):
-            common = len(words & prints[newer].words)
-            if common >= THRESHOLD * (size + len(prints[newer].words) - common) and _agree(
-                one, prints[newer]
-            ):
+            others = prints[newer].words
+            similarity = len(words & others) / len(words | others)
+            if similarity >= THRESHOLD and are_duplicates(one, prints[newer], THRESHOLD):
                 found.add(older)
                 break
     return found
-
-
-def _agree(one: Fingerprint, other: Fingerprint) -> bool:
-    return are_duplicates(one, other, THRESHOLD)
 
 
 def redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _SIGNS = ("<", ">", "≤", "≥", "==", "!=", "= ", "+ ", "− ", "- ")
 _SIGN = re.compile(r"(?<!\S)\S*?(?:[<>≤≥]|[=!]=)\S*|(?<!\S)[=+−-]{1,3}(?!\S)")
 _TURNING_WORDS = NUMBER_WORDS | DATE_WORDS | OPPOSITES | NEGATIONS
 _NEGATING_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "mis", "de")
+_PREFIX_STARTS = frozenset(prefix[:2] for prefix in _NEGATING_PREFIXES)
 _AROUND_NEGATION = 4  # words before and behind it that say what it denies
 _AROUND_NUMBER = 2  # words before it that say what it counts; its unit stands behind it
 _EDGES = ".,;:!?()[]\"'"
@@ -58,13 +59,17 @@ def fingerprint(text: str) -> Fingerprint:
     """The word set of a text, and what in it could turn its meaning around."""
     lowered = text.lower()
     words = _WORD.findall(lowered)
-    return Fingerprint(frozenset(words), (*_turning_words(lowered, words), *_turning_marks(lowered)))
+    there = frozenset(words)
+    return Fingerprint(there, (*_turning_words(lowered, words, there), *_turning_marks(lowered)))
 
 
-def _turning_words(lowered: str, words: Sequence[str]) -> list[str]:
-    if "n't" in lowered or "n’t" in lowered:
+def _turning_words(lowered: str, words: Sequence[str], there: frozenset[str]) -> list[str]:
+    is_denying = "n't" in lowered or "n’t" in lowered
+    if is_denying:
         words = ["not" if word.endswith(("n't", "n’t")) else word for word in words]
-    denied = _denied_words(words)
+    denied = _denied_words(there)
+    if not is_denying and not denied and _TURNING_WORDS.isdisjoint(there):
+        return []
     turning: list[str] = []
     for index, word in enumerate(words):
         if word in NEGATIONS:
@@ -77,12 +82,9 @@ def _turning_words(lowered: str, words: Sequence[str]) -> list[str]:
     return turning
 
 
-def _denied_words(words: Sequence[str]) -> set[str]:
+def _denied_words(there: frozenset[str]) -> set[str]:
     # "valid here, invalid there": where a word stands with its opposite, their order counts.
-    prefixed = [word for word in words if word.startswith(_NEGATING_PREFIXES)]
-    if not prefixed:
-        return set()
-    there = set(words)
+    prefixed = [word for word in there if word[:2] in _PREFIX_STARTS]
     return {
         one
         for word in prefixed
@@ -139,7 +141,9 @@ class _PrefixIndex:
     """
 
     def __init__(self, prints: Sequence[Fingerprint], threshold: float) -> None:
-        frequency = Counter(word for one in prints for word in one.words)
+        frequency: Counter[str] = Counter()
+        for one in prints:
+            frequency.update(one.words)
         by_rarity = sorted(frequency, key=lambda word: (frequency[word], word))
         self._rank = {word: rank for rank, word in enumerate(by_rarity)}
         self._combined = _COMBINED if len(by_rarity) < _FEW_WORDS else _COMBINED[1:]
@@ -160,8 +164,7 @@ class _PrefixIndex:
             return self._same[one]
         meaning = self._meanings.setdefault(one.turning, len(self._meanings))
         ranks = sorted(map(self._rank.__getitem__, one.words))
-        self._bits[position] = bits = _bits(ranks)
-        found = self._find(one, bits, self._keys(meaning, ranks, self._depth(len(ranks))))
+        found = self._find(position, self._keys(meaning, ranks, self._depth(len(ranks))))
         self._same[one] = position
         for depth in self._depths_of_similar(len(ranks)):
             for key in self._keys(meaning, ranks, depth):
@@ -186,8 +189,9 @@ class _PrefixIndex:
         rarest = ranks[: len(ranks) - self._least_overlap(len(ranks)) + depth]
         return ((meaning, *combination) for combination in combinations(rarest, depth))
 
-    def _find(self, one: Fingerprint, bits: int, keys: Iterator[tuple[int, ...]]) -> int | None:
-        size, prints, all_bits = len(one.words), self._prints, self._bits
+    def _find(self, position_of_one: int, keys: Iterator[tuple[int, ...]]) -> int | None:
+        prints, one = self._prints, self._prints[position_of_one]
+        size = len(one.words)
         differing = (1 - self._threshold) / (1 + self._threshold)  # words, as a share of both sizes
         seen: set[int] = set()
         for key in keys:
@@ -198,18 +202,19 @@ class _PrefixIndex:
                 other = prints[position]
                 # Each bit in which the two differ is a word at least: most candidates end here.
                 most = differing * (size + len(other.words)) + 1e-9
-                if (bits ^ all_bits[position]).bit_count() <= most and are_duplicates(
-                    one, other, self._threshold
-                ):
+                differences = self._signature(position_of_one) ^ self._signature(position)
+                if differences.bit_count() <= most and are_duplicates(one, other, self._threshold):
                     return position
         return None
 
-
-def _bits(ranks: Sequence[int]) -> int:
-    bits = 0
-    for rank in ranks:
-        bits |= 1 << (rank % _BITS)
-    return bits
+    def _signature(self, position: int) -> int:
+        # Made when it is first needed: most texts have no candidate at all.
+        if (bits := self._bits.get(position)) is None:
+            bits = 0
+            for word in self._prints[position].words:
+                bits |= 1 << (self._rank[word] % _BITS)
+            self._bits[position] = bits
+        return bits
 
 
 def _negate_each_other(some: frozenset[str], others: frozenset[str]) -> bool:
