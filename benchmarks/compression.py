@@ -168,7 +168,7 @@ def live_contexts(runs: list[Run], share: float) -> dict[str, Any]:
         with MemoryEngine(config=EngineConfig(budget=budget)) as engine:
             session = engine.session("benchmark", run.id)
             session.add_many(run.drafts)
-            context = session.context(recall=False)
+            context = session.build_context(recall=False)
         text = "\n".join(speech(message) for message in context.messages)
         facts = dict.fromkeys(fact for message in messages for fact in bench.facts(speech(message)))
         survival.add(facts, text)

@@ -79,7 +79,7 @@ class Replay:
             added = session.add(draft)
             clock.advance(seconds=SECONDS_PER_MESSAGE)
             start = time.perf_counter()
-            context = session.context()
+            context = session.build_context(recall=False)
             self.context_seconds.append(time.perf_counter() - start)
             self.usage.append(context.usage)
             self.total_tokens.append((self.total_tokens[-1] if self.total_tokens else 0) + added.tokens)

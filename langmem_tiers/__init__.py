@@ -17,15 +17,18 @@ from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import (
     CacheConfig,
     Durability,
+    EmbeddingConfig,
     EngineConfig,
     OptimizerConfig,
+    RecallConfig,
     SummaryConfig,
     SummaryStrategy,
 )
-from langmem_tiers.core.context import Context, Recalled
+from langmem_tiers.core.context import Context
 from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
 from langmem_tiers.core.errors import (
     BudgetExceededError,
+    EmbeddingError,
     EngineClosedError,
     InvalidConfigError,
     InvalidInputError,
@@ -47,6 +50,7 @@ from langmem_tiers.core.errors import (
     StorageUnavailableError,
 )
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.indexes import IndexStore, VectorStore
 from langmem_tiers.core.knowledge import (
     DecayReport,
     Knowledge,
@@ -67,12 +71,12 @@ from langmem_tiers.core.ports import (
     TokenCounter,
     TuningStore,
 )
+from langmem_tiers.core.recall import Hit, HybridWeights, Recall, RecallFilters, Strategy, TfIdfWeights
 from langmem_tiers.core.reports import (
     AddReport,
     CompressReport,
     DeleteReport,
     MessagePage,
-    SearchHit,
     SessionInfo,
     SessionPage,
 )
@@ -82,6 +86,7 @@ from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
+from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
 from langmem_tiers.scoring.partition import Partition, partition_messages
@@ -128,6 +133,8 @@ __all__ = [
     "Durability",
     "EfficiencyReport",
     "Embedder",
+    "EmbeddingConfig",
+    "EmbeddingError",
     "EngineClosedError",
     "EngineConfig",
     "Entry",
@@ -137,7 +144,10 @@ __all__ = [
     "FactFinder",
     "FactKind",
     "FactPattern",
+    "Hit",
+    "HybridWeights",
     "IdSource",
+    "IndexStore",
     "InvalidConfigError",
     "InvalidInputError",
     "InvalidMessageError",
@@ -162,6 +172,7 @@ __all__ = [
     "Namespace",
     "NamespacePath",
     "NotFoundError",
+    "OfflineEmbedder",
     "Optimizer",
     "OptimizerConfig",
     "Partition",
@@ -170,13 +181,14 @@ __all__ = [
     "PlanOutdatedError",
     "PlanReport",
     "Pool",
-    "Recalled",
+    "Recall",
+    "RecallConfig",
+    "RecallFilters",
     "Role",
     "SchemaVersionError",
     "Score",
     "Scorer",
     "Scoring",
-    "SearchHit",
     "Session",
     "SessionInfo",
     "SessionNotFoundError",
@@ -190,6 +202,7 @@ __all__ = [
     "StorageFullError",
     "StorageReadOnlyError",
     "StorageUnavailableError",
+    "Strategy",
     "Subject",
     "Summarizer",
     "Summary",
@@ -197,6 +210,7 @@ __all__ = [
     "SummaryReport",
     "SummaryStrategy",
     "SystemClock",
+    "TfIdfWeights",
     "Tier",
     "TiktokenCounter",
     "TimeSortedIds",
@@ -206,6 +220,7 @@ __all__ = [
     "ToolCall",
     "TuningParameters",
     "TuningStore",
+    "VectorStore",
     "__version__",
     "count_messages",
     "find_redundant",

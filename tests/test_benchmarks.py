@@ -6,6 +6,9 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from benchmarks import recall_speed
 from benchmarks.conversations import MadeUpConversation
 
 if TYPE_CHECKING:
@@ -16,13 +19,15 @@ MEASURES = {"durable_add", "normal_add", "bulk_add", "latest_30_cold", "latest_3
 
 def test_the_speed_benchmark_prints_figures_beside_their_baselines() -> None:
     child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed", "--json", "--quick"],
+        [sys.executable, "-m", "benchmarks.speed", "--json", "--quick", "--only", "storage"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert child.returncode in (0, 1), child.stderr  # 1: over a limit, which a busy machine may be
-    figures = json.loads(child.stdout)["measures"]
+    printed = json.loads(child.stdout)
+    assert "recall" not in printed
+    figures = printed["measures"]
     assert set(figures) == MEASURES
     for figure in figures.values():
         assert figure["ours"] > 0
@@ -39,6 +44,41 @@ def run(*arguments: str) -> dict[str, Any]:
     assert child.returncode in (0, 1), child.stderr
     figures: dict[str, Any] = json.loads(child.stdout)
     return figures
+
+
+def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
+    figures = run("benchmarks.speed", "--quick", "--only", "recall")
+    assert not figures["measures"]
+    assert set(figures["recall"]) == {"1000"}
+    size = figures["recall"]["1000"]
+    assert 0 < size["bare_ms"] < size["p50_ms"] <= size["p95_ms"]
+    assert size["ratio"] == pytest.approx(size["p50_ms"] / size["bare_ms"])
+    assert figures["build_context_ms"]["p50"] > 0
+    assert figures["memory_mb"]["before"] < figures["memory_mb"]["peak"]
+    assert figures["tenants"]["same_ranking"]
+    # Far from the limits themselves, so that only a change of kind fails here.
+    assert size["p50_ms"] < 20 * size["limit_ms"]
+    assert figures["memory_mb"]["peak"] < figures["memory_mb"]["limit"]
+
+
+def test_the_largest_number_of_tenants_is_a_part_of_its_own() -> None:
+    figures = run("benchmarks.speed", "--quick", "--only", "tenants")
+    assert figures["tenants"]["namespaces"] == 10
+    assert figures["tenants"]["same_ranking"]
+    assert "recall" not in figures
+
+
+def test_recall_over_a_limit_is_not_ok() -> None:
+    kept = {"recall": {"1000": {"ok": True}}, "memory_mb": {"peak": 1.0, "ok": True}}
+    assert recall_speed.is_ok(kept)
+    assert not recall_speed.is_ok({**kept, "tenants": {"ok": False}})
+
+
+def test_made_up_questions_differ_and_are_the_same_every_time() -> None:
+    asked = recall_speed.questions("one", 100, seed=1)
+    assert len(set(asked)) == recall_speed.QUESTIONS
+    assert asked == recall_speed.questions("one", 100, seed=1)
+    assert not set(asked) & set(recall_speed.questions("one", 100, seed=2))
 
 
 def test_the_compression_benchmark_finds_every_fact_of_a_run_again(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
-"""Memory for LangChain and LangGraph. Nothing is exported yet; see "What works today" in the README."""
+"""Memory for LangChain and LangGraph; see "What works today" in the README."""
 
-__all__: list[str] = []
+from langmem_tiers_langchain.embeddings import LangChainEmbedder
+
+__all__ = ["LangChainEmbedder"]

@@ -1,3 +1,5 @@
-"""Memory for LlamaIndex. Nothing is exported yet; see "What works today" in the README."""
+"""Memory for LlamaIndex; see "What works today" in the README."""
 
-__all__: list[str] = []
+from langmem_tiers_llamaindex.embeddings import LlamaIndexEmbedder
+
+__all__ = ["LlamaIndexEmbedder"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.reports import SearchHit
+    from langmem_tiers.core.recall import Hit
     from langmem_tiers.engine import Namespace
 
 _TENANT = ("tidepool", "mara")
@@ -123,7 +123,7 @@ def _play(console: Console, engine: MemoryEngine, clock: StoryClock) -> tuple[di
                 session.add(message)
                 seconds += time.perf_counter() - start
                 clock.follow(message.created_at)
-                contexts[chapter.session] = session.context()
+                contexts[chapter.session] = session.build_context()
                 if number % _RUN_EVERY == 0:
                     engine.optimizer.run(_TENANT)
                 progress.advance(task)
@@ -230,7 +230,7 @@ def _answers(tenant: Namespace) -> Table:
     table.add_column("first hit", ratio=3, overflow="fold")
     for question in (questions()[number] for number in _ASK):
         hit = tenant.search(question.search, limit=1)[0]
-        when = f"{hit.session}, {hit.message.created_at:%d %b}\n"
+        when = f"{hit.session}, {hit.entry.created_at:%d %b}\n"
         table.add_row(
             Text.assemble(question.text, "\n", (question.search, "cyan")),
             Text.assemble((when, "dim"), _excerpt(hit, question.search.split())),
@@ -241,7 +241,7 @@ def _answers(tenant: Namespace) -> Table:
 def _knowledge(tenant: Namespace) -> Panel:
     session = tenant.session(_NEW_SESSION)
     session.add("user", _NEW_QUESTION)
-    context = session.context()
+    context = session.build_context()
     past = tenant.knowledge.history(KnowledgeCategory.DOMAIN, "payment provider")
     return Panel(
         Text.assemble(
@@ -254,8 +254,8 @@ def _knowledge(tenant: Namespace) -> Panel:
     )
 
 
-def _excerpt(hit: SearchHit, words: list[str]) -> Text:
-    content = " ".join(hit.message.content.split())
+def _excerpt(hit: Hit, words: list[str]) -> Text:
+    content = " ".join(hit.entry.content.split())
     places = [place for word in words if (place := content.lower().find(word.lower())) >= 0]
     start = max(0, min(places, default=0) - 40)
     end = start + 260

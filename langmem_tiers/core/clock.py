@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -29,3 +31,8 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds that never run backwards."""
         return time.monotonic()
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, exactly."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.checks import check_fraction, check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
+from langmem_tiers.core.recall import HybridWeights, Strategy, TfIdfWeights, check_strategy
 
 MAX_LIMIT = 1_000_000
 """The most that one call returns; page through more."""
@@ -94,6 +95,53 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingConfig:
+    """How an embedder is asked, and for how long its answers are remembered."""
+
+    batch_size: int = 100
+    """Texts in one question."""
+    time_limit_seconds: float = 10.0
+    """How long to wait for one answer."""
+    retry_seconds: float = 30.0
+    """How long an embedder that failed is left alone."""
+    inline_seconds: float = 1.0
+    """How long a recall embeds what is new before it leaves the rest to the background."""
+    cache_entries: int = 10_000
+    cache_hours: float = 24.0
+
+    def __post_init__(self) -> None:
+        check_whole(self.batch_size, 1, "batch_size", most=10_000)
+        check_whole(self.cache_entries, 1, "cache_entries")
+        for name in ("time_limit_seconds", "retry_seconds", "inline_seconds", "cache_hours"):
+            check_positive(getattr(self, name), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallConfig:
+    """How recall ranks when a call does not say."""
+
+    limit: int = 20
+    max_limit: int = 100
+    strategy: Strategy = Strategy.BEST
+    hybrid: HybridWeights = field(default_factory=HybridWeights)
+    tf_idf: TfIdfWeights = field(default_factory=TfIdfWeights)
+    relevance_threshold: float = 0.12
+    """What words and meaning must give to a memory for it to come into a conversation unasked."""
+    index_megabytes: int = 1024
+    """What places and vectors of namespaces may take in memory; the least recently used leave first."""
+
+    def __post_init__(self) -> None:
+        check_whole(self.max_limit, 1, "max_limit", most=MAX_LIMIT)
+        check_whole(self.limit, 1, "limit", most=self.max_limit)
+        check_whole(self.index_megabytes, 1, "index_megabytes")
+        check_fraction(self.relevance_threshold, "relevance_threshold")
+        object.__setattr__(self, "strategy", check_strategy(self.strategy))
+        for name, kind in (("hybrid", HybridWeights), ("tf_idf", TfIdfWeights)):
+            if not isinstance(part := getattr(self, name), kind):
+                raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """How the engine treats its database and its memories."""
 
@@ -108,6 +156,8 @@ class EngineConfig:
     """What a context may take."""
     summary: SummaryConfig = field(default_factory=SummaryConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    recall: RecallConfig = field(default_factory=RecallConfig)
     redundancy_threshold: float = 0.9
     """The similarity from which on the older of two entries is redundant."""
 
@@ -128,7 +178,14 @@ class EngineConfig:
         check_whole(self.pool_size, 1, "pool_size")
 
 
-_PARTS = {"cache": CacheConfig, "budget": TokenBudget, "summary": SummaryConfig, "optimizer": OptimizerConfig}
+_PARTS = {
+    "cache": CacheConfig,
+    "budget": TokenBudget,
+    "summary": SummaryConfig,
+    "optimizer": OptimizerConfig,
+    "embedding": EmbeddingConfig,
+    "recall": RecallConfig,
+}
 
 
 def check_limit(limit: object) -> int:

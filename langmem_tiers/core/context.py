@@ -1,32 +1,18 @@
-"""What recall gives back, and what goes to the model."""
+"""What goes to the model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.entries import check_score
 from langmem_tiers.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.core.entries import Entry
     from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.messages import Message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
-    """An entry that answers a query, and why."""
-
-    entry: Entry
-    score: float
-    signals: Mapping[str, float]
-    """What each signal gave, by its name."""
-
-    def __post_init__(self) -> None:
-        check_score(self.score, "score")
+    from langmem_tiers.core.recall import Hit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +30,12 @@ class Context:
     """Ids of those that had no room, or were archived."""
     knowledge: tuple[KnowledgeHit, ...] = ()
     """What was recalled from other sessions."""
+    recalled: tuple[Hit, ...] = ()
+    """What was recalled from elsewhere and is there in full, best first."""
+    left_out: tuple[Hit, ...] = ()
+    """What was recalled and had no room."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why each message is there, or is not, by its id; ids of other sessions as ``session/id``."""
     missing: tuple[str, ...] = ()
     """Facts that have no room in the summary in force, the newest of them; the record keeps them."""
     problems: tuple[str, ...] = ()

@@ -12,6 +12,7 @@
     │   └── MessageNotFoundError
     ├── MessageConflictError         (ValueError)   an id that names another message already
     ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
+    ├── EmbeddingError               (RuntimeError) an embedder failed, or gave what is no vector
     ├── PlanOutdatedError            (RuntimeError) a plan was made for a session as it no longer is
     ├── StorageError                                the database did not do what it was asked
     │   ├── StorageUnavailableError  (OSError)      cannot be reached or opened
@@ -29,6 +30,7 @@ half a write behind.
 
 __all__ = [
     "BudgetExceededError",
+    "EmbeddingError",
     "EngineClosedError",
     "InvalidConfigError",
     "InvalidInputError",
@@ -89,6 +91,10 @@ class MessageConflictError(LangmemTiersError, ValueError):
 
 class BudgetExceededError(LangmemTiersError, ValueError):
     """What must be in a context takes more tokens than there are; nothing was cut short."""
+
+
+class EmbeddingError(LangmemTiersError, RuntimeError):
+    """An embedder raised, hung, or gave what is no vector; recall goes on by words."""
 
 
 class PlanOutdatedError(LangmemTiersError, RuntimeError):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.reports import DeleteReport, SearchHit, SessionInfo
+    from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
 
 
@@ -210,10 +210,6 @@ class MessageStore(Protocol):
         Returns:
             False, with nothing written, if somebody else compressed in between.
         """
-        ...
-
-    def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
-        """Messages of this namespace that hold any of the words, best first."""
         ...
 
 

@@ -39,6 +39,8 @@ class AddReport:
     """New and durable."""
     duplicates: tuple[Message, ...]
     """Known by their id already; kept as first stored."""
+    echoes: tuple[Message, ...] = ()
+    """What a context had injected from memory; not stored again."""
 
     @property
     def tokens(self) -> int:
@@ -48,7 +50,7 @@ class AddReport:
     @property
     def message(self) -> Message:
         """The one message, where one was handed in."""
-        messages = self.stored + self.duplicates
+        messages = self.stored + self.duplicates + self.echoes
         if len(messages) != 1:
             raise InvalidInputError(f"the report holds {len(messages)} messages: read stored and duplicates")
         return messages[0]
@@ -94,13 +96,3 @@ class DeleteReport:
 
     sessions: int
     messages: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHit:
-    """A message that a full-text search found."""
-
-    message: Message
-    session: str
-    score: float
-    """Higher is better; comparable within one search only."""

@@ -123,8 +123,22 @@ class ContextBuilder:
             full=tuple(name for name, full in is_full.items() if full),
             compressed=tuple(name for name, full in is_full.items() if not full),
             dropped=tuple(left_out),
+            reasons=self._reasons(is_full, left_out),
             problems=self._cut_newest(is_full),
         )
+
+    def _reasons(self, is_full: dict[str, bool], left_out: Sequence[str]) -> dict[str, str]:
+        window = self._budget.full_message_window
+        recent = {message.id for message in self._shown[-window:]}
+        archived = set(self._archived)
+        reasons = {message.id: "pinned: it comes before the conversation" for message in self._pinned}
+        for name, full in is_full.items():
+            kind = "in full" if full else "compressed"
+            place = f"among the newest {window}" if name in recent else "older, and there is room"
+            reasons[name] = f"{kind}: {place}"
+        for name in left_out:
+            reasons[name] = "archived" if name in archived else "no room"
+        return reasons
 
     def _cut_newest(self, is_full: dict[str, bool]) -> tuple[str, ...]:
         newest = self._shown[-1] if self._shown else None

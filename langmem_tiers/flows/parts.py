@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
     from langmem_tiers.flows.analyze import Analyzer
+    from langmem_tiers.retrieval.retriever import Retriever
     from langmem_tiers.tiers.short_term import ShortTermParts
 
 
@@ -29,6 +30,7 @@ class MemoryParts:
     tuning: TuningStore
     analyzer: Analyzer
     summarizer: Summarizer
+    retriever: Retriever
     config: EngineConfig
 
     @property

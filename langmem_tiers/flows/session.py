@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.config import MAX_LIMIT
 from langmem_tiers.core.entries import Entry, EntryState, Mark, Shown
 from langmem_tiers.core.errors import (
@@ -15,34 +13,30 @@ from langmem_tiers.core.errors import (
     MessageNotFoundError,
     PlanOutdatedError,
     StorageBusyError,
-    StorageError,
 )
 from langmem_tiers.core.groups import groups_of
-from langmem_tiers.core.messages import Message, Role
+from langmem_tiers.core.messages import Message
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.tuning import TuningParameters
 from langmem_tiers.flows.analyze import subject_of
-from langmem_tiers.flows.context import ContextBuilder
+from langmem_tiers.flows.build_context import check_budget
 from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_tidying
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
-from langmem_tiers.flows.recalled import answering, preferences, recalled_message
+from langmem_tiers.flows.session_context import SessionContext
 from langmem_tiers.tiers.short_term import ShortTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
+    from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.context import Context
-    from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.ports import View
     from langmem_tiers.core.reports import SessionInfo
     from langmem_tiers.flows.parts import MemoryParts
-    from langmem_tiers.tiers.knowledge import KnowledgeBase
 
 _log = logging.getLogger("langmem_tiers")
 _TRIES = 20  # far more than two that tidy the same session need
-KNOWLEDGE_SHARE = 0.1
-"""What knowledge from other sessions may take of a context."""
 
 
 class Session(ShortTerm):
@@ -52,72 +46,42 @@ class Session(ShortTerm):
         super().__init__(parts.short_term, info)
         self._memory = parts
 
-    def context(self, budget: TokenBudget | None = None, *, recall: bool = True) -> Context:
+    def build_context(
+        self, query: str | None = None, *, budget: TokenBudget | None = None, recall: bool = True
+    ) -> Context:
         """What goes to the model: never more than the budget, tool calls with their results.
 
         Under the engine's own budget a session that has grown too large is tidied first. With a
         budget of your own nothing is changed; it is a view.
 
         Args:
+            query: What memory is asked for; the newest user message, if left out.
             budget: In place of the engine's.
-            recall: Whether knowledge from other sessions is looked up for the newest user message.
+            recall: Whether what is known and what was said elsewhere comes along.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        if budget is not None and not isinstance(budget, TokenBudget):
-            raise InvalidInputError(
-                f"a budget must be a TokenBudget, got a {type(budget).__name__}: use TokenBudget.of(8000)"
-            )
-        memory, view, done = self._memory, self._view(), None
-        if budget is None:
-            parameters = memory.parameters_of(self.namespace)
-            if is_under_pressure(memory, view, parameters):
-                done = self._carry_out(lambda seen: plan_tidying(memory, seen, parameters), view)
-                memory.tuning.add_savings(self.namespace, done.savings, memory.now())
-                view = self._view()
-            budget = replace(memory.config.budget, full_message_window=parameters.full_message_window)
-            context = self._built(view, budget, recall=recall, counts=True)
-        else:
-            context = self._built(view, budget, recall=recall, counts=False)
-        return replace(
-            context,
-            missing=_missing(view),
-            problems=(*context.problems, *(() if done is None else done.problems)),
+        if query is not None and not isinstance(query, str):
+            raise InvalidInputError(f"a query must be a str, got a {type(query).__name__}")
+        own = budget is None
+        view, budget, problems = (
+            self._tidied() if budget is None else (self._view(), check_budget(budget), ())
         )
+        builder = SessionContext(self._memory, self, view, budget, query)
+        context = builder.with_memories(counts=own) if recall else builder.alone()
+        return replace(context, missing=_missing(view), problems=(*context.problems, *problems))
 
-    def _built(self, view: View, budget: TokenBudget, *, recall: bool, counts: bool) -> Context:
-        compressor = self._memory.analyzer.compressor
-        said = (item.message for item in reversed(view.items))
-        question = next((message for message in said if message.role is Role.USER), None)
-        if not recall or question is None:
-            return ContextBuilder(view.items, budget, compressor).build()
-        known = self._memory.knowledge_of(self.namespace)
-        found = answering(known.recall(question.content, use=False), question.content)
-        hits = [*found, *preferences(known, found)]
-        room = budget.share(KNOWLEDGE_SHARE)
-        message, told = recalled_message(self._memory.short_term, hits, question, room)
-        if message is None:
-            return ContextBuilder(view.items, budget, compressor).build()
-        context = ContextBuilder(view.items, budget, compressor, [message]).build()
-        if view.items[-1].message.id not in context.full:  # what was said last goes before what is known
-            alone = ContextBuilder(view.items, budget, compressor).build()
-            if view.items[-1].message.id in alone.full:
-                return alone
-        if message.id in context.dropped:
-            return context
-        if counts:
-            self._count_use(known, [hit for hit in told if hit in found], question)
-        return replace(context, knowledge=told)
-
-    def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
-        # Once for each question, however often the context for it is built.
-        now = self._memory.now()
-        since = question.created_at if question.created_at <= now else now - timedelta(days=1)
-        try:
-            known.use([hit.knowledge for hit in told], since=since)
-        except StorageError as error:  # the context is there: counting can wait
-            _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+    def _tidied(self) -> tuple[View, TokenBudget, tuple[str, ...]]:
+        memory, view = self._memory, self._view()
+        problems: tuple[str, ...] = ()
+        parameters = memory.parameters_of(self.namespace)
+        if is_under_pressure(memory, view, parameters):
+            done = self._carry_out(lambda seen: plan_tidying(memory, seen, parameters), view)
+            memory.tuning.add_savings(self.namespace, done.savings, memory.now())
+            view, problems = self._view(), tuple(done.problems)
+        window = parameters.full_message_window
+        return view, replace(memory.config.budget, full_message_window=window), problems
 
     def entries(self) -> tuple[Entry, ...]:
         """What of the session is in view, as entries with their tier, state and scores."""

@@ -7,7 +7,10 @@ same expression on each, and handed to the driver inside SQLAlchemy's transactio
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import TypeDecorator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,13 +33,23 @@ class DriverStatement:
         compiled: Any = statement.compile(dialect=dialect, column_keys=columns)
         self._sql: str = compiled.string
         self._order: Sequence[str] | None = compiled.positiontup if compiled.positional else None
-        self._returns: bool = bool(compiled.effective_returning)
+        is_select = bool(getattr(statement, "is_select", False))
+        self._returns: bool = is_select or bool(compiled.effective_returning)
         self._constants = {name: value for name, value in compiled.params.items() if value is not None}
         self._convert: dict[str, Callable[[Any], Any]] = {}
         for name, bind in compiled.binds.items():
             convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
             if convert is not None:
                 self._convert[name] = convert
+
+        selected: Any = getattr(statement, "selected_columns", ())
+        self._read = [
+            column.type.dialect_impl(dialect).result_processor(dialect, None)
+            if isinstance(column.type, TypeDecorator)
+            else None
+            for column in selected
+        ]
+        self._names = [column.name for column in selected]
 
     def run(self, connection: Connection, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a driver's row
         """Run it once; the first row, if it returns any."""
@@ -46,6 +59,28 @@ class DriverStatement:
             return cursor.fetchone() if self._returns else None
         finally:
             cursor.close()
+
+    def all(self, connection: Connection, values: Mapping[str, Any]) -> list[Any]:
+        """Run it once; all its rows, as the driver gives them."""
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(self._sql, self._arguments(values))
+            return list(cursor.fetchall())
+        finally:
+            cursor.close()
+
+    def named(self, connection: Connection, values: Mapping[str, Any]) -> list[Any]:
+        """Run it once; all its rows with names, and their values as SQLAlchemy would give them."""
+        rows = self.all(connection, values)
+        if not rows:
+            return []
+        columns = [
+            [None if value is None else convert(value) for value in column] if convert is not None else column
+            for column, convert in zip(zip(*rows, strict=True), self._read, strict=True)
+        ]
+        return [
+            SimpleNamespace(**dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)
+        ]
 
     def run_many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run it once for each row."""

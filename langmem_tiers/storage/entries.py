@@ -14,7 +14,7 @@ from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.ports import Promoted, View
 from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
 from langmem_tiers.storage.rows import to_message
-from langmem_tiers.storage.schema import entries, messages, namespaces, sessions
+from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
 from langmem_tiers.storage.statements import MARK_COLUMNS, MARKED_ONE, MARKED_VIEW
 from langmem_tiers.storage.text import pack_json, unpack_json
 
@@ -55,19 +55,7 @@ class SqlEntryStore:
         return rows
 
     def _shown(self, rows: list[AnyRow]) -> list[Shown]:
-        unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
-        try:
-            return [
-                Shown(row.pk, to_message(row, (row.view_position, row.view_message)), _mark(row))
-                for row in unique.values()
-            ]
-        except LangmemTiersError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise StorageCorruptError(
-                f"{self._database.label!r} holds an entry that was not written by us or is damaged: "
-                "restore a backup, nothing was changed"
-            ) from None
+        return shown_of(rows, self._database.label)
 
     def apply(
         self,
@@ -90,7 +78,7 @@ class SqlEntryStore:
     def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
         """The long-term entries of a namespace, newest message first."""
         query = (
-            select(messages, *MARK_COLUMNS, sessions.c.name.label("session_name"))
+            select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
             .add_columns(sessions.c.view_position, sessions.c.view_message)
             .select_from(
                 entries.join(namespaces)
@@ -109,6 +97,23 @@ class SqlEntryStore:
             Promoted(shown, unescape(row.session_name))
             for shown, row in zip(self._shown(rows), rows, strict=True)
         )
+
+
+def shown_of(rows: list[AnyRow], label: str) -> list[Shown]:
+    """The messages of rows with their marks, each once."""
+    unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+    try:
+        return [
+            Shown(row.pk, to_message(row, (row.view_position, row.view_message)), _mark(row))
+            for row in unique.values()
+        ]
+    except LangmemTiersError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise StorageCorruptError(
+            f"{label!r} holds an entry that was not written by us or is damaged: "
+            "restore a backup, nothing was changed"
+        ) from None
 
 
 def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import select, update
 
 from langmem_tiers.core.errors import (
     LangmemTiersError,
@@ -14,15 +14,13 @@ from langmem_tiers.core.errors import (
     SessionNotFoundError,
     StorageCorruptError,
 )
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
-from langmem_tiers.core.names import escape, namespace_key, unescape
+from langmem_tiers.core.names import escape
 from langmem_tiers.core.ports import Appended, RollUp, Tail
-from langmem_tiers.core.reports import SearchHit
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.rows import to_message, to_row
-from langmem_tiers.storage.schema import POSITION_STEP, messages, namespaces, sessions
-from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, sessions
+from langmem_tiers.storage.search import index_columns
 from langmem_tiers.storage.statements import (
     ADVANCE,
     COLUMNS,
@@ -36,13 +34,13 @@ from langmem_tiers.storage.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Select
 
+    from langmem_tiers.core.indexes import IndexText
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
@@ -50,10 +48,16 @@ _IDS_PER_QUERY = 500  # well below every database's limit on parameters
 
 
 class SqlMessageStore:
-    """Serves the ``MessageStore`` port."""
+    """Serves the ``MessageStore`` port.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: Where.
+        index_text: What recall is to find of a message; written with it, in one row.
+    """
+
+    def __init__(self, database: Database, index_text: Callable[[Message], IndexText]) -> None:
         self._database = database
+        self._index_text = index_text
         self._advance = DriverStatement(ADVANCE, database.dialect)
         self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
 
@@ -77,9 +81,13 @@ class SqlMessageStore:
         row = self._advance.run(connection, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
             raise no_session()
-        last_position, revision = row
+        last_position, revision, namespace_pk = row
         first = last_position - (len(batch) - 1) * POSITION_STEP
-        rows = [to_row(message, key, first + index * POSITION_STEP) for index, message in enumerate(batch)]
+        rows = [
+            to_row(message, key, first + index * POSITION_STEP)
+            | index_columns(self._index_text(message), namespace_pk, self._database.is_sqlite)
+            for index, message in enumerate(batch)
+        ]
         if len(rows) == 1:
             self._insert.run(connection, rows[0])
         else:
@@ -134,41 +142,6 @@ class SqlMessageStore:
             put_summary(connection, key, roll_up)
             return True
 
-    def search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> tuple[SearchHit, ...]:
-        """Messages of this namespace that hold any of the words, best first."""
-        query = self._search(namespace, words, limit)
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(
-            SearchHit(
-                message=to_message(row, (row.view_position, row.view_message)),
-                session=unescape(row.name),
-                score=float(row.score),
-            )
-            for row in rows
-        )
-
-    def _search(self, namespace: NamespacePath, words: Sequence[str], limit: int) -> Select[*tuple[Any, ...]]:
-        found = (sqlite if self._database.is_sqlite else postgres).matches(words)
-        # The best are chosen by key and score alone; only their texts are read.
-        best = (
-            select(found.c.pk, found.c.score)
-            .select_from(found.join(messages, messages.c.pk == found.c.pk).join(sessions).join(namespaces))
-            .where(
-                namespaces.c.path == namespace_key(namespace),
-                # What a summary says stands in the messages that it stands for.
-                ~and_(messages.c.role == Role.SYSTEM.value, messages.c.content.startswith(SUMMARY_PREFIX)),
-            )
-            .order_by(found.c.score.desc(), found.c.pk.desc())
-            .limit(limit)
-            .subquery("best")
-        )
-        return (
-            select(messages, sessions.c.name, sessions.c.view_position, sessions.c.view_message, best.c.score)
-            .select_from(best.join(messages, messages.c.pk == best.c.pk).join(sessions))
-            .order_by(best.c.score.desc(), best.c.pk.desc())
-        )
-
 
 def is_hidden_still(connection: Connection, key: int, was_hidden: int) -> bool:
     """Lock the session's row and tell whether nobody compressed it since the caller looked."""
@@ -215,9 +188,7 @@ def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Me
     view = (session.view_position, session.view_message)
     known: dict[str, Message] = {}
     for ids in _pieces([escape(message.id) for message in batch], _IDS_PER_QUERY):
-        rows = connection.execute(
-            select(messages).where(messages.c.session_pk == key, messages.c.id.in_(ids))
-        )
+        rows = connection.execute(select(*RECORD).where(messages.c.session_pk == key, messages.c.id.in_(ids)))
         known.update((message.id, message) for message in (to_message(row, view) for row in rows))
     return known
 

@@ -6,19 +6,11 @@ schema is today.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from langmem_tiers.storage.migration import Migration
+from langmem_tiers.storage.migration_to_recall import TO_RECALL
 
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step, from ``version - 1`` to ``version``, as SQL for each database."""
-
-    version: int
-    sqlite: tuple[str, ...]
-    postgresql: tuple[str, ...]
-
-
-# Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning.
+# Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
+# 4 what recall looks at.
 MIGRATIONS = (
     Migration(
         2,
@@ -221,4 +213,5 @@ MIGRATIONS = (
             """CREATE INDEX lmt_knowledge_text ON lmt_knowledge USING gin (text_vector)""",
         ),
     ),
+    TO_RECALL,
 )

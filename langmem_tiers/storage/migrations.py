@@ -12,19 +12,28 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage.migration_steps import MIGRATIONS
+from langmem_tiers.storage.reindex import INDEXED_SINCE, index_all
 from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
+    from langmem_tiers.core.indexes import IndexText
+    from langmem_tiers.core.messages import Message
     from langmem_tiers.storage.database import Database
 
 _ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
 
 
-def migrate(database: Database, now: datetime) -> None:
+def migrate(database: Database, now: datetime, index_text: Callable[[Message], IndexText]) -> None:
     """Create what is missing, or bring an older schema up to date after a backup copy.
+
+    Args:
+        database: Which.
+        now: When.
+        index_text: What recall is to find of a message, for those of an older schema.
 
     Raises:
         SchemaVersionError: The database is newer than this release; it is left untouched.
@@ -34,11 +43,11 @@ def migrate(database: Database, now: datetime) -> None:
         _refuse_encoding(database, connection)
     _refuse_newer(database, version)
     if version < SCHEMA_VERSION:
-        _upgrade(database, now)
+        _upgrade(database, now, index_text)
     database.prepare()
 
 
-def _upgrade(database: Database, now: datetime) -> None:
+def _upgrade(database: Database, now: datetime, index_text: Callable[[Message], IndexText]) -> None:
     with database.write() as connection:
         if not database.is_sqlite:
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -51,6 +60,8 @@ def _upgrade(database: Database, now: datetime) -> None:
         else:
             _back_up(database, connection, version, now)
             _apply(connection, version)
+            if version < INDEXED_SINCE:
+                index_all(connection, index_text)
         connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION, applied_at=now))
 
 

@@ -20,19 +20,21 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.types import TIMESTAMP, TypeEngine
+from sqlalchemy.types import TIMESTAMP, TypeEngine, UserDefinedType
 
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -63,6 +65,16 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
 
+class TextVector(UserDefinedType[str]):
+    """PostgreSQL's ``tsvector``, without loading its whole dialect for other databases."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        """What the column is called."""
+        return "TSVECTOR"
+
+
 # Names compare byte by byte everywhere: PostgreSQL's default collation would order them by locale.
 _Name = Text().with_variant(Text(collation="C"), "postgresql")
 _Key = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only
@@ -82,6 +94,7 @@ namespaces = Table(
     Column("pk", _Key, primary_key=True),
     Column("path", _Name, nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("erased", BigInteger, nullable=False, server_default="0"),
 )
 
 sessions = Table(
@@ -118,8 +131,62 @@ messages = Table(
     Column("token_counter", Text, nullable=False),
     Column("extra", Text),
     Column("payload", Text),
+    # What recall looks at; empty for summaries, which say nothing that the record does not.
+    Column("namespace_pk", _Key),
+    Column("term_count", Integer),
+    Column("asks", SmallInteger),
+    Column("importance", Double),
+    Column("speaker", Text),
+    Column("terms", Text().with_variant(TextVector(), "postgresql")),
     UniqueConstraint("session_pk", "id"),
     Index("lmt_messages_by_position", "session_pk", "position", "pk"),
+    Index("lmt_messages_by_namespace", "namespace_pk", "pk"),
+)
+RECORD = tuple(
+    column
+    for column in messages.c
+    if column.name not in {"namespace_pk", "term_count", "asks", "importance", "speaker", "terms"}
+)
+"""The columns of a message as it was said."""
+
+accesses = Table(
+    "lmt_accesses",
+    metadata,
+    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("last_at", UtcDateTime, nullable=False),
+)
+
+embedders = Table(
+    "lmt_embedders",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("identity", _Name, nullable=False),
+    Column("dimension", Integer, nullable=False),
+    UniqueConstraint("identity", "dimension"),
+)
+
+vectors = Table(
+    "lmt_vectors",
+    metadata,
+    Column("pk", _Key, primary_key=True),
+    Column("namespace_pk", _Key, nullable=False),
+    Column("embedder_pk", _Key, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("vector", LargeBinary),
+    UniqueConstraint("message_pk", "embedder_pk"),
+    Index("lmt_vectors_by_namespace", "namespace_pk", "embedder_pk", "pk"),
+    sqlite_autoincrement=True,  # a later vector has a later key, whatever was erased
+)
+
+embedding_cache = Table(
+    "lmt_embedding_cache",
+    metadata,
+    Column("embedder_pk", _Key, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("hash", LargeBinary(16), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+    Column("expires_at", UtcDateTime, nullable=False),
+    Index("lmt_embedding_cache_by_age", "expires_at"),
 )
 
 entries = Table(

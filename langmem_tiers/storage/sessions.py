@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
@@ -96,11 +97,24 @@ class SqlSessionStore:
 
     def delete(self, key: int) -> DeleteReport:
         """Erase the session with its messages."""
+        own = select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
         with self._database.write() as connection:
-            count = connection.execute(
-                delete(sessions).where(sessions.c.pk == key).returning(sessions.c.message_count)
-            ).scalar()
-        return DeleteReport(sessions=0 if count is None else 1, messages=count or 0)
+            # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
+            connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == own).with_for_update())
+            gone = connection.execute(
+                delete(sessions)
+                .where(sessions.c.pk == key)
+                .returning(sessions.c.message_count, sessions.c.namespace_pk)
+            ).first()
+            if gone is None:
+                return DeleteReport(sessions=0, messages=0)
+            # Whoever holds parts of the namespace in memory sees by this that some of them are gone.
+            connection.execute(
+                update(namespaces)
+                .where(namespaces.c.pk == gone.namespace_pk)
+                .values(erased=namespaces.c.erased + 1)
+            )
+        return DeleteReport(sessions=1, messages=gone.message_count)
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
         """Erase exactly this namespace with its sessions."""
@@ -141,7 +155,9 @@ def namespace_pk_of(connection: Connection, path: str, now: datetime) -> int:
     found = connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).scalar()
     if found is not None:
         return int(found)
-    created = insert(namespaces).values(path=path, created_at=now).returning(namespaces.c.pk)
+    # A namespace that is made anew may get the key of the one before: by this number it is told apart.
+    number = secrets.randbits(48)
+    created = insert(namespaces).values(path=path, created_at=now, erased=number).returning(namespaces.c.pk)
     return int(connection.execute(created).scalar_one())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, bindparam, insert, or_, select, union_all, update
 
-from langmem_tiers.storage.schema import POSITION_STEP, entries, messages, sessions
+from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, messages, sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
@@ -23,7 +23,7 @@ ADVANCE = (
         revision=sessions.c.revision + 1,
         updated_at=bindparam("now"),
     )
-    .returning(sessions.c.last_position, sessions.c.revision)
+    .returning(sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
 )
 INSERT = insert(messages)
 COLUMNS = [column.name for column in messages.c if column.name != "pk"]
@@ -34,7 +34,7 @@ SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_
 # Each read is one statement, so that the session's row and its messages belong together on
 # every database, whatever others write meanwhile. The session comes first and at least once.
 _position, _pk = messages.c.position, messages.c.pk
-_of_session = select(messages).where(messages.c.session_pk == bindparam("key"))
+_of_session = select(*RECORD).where(messages.c.session_pk == bindparam("key"))
 _backwards = (_position.desc(), _pk.desc())
 
 

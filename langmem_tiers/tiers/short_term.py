@@ -30,6 +30,7 @@ from langmem_tiers.core.reports import (
     MessagePage,
     SessionInfo,
 )
+from langmem_tiers.retrieval.fences import MEMORY, is_only_fenced
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
@@ -93,14 +94,17 @@ class ShortTerm:
     def add_many(self, messages: Iterable[MessageDraft]) -> AddReport:
         """Store the messages in one transaction: all of them or none.
 
-        A message whose id the session knows is not stored again.
+        A message whose id the session knows is not stored again. Nor is one that is nothing but what a
+        context had injected from memory: it would come back as something new.
 
         Raises:
             MessageConflictError: The id is taken by a message that says something else.
         """
-        drafts = _check_drafts(messages)
+        handed_in = _check_drafts(messages)
+        drafts = [draft for draft in handed_in if not _is_echo(draft)]
+        echoes = tuple(seal(self._parts, [draft for draft in handed_in if _is_echo(draft)]))
         if not drafts:
-            return AddReport(stored=(), duplicates=())
+            return AddReport(stored=(), duplicates=(), echoes=echoes)
         done = self._parts.messages.append(
             self.key,
             seal(self._parts, drafts),
@@ -110,7 +114,7 @@ class ShortTerm:
         if done.stored:
             self._parts.cache.extend(self.key, done.stored, done.revision)
             self._parts.changed(self.namespace)
-        return AddReport(stored=done.stored, duplicates=done.duplicates)
+        return AddReport(stored=done.stored, duplicates=done.duplicates, echoes=echoes)
 
     def latest(self, count: int = 30) -> tuple[Message, ...]:
         """The newest messages of the record, oldest first, whether compressed or not."""
@@ -279,6 +283,11 @@ def _check_drafts(drafts: object) -> list[MessageDraft]:
                 f"message {index} is a {type(draft).__name__}: wrap it as MessageDraft(role, text, ...)"
             )
     return checked
+
+
+def _is_echo(draft: MessageDraft) -> bool:
+    is_ours = draft.role is Role.SYSTEM or draft.name == MEMORY
+    return is_ours and is_only_fenced(draft.content)
 
 
 def _check_summary(summary: object) -> None:

@@ -29,7 +29,7 @@ def test_the_demo_plays_everything_and_keeps_it_where_asked(tmp_path: Path) -> N
             session = engine.session(("tidepool", "mara"), chapter.session)
             record = [message for message in session.messages() if not message.is_summary]
             assert [message.content for message in record] == [draft.content for draft in chapter.messages]
-            assert session.context().token_count <= 2000 < session.info().token_count
+            assert session.build_context().token_count <= 2000 < session.info().token_count
 
 
 def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
@@ -67,5 +67,5 @@ def test_each_question_has_its_evidence_within_reach_of_its_key_words(question: 
         tenant = engine.namespace("tidepool")
         for chapter in chapters():
             tenant.session(chapter.session).add_many(chapter.messages)
-        found = {hit.message.id for hit in tenant.search(question.search, limit=5)}  # type: ignore[attr-defined] # a Question
+        found = {hit.entry.id for hit in tenant.search(question.search, limit=5)}  # type: ignore[attr-defined] # a Question
         assert found & set(question.evidence)  # type: ignore[attr-defined] # a Question

@@ -7,37 +7,47 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.retrieval.index_text import Indexer
+from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.tuning import SqlTuningStore
+from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.testing.conformance import (
     NOW,
     EntryStoreConformance,
+    IndexStoreConformance,
     KnowledgeStoreConformance,
     MessageStoreConformance,
     SessionStoreConformance,
     Stores,
     TuningStoreConformance,
+    VectorStoreConformance,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INDEXER = Indexer(IMPORTANCE)
+
 
 @pytest.fixture
 def sql_stores(url: str) -> Iterator[Stores]:
     database = Database(url, EngineConfig())
-    migrate(database, NOW)
+    migrate(database, NOW, INDEXER)
     yield Stores(
         sessions=SqlSessionStore(database),
-        messages=SqlMessageStore(database),
+        messages=SqlMessageStore(database, INDEXER),
         entries=SqlEntryStore(database),
         knowledge=SqlKnowledgeStore(database),
         tuning=SqlTuningStore(database),
+        index=SqlIndexStore(database),
+        vectors=SqlVectorStore(database),
     )
     database.close()
 
@@ -67,6 +77,18 @@ class TestSqlKnowledgeStore(KnowledgeStoreConformance):
 
 
 class TestSqlTuningStore(TuningStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlIndexStore(IndexStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlVectorStore(VectorStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

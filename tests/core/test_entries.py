@@ -16,7 +16,6 @@ from langmem_tiers import (
     Entry,
     InvalidConfigError,
     InvalidInputError,
-    Recalled,
     Tier,
 )
 
@@ -106,9 +105,3 @@ def test_a_context_never_exceeds_its_budget(tokens: int, budget: int) -> None:
     else:
         with pytest.raises(InvalidInputError, match=f"budget of {budget}"):
             Context(messages=(), token_count=tokens, token_budget=budget)
-
-
-def test_what_is_recalled_has_a_score_and_its_reasons() -> None:
-    assert Recalled(entry=entry(), score=0.7, signals={"recency": 0.7}).signals == {"recency": 0.7}
-    with pytest.raises(InvalidInputError, match="score"):
-        Recalled(entry=entry(), score=1.1, signals={})

@@ -43,7 +43,7 @@ def test_no_kill_loses_what_was_acknowledged(
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         connection.execute(
-            "INSERT INTO lmt_messages_text(lmt_messages_text, rank) VALUES ('integrity-check', 1)"
+            "INSERT INTO lmt_messages_terms(lmt_messages_terms, rank) VALUES ('integrity-check', 1)"
         )
         connection.close()
 

@@ -99,7 +99,7 @@ def test_the_report_adds_up_over_all_runs(small: MemoryEngine, tenant: str, cloc
 def test_what_contexts_saved_between_two_runs_counts(small: MemoryEngine, tenant: str) -> None:
     session = small.session(tenant, "s")
     talk(session, 200)
-    session.context()
+    session.build_context()
     snapshot = small.optimizer.run(tenant)
     assert snapshot is not None
     assert snapshot.tokens_saved > 2000
@@ -162,9 +162,9 @@ def test_the_learned_window_is_used_for_contexts(
     clock.advance(days=3)
     session.apply(session.analyze())
     session.apply(session.analyze())
-    assert len(session.context().messages) == 30
+    assert len(session.build_context().messages) == 30
     _learned(small, tenant, TuningParameters(full_message_window=12))
-    assert len(session.context().messages) == 12
+    assert len(session.build_context().messages) == 12
 
 
 def _learned(
@@ -375,7 +375,7 @@ def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> Non
             session = next(todo)
         for n in range(60):
             session.add("user", f"Remark {n}: {TALK}")
-            assert session.context().token_count <= 4000
+            assert session.build_context().token_count <= 4000
 
     in_threads(4, write)
     quick.optimizer.stop()

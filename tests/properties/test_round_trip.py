@@ -107,7 +107,7 @@ def test_any_name_holds_its_own_messages_and_no_others(
         assert [m.content for m in session.messages()] == [f"walrus {number}"]
         namespace = shared.namespace(root, *labels)
         here = {f"walrus {n}" for n, (other, _) in enumerate(places) if other == labels}
-        assert {hit.message.content for hit in namespace.search("walrus", limit=50)} == here
+        assert {hit.entry.content for hit in namespace.search("walrus", limit=50)} == here
         assert {info.name for info in namespace.sessions().sessions} == {s for o, s in places if o == labels}
         below = {(root, *o) for o, _ in places if o[: len(labels)] == labels}
         assert set(shared.namespaces((root, *labels))) == below

@@ -26,6 +26,7 @@ from langmem_tiers import (
     StorageError,
 )
 from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.search import postgres
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def test_the_full_text_index_never_differs_from_the_table(file_url: str) -> None
         engine.session("acme", "s3").delete()
         with engine._database.write() as connection:  # raises if they differ
             connection.execute(
-                text("INSERT INTO lmt_messages_text(lmt_messages_text, rank) VALUES ('integrity-check', 1)")
+                text("INSERT INTO lmt_messages_terms(lmt_messages_terms, rank) VALUES ('integrity-check', 1)")
             )
         assert len(engine.namespace("acme").search("walrus")) == 3
 
@@ -293,11 +294,10 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
         session.add("user", "the walrus")
         with engine._database.write() as connection:
             connection.execute(text("ANALYZE"))
-            query = engine._parts.short_term.messages._search(("acme",), ["walrus"], 10)  # type: ignore[attr-defined] # below the port
             plan = connection.execute(
-                text("EXPLAIN " + str(query.compile(connection, compile_kwargs={"literal_binds": True})))
+                text("EXPLAIN " + str(postgres._PLACES)), {"query": "'1_walrus'", "terms": ["1_walrus"]}
             )
-            assert "lmt_messages_text" in "\n".join(row[0] for row in plan)
+            assert "lmt_messages_terms" in "\n".join(row[0] for row in plan)
 
 
 def test_a_database_in_memory_leaves_nothing_on_the_disk(
@@ -346,7 +346,7 @@ def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, dam
         session = engine.session("acme", "s")
         session.add("user", "x")
         with engine._database.write() as connection:
-            connection.execute(text("DROP TRIGGER lmt_messages_text_add"))
+            connection.execute(text("DROP TRIGGER lmt_messages_terms_add"))
             connection.execute(text(damage))
         with pytest.raises(StorageCorruptError) as caught:
             session.latest()

@@ -10,7 +10,8 @@ from sqlalchemy import create_engine, text
 
 from langmem_tiers import MemoryEngine, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage import migrations
-from langmem_tiers.storage.migration_steps import MIGRATIONS, Migration
+from langmem_tiers.storage.migration import Migration
+from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.testing.threads import in_threads

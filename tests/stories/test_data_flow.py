@@ -96,7 +96,7 @@ def test_the_memory_flow_of_a_task(engine: MemoryEngine, tenant: str, clock: Fro
     clock.advance(days=1)
     next_session = user.session("task-2")
     next_session.add("user", "Go back to example.com and tell me what its title says now.")
-    context = next_session.context()
+    context = next_session.build_context()
     assert [hit.knowledge.value for hit in context.knowledge] == [
         "example.com uses #page-title for its title"
     ]

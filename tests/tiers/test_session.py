@@ -291,7 +291,7 @@ def test_search_finds_across_sessions_and_ignores_marks(engine: MemoryEngine, te
     namespace.session("monday").add("user", "We decided on PostgreSQL for bookings.")
     namespace.session("tuesday").add("user", "Lunch was good.")
     (hit,) = namespace.search('What did we DECIDE? "AND NOT* (bookings:')
-    assert (hit.session, hit.message.content) == ("monday", "We decided on PostgreSQL for bookings.")
+    assert (hit.session, hit.entry.content) == ("monday", "We decided on PostgreSQL for bookings.")
     assert namespace.search("?! ...") == ()
     assert namespace.search("") == ()
 

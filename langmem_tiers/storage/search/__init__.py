@@ -1,1 +1,27 @@
-"""Full-text search, the one part in which the databases speak differently."""
+"""Full text, the one part in which the databases speak differently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.storage.search import postgres, sqlite
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.indexes import IndexText
+
+
+def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
+    """The columns of a message that recall looks at.
+
+    Every term begins with the namespace's key, so that a tenant's words are its own: others add
+    neither to what it costs to find them nor to how rare they seem.
+    """
+    pack = sqlite.packed if is_sqlite else postgres.packed
+    return {
+        "namespace_pk": namespace,
+        "term_count": len(text.terms),
+        "asks": int(text.asks),
+        "importance": text.importance,
+        "speaker": text.speaker,
+        "terms": pack([f"{namespace}_{term}" for term in text.terms]),
+    }

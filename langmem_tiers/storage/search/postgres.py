@@ -1,26 +1,32 @@
-"""Full text on PostgreSQL: a stored text search vector of each message, and an index over it.
+"""Full text on PostgreSQL: text search vectors of messages and of knowledge, and indexes over them.
 
-The vector is a generated column, so it lives and dies with the row.
+A message's vector is made of terms that come made, so no configuration of the server has a say.
+How much a place is worth is not left to ``ts_rank``, which does not know how rare a word is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, literal_column, select
+from sqlalchemy import func, literal_column, select, text
 
-from langmem_tiers.storage.schema import knowledge, messages
+from langmem_tiers.core.indexes import Postings
+from langmem_tiers.storage.schema import knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnClause, Subquery, Table
+    from sqlalchemy import ColumnClause, Connection, Subquery, Table
 
+MESSAGES_DDL = (
+    "CREATE INDEX lmt_messages_terms ON lmt_messages USING gin (terms)",
+    # Keys are given before transactions end, so a reader that goes by them may miss a late one:
+    # it goes by the transaction instead, and asks for all that may not have been over when it last looked.
+    "ALTER TABLE lmt_messages ADD COLUMN written_by xid8 DEFAULT pg_current_xact_id()",
+    "CREATE INDEX lmt_messages_by_writer ON lmt_messages (namespace_pk, written_by)",
+)
 DDL = (
-    # A vector holds at most 1 MB: of a longer message the beginning is indexed.
-    """ALTER TABLE lmt_messages ADD COLUMN content_vector tsvector
-        GENERATED ALWAYS AS (to_tsvector('english', left(content, 100000))) STORED""",
-    "CREATE INDEX lmt_messages_text ON lmt_messages USING gin (content_vector)",
+    *MESSAGES_DDL,
     # Marks become spaces: left in, they make one word of an address or a path.
     """ALTER TABLE lmt_knowledge ADD COLUMN text_vector tsvector
         GENERATED ALWAYS AS (to_tsvector('english', translate(
@@ -30,9 +36,58 @@ DDL = (
 )
 
 
-def matches(words: Sequence[str]) -> Subquery:
-    """The keys of messages that hold any of the words, with a score."""
-    return _matches(messages, "lmt_messages.content_vector", words)
+_PLACES = text(
+    """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
+        FROM lmt_messages, unnest(terms) AS place
+        WHERE terms @@ CAST(:query AS tsquery) AND place.lexeme = ANY(:terms)
+        GROUP BY place.lexeme"""
+)
+
+
+_MOST_BYTES = 1_000_000  # of a vector; PostgreSQL takes 1 MB
+
+
+def packed(terms: Sequence[str]) -> str:
+    """Terms as a text search vector with their places."""
+    places: dict[str, list[str]] = {}
+    for place, term in enumerate(terms, 1):
+        places.setdefault(term, []).append(str(place))
+    lexemes, left = [], _MOST_BYTES
+    for term, where in places.items():
+        left -= len(term.encode()) + 2 * len(where) + 8
+        if left < 0:  # of a message that is longer still, the beginning is indexed
+            break
+        lexemes.append(f"{_quoted(term)}:{','.join(where[:255])}")  # no more places are kept anyway
+    return " ".join(lexemes)
+
+
+def unpacked(vector: str) -> list[str]:
+    """The terms of a vector, each as often as it is there."""
+    terms: list[str] = []
+    for lexeme in vector.split():
+        term, _, places = lexeme.rpartition(":")
+        terms.extend([term.strip("'").replace("''", "'")] * (places.count(",") + 1))
+    return terms
+
+
+def postings(connection: Connection, terms: Sequence[str]) -> Postings:
+    """Where the terms are."""
+    import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+    query = " | ".join(_quoted(term) for term in terms)
+    rows = connection.execute(_PLACES, {"query": query, "terms": list(terms)})
+    found = rows.all()
+    sizes = [len(keys) for _, keys, _ in found]
+    return Postings(
+        [term for term, _, _ in found],
+        np.repeat(np.arange(len(found)), sizes),
+        np.array([key for _, keys, _ in found for key in keys], np.int64),
+        np.array([count for _, _, counts in found for count in counts], np.float32),
+    )
+
+
+def _quoted(term: str) -> str:
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def knowledge_matches(words: Sequence[str]) -> Subquery:

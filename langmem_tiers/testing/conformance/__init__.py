@@ -7,28 +7,43 @@ Subclass them in a test module of yours and give them your stores::
         def stores(self) -> Stores:
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
 
-The suites for entries, knowledge and tuning need ``Stores(..., entries=...)`` and so on.
+The suites for entries, knowledge, tuning, index and vectors need ``Stores(..., entries=...)`` and so on;
+that for vectors needs an index as well.
 """
 
 import pytest
 
-_SUITES = ("entries", "knowledge", "knowledge_search", "messages", "sessions", "tuning")
+_SUITES = (
+    "entries",
+    "index",
+    "indexed",
+    "knowledge",
+    "knowledge_search",
+    "messages",
+    "sessions",
+    "tuning",
+    "vectors",
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  # a failure shows its values
 
 # ruff: noqa: E402 - assertions are rewritten in what is imported from here on
 from langmem_tiers.testing.conformance.base import NOW, Stores
 from langmem_tiers.testing.conformance.entries import EntryStoreConformance
+from langmem_tiers.testing.conformance.index import IndexStoreConformance
 from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
 from langmem_tiers.testing.conformance.tuning import TuningStoreConformance
+from langmem_tiers.testing.conformance.vectors import VectorStoreConformance
 
 __all__ = [
     "NOW",
     "EntryStoreConformance",
+    "IndexStoreConformance",
     "KnowledgeStoreConformance",
     "MessageStoreConformance",
     "SessionStoreConformance",
     "Stores",
     "TuningStoreConformance",
+    "VectorStoreConformance",
 ]

@@ -12,6 +12,7 @@ import pytest
 from langmem_tiers.core.messages import Message, Role
 
 if TYPE_CHECKING:
+    from langmem_tiers.core.indexes import IndexStore, VectorStore
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import (
         EntryStore,
@@ -54,6 +55,8 @@ class Stores:
     entries: EntryStore | None = None
     knowledge: KnowledgeStore | None = None
     tuning: TuningStore | None = None
+    index: IndexStore | None = None
+    vectors: VectorStore | None = None
 
 
 class StoreConformance:

@@ -1,0 +1,119 @@
+"""What a memory must beat: words alone, meaning alone, and the newest turns."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import math
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from benchmarks.haystacks import Turn
+    from langmem_tiers import Embedder
+
+STOP_WORDS = frozenset(
+    "a about after all am an and any are as at be been before but by can could did do does for from had has "
+    "have he her him his how i if in into is it its just me my no not of on or our she should so some than "
+    "that the their them then there these they this to too up us was we were what when where which who whom "
+    "whose why will with would you your".split()
+)
+STEMS = importlib.util.find_spec("snowballstemmer") is not None
+_WORD = re.compile(r"[^\W_]+")
+
+
+@functools.cache
+def _stemmer() -> Callable[[str], str]:
+    if not STEMS:
+        return str
+    stem: Callable[[str], str] = importlib.import_module("snowballstemmer").stemmer("english").stemWord
+    return functools.cache(stem)
+
+
+def terms(text: str) -> list[str]:
+    """The words that count, stemmed if snowballstemmer is installed."""
+    stem = _stemmer()
+    return [stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
+
+
+class Bm25:
+    """Plain BM25 over texts.
+
+    Args:
+        texts: By id.
+    """
+
+    def __init__(self, texts: Mapping[str, str], *, k1: float = 1.2, b: float = 0.75) -> None:
+        counts = {key: Counter(terms(text)) for key, text in texts.items()}
+        lengths = {key: count.total() for key, count in counts.items()}
+        mean = max(1.0, sum(lengths.values()) / max(1, len(lengths)))
+        self._weights: dict[str, dict[str, float]] = defaultdict(dict)
+        for key, count in counts.items():
+            norm = k1 * (1 - b + b * lengths[key] / mean)
+            for term, times in count.items():
+                self._weights[term][key] = times * (k1 + 1) / (times + norm)
+        self._size = len(texts)
+
+    def scores(self, question: str) -> dict[str, float]:
+        """Of the texts that share a word with the question."""
+        scores: dict[str, float] = defaultdict(float)
+        for term in terms(question):
+            weights = self._weights.get(term, {})
+            rarity = math.log(1 + (self._size - len(weights) + 0.5) / (len(weights) + 0.5))
+            for key, weight in weights.items():
+                scores[key] += rarity * weight
+        return scores
+
+    def rank(self, question: str) -> list[str]:
+        """Ids of the texts that share a word with the question, best first."""
+        scores = self.scores(question)
+        return sorted(scores, key=lambda key: -scores[key])
+
+
+class Dense:
+    """Cosine of the embedder's vectors and nothing else.
+
+    Args:
+        texts: By id.
+        embedder: The one that the engine uses.
+    """
+
+    def __init__(self, texts: Mapping[str, str], embedder: Embedder) -> None:
+        self._keys = list(texts)
+        self._embedder = embedder
+        vectors = embedder.embed_documents(list(texts.values()))
+        self._vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+    def rank(self, question: str) -> list[str]:
+        """All ids, nearest first."""
+        scores = self._vectors @ self._embedder.embed_query(question)
+        return [self._keys[row] for row in np.argsort(-scores, kind="stable")]
+
+
+def newest_first(turns: Sequence[Turn]) -> list[str]:
+    """Ids of the turns, whatever was asked."""
+    return [turn.id for turn in sorted(turns, key=lambda turn: turn.said_at, reverse=True)]
+
+
+def rankers(turns: Sequence[Turn], embedder: Embedder | None) -> dict[str, Callable[[str], list[str]]]:
+    """The baselines over the turns, by name; dense only where there is an embedder."""
+    texts = {turn.id: turn.words for turn in turns}
+    newest = newest_first(turns)
+    dense = {} if embedder is None else {"dense": Dense(texts, embedder).rank}
+    return {"bm25": Bm25(texts).rank, **dense, "recency": lambda _: newest}
+
+
+def filled(ranked: Sequence[str], tokens: Mapping[str, int], limit: int) -> list[str]:
+    """The first ids that fit so many tokens together, none skipped."""
+    used = 0
+    for number, key in enumerate(ranked):
+        used += tokens[key]
+        if used > limit:
+            return list(ranked[:number])
+    return list(ranked)

@@ -1,0 +1,159 @@
+"""The frame of a retrieval benchmark: its command line, its engine, its tables."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.baselines import STEMS
+from benchmarks.haystacks import EMBEDDERS, Memory, UnusableError, embedder_named
+from benchmarks.retrieval import bootstrap_interval, wilson_interval
+from langmem_tiers import LangmemTiersError, MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from benchmarks.retrieval import Interval
+
+BASELINES = ("bm25", "dense", "recency")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for."""
+
+    data: Path
+    embedder: str = "offline"
+    backend: str | None = None
+    json: bool = False
+
+    @property
+    def dialect(self) -> str:
+        """The kind of database and nothing else of its URL."""
+        scheme = urlsplit(self.backend or "sqlite://").scheme.partition("+")[0]
+        return "postgresql" if scheme == "postgres" else scheme
+
+    @contextlib.contextmanager
+    def memory(self) -> Iterator[Memory]:
+        """An engine on that database, or on a fresh SQLite file; what it ingests is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
+            url = self.backend or f"sqlite:///{Path(folder) / 'memory.db'}"
+            try:
+                engine = MemoryEngine(url, embedder=embedder_named(self.embedder))
+            except LangmemTiersError as error:
+                raise UnusableError(str(error)) from error
+            with engine:
+                memory = Memory(engine)
+                try:
+                    yield memory
+                finally:
+                    if self.backend:
+                        memory.clear()
+
+
+def run(
+    about: str,
+    data: str,
+    measure: Callable[[Options], dict[str, Any]],
+    show: Callable[[dict[str, Any], Console], None],
+) -> None:
+    """Read the command line, measure and print; exit code 2 for what cannot be used."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="FILE", help=data)
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="offline", help="none: by words alone")
+    parser.add_argument("--backend", metavar="URL", help="a fresh SQLite file, if left out")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    options = Options(**vars(parser.parse_args()))
+    try:
+        figures = measure(options)
+    except UnusableError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        sys.exit(2)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        show(figures, Console())
+
+
+def mean_by(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The mean under each key."""
+    return {key: statistics.fmean(some) for key, some in values.items()}
+
+
+def bootstrap_by(values: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+    """The interval of the mean under each key."""
+    return {key: bootstrap_interval(some) for key, some in values.items()}
+
+
+def wilson_by(values: Mapping[str, Sequence[bool]]) -> dict[str, Interval]:
+    """The interval of the rate under each key."""
+    return {key: wilson_interval(some) for key, some in values.items()}
+
+
+def beside(others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of each baseline, None for one that was not run, and whether BM25 stemmed its words."""
+    figures: dict[str, Any] = {name: others.get(name) for name in BASELINES}
+    return {"baselines": {**figures, "bm25": {**figures["bm25"], "stemmed": STEMS}}}
+
+
+def heading(benchmark: str, figures: Mapping[str, Any]) -> str:
+    """What was run on what."""
+    run_with = f"embedder {figures['embedder']}, {figures['backend']}"
+    return f"{benchmark}, {figures['questions']:,} questions, {run_with}"
+
+
+def comparison(title: str, figures: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
+    """Ours with its intervals beside the baselines, a line for each key of each part.
+
+    Args:
+        title: Above the table.
+        figures: What was measured.
+        parts: How a line is named, for each key of the figures that is a part: ``{"recall": "recall@{}"}``.
+    """
+    table = _table(title, ("measure", "ours", "95 %", *BASELINES))
+    table.caption = None if STEMS else "bm25 by plain words: snowballstemmer is not installed"
+    for part, name in parts.items():
+        for key, value in figures[part].items():
+            low, high = figures["interval"][part][key]
+            others = (figures["baselines"][baseline] for baseline in BASELINES)
+            cells = ("" if other is None else f"{other[part][key]:.3f}" for other in others)
+            table.add_row(name.format(key), f"{value:.3f}", f"{low:.3f} to {high:.3f}", *cells)
+        table.add_section()
+    return table
+
+
+def breakdown(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
+    """Ours, a line for each group of questions, with the keys of one part of their figures."""
+    keys = list(next(iter(groups.values()))[part])
+    table = _table(title, ("group", "questions", *keys))
+    for group, figures in groups.items():
+        table.add_row(group, f"{figures['questions']:,}", *(f"{figures[part][key]:.3f}" for key in keys))
+    return table
+
+
+def costs(figures: Mapping[str, Any]) -> str:
+    """What recalling and ingesting took."""
+    latency, ingest = figures["latency_ms"], figures["ingest"]
+    return (
+        f"recall: {latency['p50']:.1f} ms (p50), {latency['p95']:.1f} ms (p95). Ingest: "
+        f"{figures['ingest_per_second']:,.0f} messages/s with embedding; of {ingest['messages']:,} messages, "
+        f"storing took {ingest['store_seconds']:.1f} s and embedding {ingest['embed_seconds']:.1f} s."
+    )
+
+
+def _table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(title=title)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    return table

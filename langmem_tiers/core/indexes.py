@@ -1,0 +1,183 @@
+"""The contracts between recall and the indexes it reads: words, places and vectors of messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from langmem_tiers.core.entries import Shown, Tier
+    from langmem_tiers.core.names import NamespacePath
+
+
+@dataclass(frozen=True, slots=True)
+class IndexText:
+    """What is kept of a message for recall."""
+
+    terms: Sequence[str]
+    """In their order, each as often as it is there."""
+    speaker: str | None
+    """The terms of the speaker's name, apart: who speaks is not who is spoken of."""
+    asks: bool
+    """Whether it ends with a question."""
+    importance: float
+    """By its content alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRows:
+    """Messages of a namespace by their places, oldest key first: one array a column."""
+
+    keys: NDArray[np.int64]
+    sessions: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    times: NDArray[np.int64]
+    """Microseconds since 1970."""
+    roles: NDArray[np.uint8]
+    """By their place in the enum ``Role``."""
+    lengths: NDArray[np.float32]
+    asks: NDArray[np.bool_]
+    importance: NDArray[np.float32]
+    accesses: NDArray[np.float32]
+    speakers: Sequence[str | None]
+    """The terms of their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A namespace as it was when somebody looked at it."""
+
+    key: int
+    erased: int
+    """Another number than before means that something was erased: keys may stand for other messages now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What is new since a reader last looked."""
+
+    tenant: Tenant | None
+    """None if there is no such namespace."""
+    rows: IndexRows
+    mark: int
+    """Where to go on next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Where terms are: for each the keys of the messages that hold it, ascending, and how often."""
+
+    terms: Sequence[str]
+    """Those that are anywhere at all."""
+    of: NDArray[np.int64]
+    """Which of the terms it is, in their order."""
+    keys: NDArray[np.int64]
+    counts: NDArray[np.float32]
+
+    def holding(self) -> Mapping[str, int]:
+        """How many messages hold each term."""
+        counts: dict[int, int] = {}
+        for number in self.of.tolist():
+            counts[number] = counts.get(number, 0) + 1
+        return {term: counts.get(number, 0) for number, term in enumerate(self.terms)}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that recall has chosen, with the session it is of."""
+
+    shown: Shown
+    session: str
+
+
+class IndexStore(Protocol):
+    """Words and places of messages, written in the same transaction as the messages."""
+
+    def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
+        """The rows that were written behind the mark; 0 is the beginning."""
+        ...
+
+    def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
+        """Where the terms are, in this namespace."""
+        ...
+
+    def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
+        """The keys of the messages that were moved to a tier."""
+        ...
+
+    def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """The terms of some messages."""
+        ...
+
+    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
+        """The messages with these keys; those that are gone are left out, all if anything was erased."""
+        ...
+
+    def touch(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
+        """Count that messages were recalled; nothing is counted if anything was erased since."""
+        ...
+
+
+class VectorStore(Protocol):
+    """Vectors of messages, each with the model that made it."""
+
+    def model(self, identity: str, dimension: int) -> int:
+        """The key under which this model's vectors are kept."""
+        ...
+
+    def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
+        """The texts of some messages, to be embedded; those that are gone are left out."""
+        ...
+
+    def put(self, tenant: Tenant, model: int, keys: Sequence[int], vectors: NDArray[np.float32]) -> bool:
+        """Keep vectors; messages that are gone meanwhile are left out.
+
+        Returns:
+            False, with nothing written, if anything was erased since the tenant was looked at.
+        """
+        ...
+
+    def drop_others(self, namespace: int, model: int) -> int:
+        """Erase the vectors of other models once this one has embedded everything."""
+        ...
+
+    def load(
+        self, namespace: int, model: int, after: int, limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
+        """Keys and vectors that were written behind a mark, and the next mark.
+
+        A store that finds the nearest itself gives the keys alone.
+        """
+        ...
+
+    def vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The vectors of some messages, as far as there are any."""
+        ...
+
+    def nearest(
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        """The nearest messages with their cosines, best first; None if the store leaves that to its reader."""
+        ...
+
+    def cosines(
+        self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The cosines of some messages, for stores that find the nearest themselves."""
+        ...
+
+    def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
+        """Vectors of texts that were embedded before, by the hash of the text."""
+        ...
+
+    def cache(
+        self, model: int, vectors: Mapping[bytes, bytes], now: datetime, *, until: datetime, keep: int
+    ) -> None:
+        """Remember vectors of texts until then, the newest ``keep`` of them."""
+        ...

@@ -1,0 +1,204 @@
+"""Recall: a query in, ranked entries with reasons out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.entries import Tier, check_score
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import check_role, check_time
+from langmem_tiers.core.names import check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from langmem_tiers.core.entries import Entry
+    from langmem_tiers.core.knowledge import Knowledge
+    from langmem_tiers.core.messages import Message, Role
+
+
+class Strategy(StrEnum):
+    """How memories are ranked."""
+
+    BEST = "best"
+    """Words and meaning of a message, its neighbours and its session, speaker and time: the default."""
+    WORDS = "words"
+    """Only what holds words of the query itself, by BM25 alone: plain full text."""
+    RECENCY = "recency"
+    """The newest first."""
+    SIMILARITY = "similarity"
+    """By the cosine of their vectors alone."""
+    IMPORTANCE = "importance"
+    """The most important first, the newest among equals."""
+    HYBRID = "hybrid"
+    """The three above by rank and weight: 0.3, 0.5 and 0.2."""
+    TF_IDF = "tf_idf"
+    """Five signals: TF-IDF 0.4, key words 0.3, recency 0.2, importance 0.1, access 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HybridWeights:
+    """What the signals of ``Strategy.HYBRID`` count."""
+
+    recency: float = 0.3
+    similarity: float = 0.5
+    importance: float = 0.2
+
+    def __post_init__(self) -> None:
+        _check_weights(self, ("recency", "similarity", "importance"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfIdfWeights:
+    """What the signals of ``Strategy.TF_IDF`` count; the score is their weighted mean."""
+
+    semantic: float = 0.4
+    keyword: float = 0.3
+    recency: float = 0.2
+    importance: float = 0.1
+    access: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_weights(self, ("semantic", "keyword", "recency", "importance", "access"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallFilters:
+    """What may be recalled. Everything that is left out allows all.
+
+    Args:
+        tiers: Only entries of these tiers.
+        kinds: Only entries of these kinds: ``message``, or the kinds of long-term entries.
+        roles: Only what these said.
+        sessions: Only from these sessions.
+        categories: Only knowledge and long-term entries of these categories.
+        tags: Only entries with one of these tags.
+        since: Only what was said at that time or later.
+        until: Only what was said before that time.
+        min_importance: Only what matters as much.
+        episodic: Whether moments may come.
+        chunks: Whether summaries of older messages may come.
+    """
+
+    tiers: frozenset[Tier] | None = None
+    kinds: frozenset[str] | None = None
+    roles: frozenset[Role] | None = None
+    sessions: frozenset[str] | None = None
+    categories: frozenset[str] | None = None
+    tags: frozenset[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    min_importance: float = 0.0
+    episodic: bool = True
+    chunks: bool = True
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "tiers", _set(self.tiers, "tiers", _check_tier))
+        put(self, "roles", _set(self.roles, "roles", check_role))
+        put(self, "sessions", _set(self.sessions, "sessions", check_name))
+        for name in ("kinds", "categories", "tags"):
+            put(self, name, _set(getattr(self, name), name, _check_word))
+        for name in ("since", "until"):
+            moment = getattr(self, name)
+            put(self, name, None if moment is None else check_time(moment))
+        if self.since is not None and self.until is not None and self.until <= self.since:
+            raise InvalidInputError(
+                f"until {self.until.isoformat()!r} must lie after since {self.since.isoformat()!r}: "
+                "swap them or leave one out"
+            )
+        check_score(self.min_importance, "min_importance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A memory that answers a query, and why."""
+
+    entry: Entry
+    score: float
+    """Higher is better; comparable within one recall only."""
+    signals: Mapping[str, float]
+    """What each signal gave to the score, by its name."""
+    found_by: str
+    """What gave most: ``message``, ``neighbours``, ``session``, ``meaning``, or a signal of a preset."""
+    message: Message | None = None
+    knowledge: Knowledge | None = None
+
+    @property
+    def relevance(self) -> float:
+        """What words and meaning gave, without what speaks for any memory of that form, speaker or time."""
+        told = (value for name, value in self.signals.items() if name not in {"form", "speaker", "time"})
+        return sum(told)
+
+    @property
+    def session(self) -> str | None:
+        """The session that it comes from."""
+        return self.entry.session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """What a query brought back, best first."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    strategy: Strategy
+    candidates: int
+    """How many memories were looked at in the end."""
+    embedder: str | None = None
+    """Whose vectors were compared; None where words alone decided."""
+    problems: tuple[str, ...] = field(default=())
+    """What did not work this time, such as an embedder that failed."""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, index: int) -> Hit:
+        return self.hits[index]
+
+
+def check_strategy(strategy: object) -> Strategy:
+    """The strategy, or an error that lists those there are."""
+    try:
+        return Strategy(strategy)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(strategy.value for strategy in Strategy)
+        raise InvalidInputError(f"unknown strategy {strategy!r}: use one of {known}") from None
+
+
+def _check_weights(weights: object, names: Iterable[str]) -> None:
+    values = {name: getattr(weights, name) for name in names}
+    for name, value in values.items():
+        check_score(value, f"the weight {name}")
+    if sum(values.values()) == 0:
+        raise InvalidInputError("all weights are 0: give at least one signal a weight")
+
+
+def _set(values: object, what: str, check: object) -> frozenset[object] | None:
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{what} must be a set, got {type(values).__name__}: use {{...}}")
+    assert callable(check)  # noqa: S101 - of this module
+    return frozenset(check(value) for value in values)
+
+
+def _check_tier(tier: object) -> Tier:
+    try:
+        return Tier(tier)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(tier.value for tier in Tier)
+        raise InvalidInputError(f"unknown tier {tier!r}: use one of {known}") from None
+
+
+def _check_word(word: object) -> str:
+    if not isinstance(word, str) or not word:
+        raise InvalidInputError(f"a filter takes names, got {word!r}: use non-empty strings")
+    return word

@@ -1,0 +1,61 @@
+"""What memory has to say to a question, within a budget."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.core.context import Context
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.flows.packing import Packer
+from langmem_tiers.flows.recall import Asked, checked
+from langmem_tiers.scoring.tokens import count_messages
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.recall import RecallFilters
+    from langmem_tiers.flows.parts import MemoryParts
+
+CANDIDATES = 100
+"""Memories that are looked at for a context, at least."""
+LEAST_TOKENS = 12
+"""What a memory takes at least: so many more may fit."""
+
+
+def build_context(
+    parts: MemoryParts,
+    namespace: NamespacePath,
+    query: str,
+    budget: TokenBudget | None,
+    filters: RecallFilters | None,
+    now: datetime | None,
+) -> Context:
+    """The memories that answer a question, as many as fit."""
+    budget = parts.config.budget if budget is None else check_budget(budget)
+    room = budget.available
+    limit = min(2000, max(CANDIDATES, room // LEAST_TOKENS))
+    wish = checked(parts, Asked(query, None, None, filters, now), limit=limit)
+    found = parts.retriever.recall(namespace, wish, counts=False)
+    name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    packed = Packer(parts.short_term, name, wish.now).pack(found.hits, room)
+    messages = () if packed.message is None else (packed.message,)
+    return Context(
+        messages=messages,
+        token_count=count_messages(parts.counter, messages) if messages else 0,
+        token_budget=room,
+        recalled=packed.told,
+        left_out=packed.left_out,
+        problems=found.problems,
+    )
+
+
+def check_budget(budget: object) -> TokenBudget:
+    """The budget, or an error that says how to make one."""
+    if not isinstance(budget, TokenBudget):
+        raise InvalidInputError(
+            f"a budget must be a TokenBudget, got a {type(budget).__name__}: use TokenBudget.of(8000)"
+        )
+    return budget

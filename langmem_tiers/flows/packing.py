@@ -1,0 +1,123 @@
+"""Packing recalled memories into one fenced message: the most value for the tokens there are.
+
+What belongs to one day of one session stands together, in the order in which it was said, so the same
+memories always make the same text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.messages import MessageDraft, Role
+from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless, without_fences
+from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
+from langmem_tiers.tiers.short_term import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date, datetime
+
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.tiers.short_term import ShortTermParts
+
+SHARPNESS = 23.0
+"""How fast the chance that a memory is needed falls with its score."""
+BY_LENGTH = 0.5
+"""How much a long memory must be better than a short one: 1 is by value per token, 0 by value alone."""
+_FENCE_TOKENS = 24  # of the fence and the message's frame, with some to spare
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A message with memories, those that are in it and those that had no room."""
+
+    message: Message | None
+    told: tuple[Hit, ...]
+    left_out: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    hit: Hit
+    text: str
+    tokens: int
+    value: float
+
+    @property
+    def day(self) -> tuple[str, date]:
+        return self.hit.session or "", self.hit.entry.created_at.date()
+
+
+class Packer:
+    """Packs memories for one context.
+
+    Args:
+        parts: Counts tokens and makes messages.
+        name: What the message's id ends with; the same for the same question.
+        when: The message's time.
+    """
+
+    def __init__(self, parts: ShortTermParts, name: str, when: datetime) -> None:
+        self._parts = parts
+        self._count = parts.counter.count
+        self._name = name
+        self._when = when
+
+    def pack(self, hits: Sequence[Hit], max_tokens: int) -> Packed:
+        """As many of the hits as fit, by their value for what they take."""
+        lines = [self._line(hit) for hit in hits]
+        chosen = self._choose(lines, max_tokens)
+        while chosen:
+            message = self._message(chosen)
+            if message.token_count + FRAME_TOKENS <= max_tokens:
+                told = {id(line.hit) for line in chosen}
+                return Packed(
+                    message,
+                    tuple(hit for hit in hits if id(hit) in told),
+                    tuple(hit for hit in hits if id(hit) not in told),
+                )
+            chosen.remove(min(chosen, key=lambda line: line.value))
+        return Packed(None, (), tuple(hits))
+
+    def _choose(self, lines: list[_Line], max_tokens: int) -> list[_Line]:
+        left, days, chosen = max_tokens - _FENCE_TOKENS, set(), []
+        for line in sorted(lines, key=lambda line: -line.value / line.tokens**BY_LENGTH):
+            cost = line.tokens + (0 if line.day in days else self._count(_heading(line)) + 1)
+            if cost <= left:
+                chosen.append(line)
+                days.add(line.day)
+                left -= cost
+        return chosen
+
+    def _line(self, hit: Hit) -> _Line:
+        text = _told(hit)
+        return _Line(hit, text, self._count(text) + 1, exp(SHARPNESS * min(hit.score, 2.0)))
+
+    def _message(self, lines: list[_Line]) -> Message:
+        ordered = sorted(lines, key=lambda line: (line.hit.entry.created_at, line.day[0], line.hit.entry.id))
+        days: dict[tuple[str, date], list[str]] = {}
+        for line in ordered:
+            days.setdefault(line.day, [_heading(line)]).append(line.text)
+        draft = MessageDraft(
+            Role.SYSTEM,
+            fenced([text for texts in days.values() for text in texts]),
+            id=f"recalled-{self._name}"[:200],
+            created_at=self._when,
+            name=MEMORY,
+        )
+        (message,) = seal(self._parts, [draft])
+        return message
+
+
+def _heading(line: _Line) -> str:
+    return f"{line.day[1].isoformat()}:"
+
+
+def _told(hit: Hit) -> str:
+    speaker = hit.message.name if hit.message is not None else None
+    who = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
+    said = " ".join(without_fences(hit.entry.content).split())
+    return harmless(f"{who}: {said}")

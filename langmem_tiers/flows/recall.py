@@ -1,0 +1,91 @@
+"""Recall over everything that is remembered: messages and knowledge, in one list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.retrieval.retriever import wish_for
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.recall import Hit, Recall
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.retrieval.retriever import Wish
+
+_NEEDS_NO_QUERY = {Strategy.RECENCY, Strategy.IMPORTANCE}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller asked for, unchecked."""
+
+    query: object
+    limit: object = None
+    strategy: object = None
+    filters: object = None
+    now: object = None
+
+
+def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked) -> Recall:
+    """What answers a query, best first."""
+    return parts.retriever.recall(namespace, checked(parts, asked))
+
+
+def search(parts: MemoryParts, namespace: NamespacePath, text: object, limit: int) -> tuple[Hit, ...]:
+    """Messages that hold words of a text, best first."""
+    check_limit(limit)
+    if not isinstance(text, str):
+        raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
+    if not text.strip():
+        return ()
+    wish = wish_for(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
+    return parts.retriever.recall(namespace, wish, counts=False).hits
+
+
+def checked(parts: MemoryParts, asked: Asked, *, limit: int | None = None) -> Wish:
+    """What was asked for, or an error that names what makes no sense.
+
+    Args:
+        parts: The configuration and the clock.
+        asked: What was asked for.
+        limit: In place of what was asked for, where the caller knows what it needs.
+    """
+    config = parts.config.recall
+    strategy = config.strategy if asked.strategy is None else check_strategy(asked.strategy)
+    if limit is None:
+        limit = config.limit if asked.limit is None else _limit(asked.limit, config.max_limit)
+    now: datetime = parts.now() if asked.now is None else check_time(asked.now)
+    if asked.filters is not None and not isinstance(asked.filters, RecallFilters):
+        raise InvalidInputError(
+            f"filters must be RecallFilters, got a {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"
+        )
+    return wish_for(
+        _query(asked.query, strategy), now=now, limit=limit, strategy=strategy, filters=asked.filters
+    )
+
+
+def _query(query: object, strategy: Strategy) -> str:
+    if not isinstance(query, str):
+        raise InvalidInputError(f"a query must be a str, got a {type(query).__name__}")
+    if not query.strip() and strategy not in _NEEDS_NO_QUERY:
+        raise InvalidInputError(
+            f"a query for the strategy {strategy.value!r} must say something, got {query[:20]!r}: "
+            "ask a question, or use the strategy 'recency'"
+        )
+    return query
+
+
+def _limit(limit: object, most: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
+        raise InvalidInputError(
+            f"a limit must be a whole number from 1 to {most}, got {limit!r}: "
+            "RecallConfig.max_limit sets the most"
+        )
+    return limit

@@ -1,0 +1,232 @@
+"""One query on one namespace: the evidence gathered and ranked by the strategy that was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langmem_tiers.core.clock import microseconds
+from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.errors import EmbeddingError
+from langmem_tiers.core.messages import Role
+from langmem_tiers.core.recall import Strategy
+from langmem_tiers.retrieval import presets
+from langmem_tiers.retrieval.ranking import Evidence, Ranked, Weights, rank, times_of
+from langmem_tiers.retrieval.words import own_scores, score_words, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.core.indexes import Postings
+    from langmem_tiers.core.recall import RecallFilters
+    from langmem_tiers.retrieval.arrays import Flags, Floats, Rows
+    from langmem_tiers.retrieval.namespace_index import NamespaceIndex
+    from langmem_tiers.retrieval.retriever import Retriever, Wish
+
+_ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
+_NEAREST = 200
+"""The nearest messages that a store is asked for."""
+ALL = slice(None)
+WEIGHTS = Weights()
+
+
+class Answering:
+    """Ranks the messages of a namespace for one wish. The namespace's lock must be held."""
+
+    def __init__(self, retriever: Retriever, held: NamespaceIndex, wish: Wish) -> None:
+        self._retriever = retriever
+        self._held = held
+        self._places = held.places
+        self._wish = wish
+        self.problems: list[str] = []
+        self.embedder: str | None = None
+        self.candidates = 0
+
+    def ranked(self) -> Ranked:
+        """The best rows by the strategy."""
+        allowed = self._allowed()
+        if allowed is not None and not allowed.any():
+            return Ranked(np.zeros(0, np.int64), np.zeros(0), {"message": np.zeros(0)})
+        self.candidates = self._places.count if allowed is None else int(allowed.sum())
+        by = {
+            Strategy.BEST: self._best,
+            Strategy.WORDS: self._by_words,
+            Strategy.RECENCY: lambda some, limit: presets.by_recency(self._places, some, limit),
+            Strategy.IMPORTANCE: self._by_importance,
+            Strategy.SIMILARITY: self._by_similarity,
+            Strategy.HYBRID: self._hybrid,
+            Strategy.TF_IDF: self._tf_idf,
+        }
+        return by[self._wish.strategy](allowed, self._wish.limit)
+
+    def importance(self, rows: Rows | slice = ALL) -> Floats:
+        """How much messages matter now: by content, by age and by use."""
+        places = self._places
+        hours = np.maximum(0, microseconds(self._wish.now) - places["times"][rows]) / 3.6e9
+        recent = np.maximum(0.0, 0.2 - hours / 24 * 0.1)
+        used = np.minimum(0.1, places["accesses"][rows] * 0.02)
+        together: Floats = np.clip(places["importance"][rows] + recent + used, 0, 1)
+        return together
+
+    def _best(self, allowed: Flags | None, limit: int) -> Ranked:
+        query, places = self._wish.query, self._places
+        speakers, spoken = places.spoken_by(query.names)
+        # A speaker's name stands in what others say to them: it tells who, not what.
+        postings = self._postings([term for term in query.terms if term not in speakers])
+        evidence = Evidence(
+            words=score_words(places, words_of(places, postings)),
+            speaker=spoken,
+            time=times_of(places, query.times),
+        )
+        self._add_meaning(evidence, query.without(speakers))
+        return rank(places, evidence, allowed, limit, WEIGHTS)
+
+    def _postings(self, terms: Sequence[str]) -> Postings | None:
+        if not terms:
+            return None
+        assert self._held.tenant is not None  # noqa: S101 - refreshed before
+        return self._retriever.index.postings(self._held.tenant.key, terms)
+
+    def _add_meaning(self, evidence: Evidence, text: str) -> None:
+        vector = self._vector(text)
+        vectors = self._held.vectors
+        if vector is None or vectors is None:
+            return
+        evidence.trust = vectors.trust
+        if vectors.holds_vectors:
+            evidence.cosines = vectors.cosines(self._places.count, vector)
+            return
+        embedding, places = self._retriever.embedding, self._places
+        assert embedding is not None  # noqa: S101 - there is a vector
+        assert self._held.tenant is not None  # noqa: S101 - refreshed before
+        near = embedding.store.nearest(self._held.tenant.key, embedding.model(), vector, _NEAREST)
+        rows = places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
+        evidence.nearest = rows[rows >= 0]
+
+        def fetch(wanted: Rows) -> Floats:
+            keys, found = embedding.store.cosines(embedding.model(), vector, places["keys"][wanted])
+            cosines = np.full(places.count, found.mean() if len(found) else 0.0, np.float32)
+            cosines[places.rows_of(keys)] = found
+            return cosines
+
+        evidence.fetch = fetch
+
+    def _vector(self, text: str) -> Floats | None:
+        # Everything about vectors that can fail fails here, and then words alone decide.
+        embedding, held = self._retriever.embedding, self._held
+        if embedding is None:
+            return None
+        try:
+            held.load_vectors(embedding)
+            if held.embed_missing(embedding, self._retriever.deadline()):
+                self._retriever.embed_in_background(held.path)
+                self.problems.append("some messages are not embedded yet: they are found by their words")
+            held.try_model(embedding, self._retriever.index)
+            vector = embedding.query(text)
+        except EmbeddingError as error:
+            self.problems.append(str(error))
+            return None
+        self.embedder = embedding.identity
+        return vector
+
+    def _by_words(self, allowed: Flags | None, limit: int) -> Ranked:
+        postings = self._postings(self._wish.query.terms)
+        scores = own_scores(self._places, words_of(self._places, postings))
+        rows = np.flatnonzero(scores if allowed is None else scores * allowed)
+        return presets.by_score("message", rows, scores[rows], limit)
+
+    def _by_importance(self, allowed: Flags | None, limit: int) -> Ranked:
+        return presets.by_importance(self._places, self.importance(), allowed, limit)
+
+    def _by_similarity(self, allowed: Flags | None, limit: int) -> Ranked:
+        evidence = Evidence(
+            words=score_words(self._places, words_of(self._places, None)),
+            speaker=np.zeros(self._places.count, np.bool_),
+            time=np.zeros(self._places.count),
+        )
+        self._add_meaning(evidence, self._wish.query.text)
+        if evidence.cosines is not None:
+            rows = np.arange(self._places.count) if allowed is None else np.flatnonzero(allowed)
+            return presets.by_score("similarity", rows, evidence.cosines[rows], limit)
+        if evidence.nearest is not None and evidence.fetch is not None:
+            rows = evidence.nearest if allowed is None else evidence.nearest[allowed[evidence.nearest]]
+            return presets.by_score("similarity", rows, evidence.fetch(rows)[rows], limit)
+        if not self.problems:
+            self.problems.append("there is no embedder: pass one to MemoryEngine to recall by similarity")
+        return presets.by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
+
+    def _hybrid(self, allowed: Flags | None, limit: int) -> Ranked:
+        many = limit * presets.CANDIDATES
+        return presets.hybrid(
+            presets.by_recency(self._places, allowed, many),
+            self._by_similarity(allowed, many),
+            self._by_importance(allowed, many),
+            limit,
+            self._retriever.config.recall.hybrid,
+        )
+
+    def _tf_idf(self, allowed: Flags | None, limit: int) -> Ranked:
+        postings = self._postings(self._wish.query.terms)
+        scores = score_words(self._places, words_of(self._places, postings)).with_neighbours[0]
+        if allowed is not None:
+            scores = np.where(allowed, scores, -1.0)
+        rows = np.flatnonzero(scores > 0)
+        if len(rows) < limit:  # nothing shares a word with it: the newest may do
+            rows = np.union1d(
+                rows, presets.by_recency(self._places, allowed, limit * presets.CANDIDATES).rows
+            )
+        rows = rows[np.argsort(-scores[rows], kind="stable")[: presets.MOST_SCORED]]
+        keys = self._places["keys"][rows].tolist()
+        terms = self._retriever.index.terms(keys)
+        weights = self._retriever.config.recall.tf_idf
+        others = {
+            "recency": presets.recency_of(self._places, rows, microseconds(self._wish.now)),
+            "importance": self.importance(rows),
+            "access": np.minimum(1.0, self._places["accesses"][rows] * 0.1),
+        }
+        holding = dict.fromkeys(self._wish.query.terms, 0) | dict(
+            {} if postings is None else postings.holding()
+        )
+        texts = [terms.get(key, ()) for key in keys]
+        return presets.tf_idf(self._places, rows, texts, holding, others, limit, weights)
+
+    def _allowed(self) -> Flags | None:
+        filters = self._wish.filters
+        if filters is None:
+            return None
+        places = self._places
+        allowed = np.ones(places.count, np.bool_)
+        if filters.kinds is not None and "message" not in filters.kinds:
+            allowed[:] = False
+        if filters.categories is not None or filters.tags is not None:
+            allowed[:] = False  # messages have neither
+        if filters.roles is not None:
+            allowed &= np.isin(places["roles"], [_ROLE_NUMBERS[role] for role in filters.roles])
+        if filters.since is not None:
+            allowed &= places["times"] >= microseconds(filters.since)
+        if filters.until is not None:
+            allowed &= places["times"] < microseconds(filters.until)
+        if filters.min_importance > 0:
+            allowed &= self.importance() >= filters.min_importance
+        return self._in_tiers(self._in_sessions(allowed, filters), filters)
+
+    def _in_sessions(self, allowed: Flags, filters: RecallFilters) -> Flags:
+        if filters.sessions is None:
+            return allowed
+        found = (self._retriever.sessions.find(self._held.path, name) for name in sorted(filters.sessions))
+        numbers = [self._places.session_number(info.key) for info in found if info is not None]
+        return allowed & np.isin(self._places["session"], [n for n in numbers if n is not None])
+
+    def _in_tiers(self, allowed: Flags, filters: RecallFilters) -> Flags:
+        if filters.tiers is None:
+            return allowed
+        assert self._held.tenant is not None  # noqa: S101 - refreshed before
+        rows = self._places.rows_of(self._retriever.index.marked(self._held.tenant.key, Tier.LONG_TERM))
+        promoted = np.zeros(self._places.count, np.bool_)
+        promoted[rows[rows >= 0]] = True
+        if Tier.LONG_TERM not in filters.tiers:
+            allowed = allowed & ~promoted
+        if Tier.SHORT_TERM not in filters.tiers:
+            allowed = allowed & promoted
+        return allowed

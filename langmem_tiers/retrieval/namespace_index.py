@@ -1,0 +1,126 @@
+"""What is held in memory of a namespace: places and vectors, brought up to date before each use."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langmem_tiers.retrieval.meaning import VectorIndex, find_trust, sample
+from langmem_tiers.retrieval.places import Places
+from langmem_tiers.retrieval.ranking import KERNELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langmem_tiers.core.indexes import IndexStore, Refresh, Tenant
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.retrieval.embedding import Embedding
+
+_BYTES_PER_ROW = 200
+_PAGE = 10_000
+
+
+class NamespaceIndex:
+    """One namespace. Hold ``lock`` while using it."""
+
+    def __init__(self, path: NamespacePath) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self.tenant: Tenant | None = None
+        self.places = Places(KERNELS)
+        self.vectors: VectorIndex | None = None
+        self._mark = 0
+        self._model: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, about."""
+        return self.places.count * _BYTES_PER_ROW + (0 if self.vectors is None else self.vectors.bytes)
+
+    def refresh(self, store: IndexStore) -> bool:
+        """Read what others or we have written since; False if the namespace does not exist."""
+        news = store.refresh(self.path, self._mark)
+        if news.tenant != self.tenant:
+            # Made anew, or something was erased: nothing that is held can be relied on.
+            if self._mark:
+                news = store.refresh(self.path, 0)
+            self._start_anew(news)
+        elif not self.places.extend(news.rows):
+            # Another writer was slower than one who began after it: its messages come in between.
+            self._start_anew(store.refresh(self.path, 0))
+        self._mark = news.mark
+        return self.tenant is not None
+
+    def _start_anew(self, news: Refresh) -> None:
+        self.tenant, self.places, self.vectors = news.tenant, Places(KERNELS), None
+        self.places.extend(news.rows)
+
+    def load_vectors(self, embedding: Embedding) -> VectorIndex:
+        """The vectors of this embedder, with those that were written since."""
+        model = embedding.model()
+        if self.vectors is None or self._model != model:
+            self.vectors, self._model = VectorIndex(embedding.dimension), model
+        elif self.vectors.is_complete(self.places):
+            return self.vectors  # a vector that is there is never changed
+        assert self.tenant is not None  # noqa: S101 - refresh() came first
+        while True:
+            keys, found, mark = embedding.store.load(self.tenant.key, model, self.vectors.mark, _PAGE)
+            self.vectors.put(self.places, keys, found)
+            self.vectors.mark = mark
+            if len(keys) < _PAGE:
+                return self.vectors
+
+    def embed_missing(self, embedding: Embedding, go_on: Callable[[], bool]) -> int:
+        """Embed what has no vector yet, batch by batch, as long as it may go on.
+
+        Returns:
+            How many are still without one.
+        """
+        assert self.vectors is not None  # noqa: S101 - load_vectors() came first
+        assert self.tenant is not None  # noqa: S101 - refresh() came first
+        missing = self.vectors.missing(self.places)
+        done = 0
+        while done < len(missing) and go_on():
+            keys = missing[done : done + embedding.batch_size].tolist()
+            texts = embedding.store.texts(self.tenant, keys)
+            there = [key for key in keys if key in texts]
+            vectors = embedding.documents([texts[key] for key in there])
+            if not embedding.store.put(self.tenant, embedding.model(), there, vectors):
+                return 0  # something was erased: the next recall looks anew
+            done += len(keys)
+        if done:
+            self.load_vectors(embedding)
+            if done >= len(missing):
+                embedding.store.drop_others(self.tenant.key, embedding.model())
+        return len(missing) - done
+
+    def try_model(self, embedding: Embedding, store: IndexStore) -> None:
+        """Find how far the embedder is to be trusted here; again each time twice as much is known."""
+        vectors, places = self.vectors, self.places
+        if vectors is None or places.count < 2 * vectors.tried_on:
+            return
+        picked = sample(places)
+        if picked is None:
+            return
+        vectors.tried_on = places.count
+        keys = [places["keys"][rows].tolist() for rows in picked]
+        terms = store.terms([key for part in keys for key in part])
+        if vectors.holds_vectors:
+            tables = [vectors.vectors(rows) for rows in picked]
+        else:
+            tables = [self._fetched(embedding, part) for part in keys]
+        vectors.trust = find_trust(
+            places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys]
+        )
+
+    def _fetched(
+        self, embedding: Embedding, keys: list[int]
+    ) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+        found, vectors = embedding.store.vectors(embedding.model(), keys)
+        table = np.zeros((len(keys), embedding.dimension), np.float32)
+        order = {key: number for number, key in enumerate(keys)}
+        for key, vector in zip(found.tolist(), vectors, strict=True):
+            table[order[key]] = vector
+        return table

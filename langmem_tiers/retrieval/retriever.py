@@ -1,0 +1,270 @@
+"""A query on its way: words looked up, vectors compared, ranked, fetched and explained."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core import forks
+from langmem_tiers.core.entries import Entry
+from langmem_tiers.core.errors import EmbeddingError, StorageError
+from langmem_tiers.core.recall import Hit, Recall, Strategy
+from langmem_tiers.retrieval.background import Background
+from langmem_tiers.retrieval.query import Query, read_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.indexes import Found, IndexStore, Tenant
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import SessionStore
+    from langmem_tiers.core.recall import RecallFilters
+    from langmem_tiers.retrieval.embedding import Embedding
+    from langmem_tiers.retrieval.namespace_index import NamespaceIndex
+    from langmem_tiers.retrieval.ranking import Ranked
+    from langmem_tiers.scoring.tables import Scoring
+
+_ACCESSES_BEFORE_WRITING = 200
+_CIRCUMSTANCES = {"form", "speaker", "time"}  # they support what was found, they do not find
+_TRIES = 3  # what was found may be erased before it is read
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for."""
+
+    query: Query
+    limit: int
+    strategy: Strategy
+    filters: RecallFilters | None
+    now: datetime
+
+
+class Retriever:
+    """Recalls messages.
+
+    Args:
+        index: Words and places.
+        sessions: Finds the sessions that a filter names.
+        embedding: Makes and compares vectors; without it words alone decide.
+        scoring: Scores of relevance for what is found.
+        config: Limits and weights.
+        clock: Where the time comes from.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: IndexStore,
+        sessions: SessionStore,
+        embedding: Embedding | None,
+        scoring: Scoring,
+        config: EngineConfig,
+        clock: Clock,
+    ) -> None:
+        self.index = index
+        self.sessions = sessions
+        self.embedding = embedding
+        self.scoring = scoring
+        self.config = config
+        self._clock = clock
+        self._background = Background()
+        self._accesses: Counter[tuple[Tenant, int]] = Counter()
+        self._reset()
+        forks.watch(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._held: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
+
+    def recall(self, namespace: NamespacePath, wish: Wish, *, counts: bool = True) -> Recall:
+        """The memories that answer a query, best first."""
+        for _ in range(_TRIES):
+            found = self._tried(namespace, wish, counts=counts)
+            if found is not None:
+                break
+        else:
+            found = Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
+        return found
+
+    def embed(self, namespace: NamespacePath) -> int:
+        """Embed everything that has no vector yet; how many that were."""
+        if self.embedding is None:
+            return 0
+        held = self._index_of(namespace)
+        with held.lock:
+            if not held.refresh(self.index):
+                return 0
+            missing = len(held.load_vectors(self.embedding).missing(held.places))
+            held.embed_missing(self.embedding, lambda: True)
+            return missing
+
+    def forget(self, namespace: NamespacePath | None = None) -> None:
+        """Let go of what is held in memory."""
+        with self._lock:
+            if namespace is None:
+                self._held.clear()
+            else:
+                self._held.pop(namespace, None)
+
+    def close(self) -> None:
+        """Write what was counted and stop what is under way."""
+        self._background.stop()
+        self._write_accesses()
+
+    def before_fork(self) -> None:
+        """Nothing to do: what is held is read anew in the child."""
+
+    def after_fork(self) -> None:
+        """Locks may be held by threads that this process does not have."""
+        self._reset()
+
+    def _tried(self, namespace: NamespacePath, wish: Wish, *, counts: bool) -> Recall | None:
+        from langmem_tiers.retrieval.answering import Answering  # noqa: PLC0415 - numpy, not before it is needed
+
+        held = self._index_of(namespace)
+        with held.lock:
+            if not held.refresh(self.index) or not held.places.count:
+                return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
+            answering = Answering(self, held, wish)
+            ranked = answering.ranked()
+            keys = held.places["keys"][ranked.rows].tolist()
+            importance = answering.importance(ranked.rows).tolist()
+            tenant = held.tenant
+        assert tenant is not None  # noqa: S101 - refreshed above
+        self._let_go_of_some()
+        there = self.index.found(tenant, keys)
+        if len(there) < len(keys):  # something was erased meanwhile
+            self.forget(namespace)
+            return None
+        if counts:
+            self._count(tenant, keys)
+        hits = _hits(namespace, [there[key] for key in keys], ranked, importance)
+        return Recall(
+            query=wish.query.text,
+            hits=hits,
+            strategy=wish.strategy,
+            candidates=answering.candidates,
+            embedder=answering.embedder,
+            problems=tuple(answering.problems),
+        )
+
+    def _index_of(self, namespace: NamespacePath) -> NamespaceIndex:
+        from langmem_tiers.retrieval.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above
+
+        with self._lock:
+            held = self._held.get(namespace)
+            if held is None:
+                held = self._held[namespace] = NamespaceIndex(namespace)
+            self._held.move_to_end(namespace)
+            return held
+
+    def _let_go_of_some(self) -> None:
+        most = self.config.recall.index_megabytes * 2**20
+        with self._lock:
+            total = sum(held.bytes for held in self._held.values())
+            while total > most and len(self._held) > 1:
+                _, oldest = self._held.popitem(last=False)
+                total -= oldest.bytes
+
+    def embed_in_background(self, namespace: NamespacePath) -> None:
+        """Go on embedding after this call is over."""
+        self._background.submit(("embed", namespace), lambda: self._embed_on(namespace))
+
+    def _embed_on(self, namespace: NamespacePath) -> None:
+        # Short stretches, so that recalls in between wait for none of them for long.
+        while self.embedding is not None and not self._background.is_stopping:
+            held = self._index_of(namespace)
+            with held.lock:
+                if not held.refresh(self.index):
+                    return
+                held.load_vectors(self.embedding)
+                try:
+                    left = held.embed_missing(self.embedding, _once())
+                except EmbeddingError:
+                    return  # the next recall tries again
+            if not left:
+                return
+
+    def deadline(self) -> Callable[[], bool]:
+        """Says whether there is time to embed one more batch inside this call."""
+        end = self._clock.monotonic() + self.config.embedding.inline_seconds
+        return lambda: self._clock.monotonic() < end
+
+    def _count(self, tenant: Tenant, keys: list[int]) -> None:
+        # Only noted here: writing waits until there is enough of it, or the engine closes.
+        self._accesses.update((tenant, key) for key in keys)
+        if self._accesses.total() >= _ACCESSES_BEFORE_WRITING:
+            self._background.submit("accesses", self._write_accesses)
+
+    def _write_accesses(self) -> None:
+        counted, self._accesses = self._accesses, Counter()
+        by_tenant: dict[Tenant, dict[int, int]] = {}
+        for (tenant, key), count in counted.items():
+            by_tenant.setdefault(tenant, {})[key] = count
+        try:
+            for tenant, accesses in by_tenant.items():
+                self.index.touch(tenant, accesses, self._clock.now())
+        except StorageError:
+            self._accesses.update(counted)  # another time
+
+
+def _hits(
+    namespace: NamespacePath, found: Sequence[Found], ranked: Ranked, importance: Sequence[float]
+) -> tuple[Hit, ...]:
+    scores = ranked.scores.tolist()
+    names = list(ranked.signals)
+    gave = list(zip(*(part.tolist() for part in ranked.signals.values()), strict=True))
+    return tuple(
+        _hit(namespace, item, score, dict(zip(names, parts, strict=True)), weight)
+        for item, score, parts, weight in zip(found, scores, gave, importance, strict=True)
+    )
+
+
+def _hit(
+    namespace: NamespacePath, found: Found, score: float, signals: dict[str, float], importance: float
+) -> Hit:
+    shown, message = found.shown, found.shown.message
+    entry = Entry(
+        id=message.id,
+        namespace=namespace,
+        session=found.session,
+        tier=shown.tier,
+        kind="message",
+        role=message.role,
+        content=message.content,
+        created_at=message.created_at,
+        importance=importance,
+        token_count=message.token_count,
+        state=shown.state,
+    )
+    telling = [name for name in signals if name not in _CIRCUMSTANCES]
+    return Hit(
+        entry=entry,
+        message=message,
+        score=score,
+        signals=signals,
+        found_by=max(telling, key=signals.__getitem__),
+    )
+
+
+def _once() -> Callable[[], bool]:
+    turns = iter([True])
+    return lambda: next(turns, False)
+
+
+def wish_for(
+    text: str,
+    *,
+    now: datetime,
+    limit: int,
+    strategy: Strategy = Strategy.BEST,
+    filters: RecallFilters | None = None,
+) -> Wish:
+    """A query read and put together with what it is limited by."""
+    return Wish(read_query(text, now), limit, strategy, filters, now)

@@ -1,0 +1,1 @@
+"""The times that a question speaks of."""

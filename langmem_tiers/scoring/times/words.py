@@ -1,0 +1,136 @@
+"""The words in which people speak of time, as plain tables: another language is other tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MONTHS: Final = {
+    "january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8,
+    "september": 9, "october": 10, "november": 11, "december": 12,
+}  # fmt: skip
+SHORT_MONTHS: Final = {
+    "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "sept": 9, "oct": 10,
+    "nov": 11, "dec": 12,
+}  # fmt: skip
+ALL_MONTHS: Final = MONTHS | SHORT_MONTHS
+DOUBTFUL_MONTHS: Final = frozenset({"march", "april", "may", "june", "august", *SHORT_MONTHS})
+"""Also names, verbs or adjectives: something beside them must say that they are months."""
+VERB_MONTHS: Final = frozenset({"march", "may"})
+
+WEEKDAYS: Final = {
+    "monday": 0, "tuesday": 1, "wednesday": 2, "thursday": 3, "friday": 4, "saturday": 5, "sunday": 6,
+}  # fmt: skip
+SHORT_WEEKDAYS: Final = {
+    "mon": 0, "tue": 1, "tues": 1, "wed": 2, "weds": 2, "thu": 3, "thur": 3, "thurs": 3, "fri": 4, "sat": 5,
+    "sun": 6,
+}  # fmt: skip
+"""Only read in front of a date: most are ordinary words."""
+NO_SINGLE_DAY: Final = frozenset("every each any per most black good ash palm cyber easter".split())
+"""What makes a weekday or month in general, or a feast, of the next word."""
+
+SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+"""The first of three months, on the northern half of the earth."""
+
+NUMBERS: Final = {
+    word: number
+    for number, word in enumerate(
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+        "seventeen eighteen nineteen twenty".split(),
+        start=1,
+    )
+} | {"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "ninety": 90}
+VAGUE_NUMBERS: Final = {"couple": (2, 3), "few": (2, 5), "several": (3, 8)}
+"""From and to."""
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth".split()
+ORDINALS: Final = {
+    word: number
+    for number, word in enumerate(
+        [
+            *_ORDINALS,
+            *"tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth".split(),
+            *"eighteenth nineteenth twentieth".split(),
+            *(f"twenty-{word}" for word in _ORDINALS),
+            "thirtieth",
+            "thirty-first",
+        ],
+        start=1,
+    )
+}
+
+UNITS: Final = {
+    f"{word}{end}": unit
+    for word, unit in {
+        "minute": "minute", "hour": "hour", "day": "day", "night": "day", "morning": "day", "evening": "day",
+        "afternoon": "day", "week": "week", "weekend": "weekend", "month": "month", "quarter": "quarter",
+        "year": "year", "decade": "decade",
+    }.items()
+    for end in ("", "s")
+}  # fmt: skip
+CALENDAR_UNITS: Final = frozenset("week weekend month quarter year decade".split())
+"""Those of "last week", "this month", "next year"."""
+TRAILING_UNITS: Final = frozenset("hour day week month year decade".split())
+"""Those of "the past week", which ends now."""
+PARTS_OF_DAY: Final = frozenset("morning afternoon evening night".split())
+
+WHICH: Final = {"last": "last", "previous": "last", "this": "this", "next": "next"}
+STEPS: Final = {"last": -1, "this": 0, "next": 1}
+DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
+"""Days from the one of now."""
+NIGHTS: Final = {("last", "night"): -1, ("this", "night"): 0, ("tomorrow", "night"): 1, ("tonight",): 0}
+"""Nights from the one that begins on the day of now."""
+TODAY: Final = frozenset((("this", "morning"), ("this", "afternoon"), ("this", "evening")))
+
+PARTS: Final = {
+    "early": (0, 1), "mid": (1, 2), "late": (2, 3), "beginning": (0, 1), "start": (0, 1), "middle": (1, 2),
+    "end": (2, 3),
+}  # fmt: skip
+"""From and to, in thirds."""
+PARTS_WITHOUT_OF: Final = frozenset(("early", "mid", "late"))
+
+BESIDE: Final = {"before": -1, "preceding": -1, "after": 1, "following": 1}
+NEARLY: Final = frozenset("just right shortly soon directly immediately".split())
+"""In front of before and after: within a week."""
+UNTIL: Final = frozenset(("until", "till", "by"))
+JOINTS: Final = {
+    "between": frozenset(("and",)),
+    "from": frozenset(("to", "until", "till", "through", "-")),
+    "": frozenset(("to", "until", "till", "through", "-", "/")),
+}
+"""What stands between the two ends of a range, by the word in front of it."""
+
+MONTH_SIGNS: Final = frozenset(
+    "in since during early mid late until till throughout last next this before after".split()
+)
+SURE_MONTH_SIGNS: Final = frozenset("in since during early mid late until till throughout".split())
+"""In front of "may" and "march" also where what follows could belong to a verb."""
+YEAR_SIGNS: Final = frozenset(
+    "in since during early mid late until till throughout before after year from between".split()
+)
+SEASON_SIGNS: Final = frozenset(
+    "in since during over early mid late until till before after throughout".split()
+)
+OWNERS: Final = frozenset("the our my your his her their".split())
+POSSESSIVES: Final = frozenset("my your his its our their".split())
+""" "My last week there" is not last week; "her" is left out for "I told her last week"."""
+
+FOLLOWERS: Final = frozenset(
+    "and or at but for with when where did was were to the in by until from about".split()
+)
+"""Words that may stand behind a date, and hardly behind "may" as a verb."""
+COUNTED: Final = frozenset(
+    "people men women children feet meter metre km kg usd eur percent am pm rpm mile model edition word".split()
+)
+"""What turns 2000 into an amount; so do words in the plural."""
+NO_PLURALS: Final = frozenset(
+    "this does always perhaps besides towards afterwards was is as has his its us".split()
+)
+
+CHINESE_WORDS: Final = {
+    "今天": ("day", 0), "昨天": ("day", -1), "前天": ("day", -2), "明天": ("day", 1), "后天": ("day", 2),
+    "这周": ("week", 0), "本周": ("week", 0), "上周": ("week", -1), "下周": ("week", 1),
+    "这个月": ("month", 0), "本月": ("month", 0), "上个月": ("month", -1), "上月": ("month", -1),
+    "下个月": ("month", 1), "今年": ("year", 0), "去年": ("year", -1), "前年": ("year", -2), "明年": ("year", 1),
+}  # fmt: skip
+CHINESE_NOT_AFTER: Final = "大目以之从如过晚早身世马年月日周"
+"""Characters that make another word of what follows, as in 目前天气."""
+CHINESE_NOT_BEFORE: Final = "围边密转轻纪"

@@ -1,0 +1,196 @@
+"""Words and places of messages on SQL, for recall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Integer, String, bindparam, cast, func, select, text, type_coerce
+
+from langmem_tiers.core.indexes import Found, IndexRows, Refresh, Tenant
+from langmem_tiers.core.messages import Role
+from langmem_tiers.core.names import namespace_key, unescape
+from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.entries import shown_of
+from langmem_tiers.storage.schema import RECORD, accesses, entries, messages, namespaces, sessions
+from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.statements import MARK_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from sqlalchemy import ColumnElement, Connection, Select
+
+    from langmem_tiers.core.entries import Tier
+    from langmem_tiers.core.indexes import Postings
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_KEYS_PER_QUERY = 500
+_ROLES = {role.value: number for number, role in enumerate(Role)}
+_HORIZON = text("SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+_COUNT = text(  # an access is counted beside the message, which stays as it is
+    """INSERT INTO lmt_accesses (message_pk, count, last_at)
+        SELECT pk, :count, :now FROM lmt_messages WHERE pk = :key AND namespace_pk = :namespace
+        ON CONFLICT (message_pk) DO UPDATE
+        SET count = lmt_accesses.count + excluded.count, last_at = excluded.last_at"""
+)
+_TENANT = select(namespaces.c.pk, namespaces.c.erased).where(namespaces.c.path == bindparam("path"))
+_FOUND = (
+    select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
+    .add_columns(sessions.c.view_position, sessions.c.view_message)
+    .select_from(
+        messages.join(sessions, sessions.c.pk == messages.c.session_pk)
+        .join(namespaces, namespaces.c.pk == messages.c.namespace_pk)
+        .outerjoin(entries, entries.c.message_pk == messages.c.pk)
+    )
+    .where(namespaces.c.pk == bindparam("namespace"), namespaces.c.erased == bindparam("erased"))
+)
+
+
+def _found(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
+    if is_sqlite:
+        return _FOUND.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
+    return _FOUND.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
+
+
+def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
+    query = (
+        select(
+            messages.c.pk,
+            messages.c.session_pk,
+            messages.c.position,
+            _microseconds(messages.c.created_at, is_sqlite).label("microseconds"),
+            messages.c.role,
+            messages.c.term_count,
+            messages.c.asks,
+            messages.c.importance,
+            accesses.c.count,
+            messages.c.speaker,
+        )
+        .select_from(messages.outerjoin(accesses, accesses.c.message_pk == messages.c.pk))
+        .where(messages.c.namespace_pk == bindparam("namespace"))
+        .order_by(messages.c.pk)
+    )
+    if is_sqlite:
+        return query.where(messages.c.pk > bindparam("mark"))
+    return query.where(text("written_by >= CAST(CAST(:mark AS text) AS xid8)"))
+
+
+def _microseconds(time: ColumnElement[datetime], is_sqlite: bool) -> ColumnElement[int]:  # noqa: FBT001
+    if not is_sqlite:
+        return cast(func.extract("epoch", time) * 1_000_000, BigInteger)
+    stored = type_coerce(time, String)  # 2023-05-08T13:56:00.000000Z
+    seconds = cast(func.strftime("%s", func.substr(stored, 1, 19)), Integer)
+    return seconds * 1_000_000 + cast(func.substr(stored, 21, 6), Integer)
+
+
+class SqlIndexStore:
+    """Serves the ``IndexStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._search = sqlite if database.is_sqlite else postgres
+        self._tenant = DriverStatement(_TENANT, database.dialect)
+        self._found = DriverStatement(_found(database.is_sqlite), database.dialect)
+        self._rows = DriverStatement(_rows(database.is_sqlite), database.dialect)
+
+    def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
+        """The rows that were written behind the mark."""
+        with self._database.read() as connection:
+            # In this order, nothing that happens meanwhile is missed: it is seen now or the next time.
+            tenant = self._tenant.run(connection, {"path": namespace_key(namespace)})
+            if tenant is None:
+                return Refresh(None, _arrays([]), 0)
+            horizon = 0 if self._database.is_sqlite else connection.execute(_HORIZON).scalar_one()
+            rows = self._rows.all(connection, {"namespace": tenant[0], "mark": mark})
+        if self._database.is_sqlite:
+            horizon = rows[-1][0] if rows else mark
+        return Refresh(Tenant(*tenant), _arrays(rows), horizon)
+
+    def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
+        """Where the terms are, in this namespace."""
+        own = [f"{namespace}_{term}" for term in terms]
+        with self._database.read() as connection:
+            found: Postings = self._search.postings(connection, own)
+        return replace(found, terms=[term.partition("_")[2] for term in found.terms])
+
+    def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
+        """The keys of the messages that were moved to a tier."""
+        import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+        query = select(entries.c.message_pk).where(
+            entries.c.namespace_pk == namespace, entries.c.tier == tier.value
+        )
+        with self._database.read() as connection:
+            return np.array(connection.execute(query).scalars().all(), np.int64)
+
+    def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """The terms of some messages."""
+        found: dict[int, Sequence[str]] = {}
+        with self._database.read() as connection:
+            for some in _pieces(keys):
+                query = select(messages.c.pk, messages.c.terms).where(messages.c.pk.in_(some))
+                found.update((row.pk, self._terms(row.terms)) for row in connection.execute(query))
+        return found
+
+    def _terms(self, stored: str | None) -> list[str]:
+        return [term.partition("_")[2] for term in self._search.unpacked(stored or "")]
+
+    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
+        """The messages with these keys; those that are gone are left out."""
+        wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
+        with self._database.read() as connection:
+            rows = self._found.named(
+                connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erased}
+            )
+        shown = shown_of(rows, self._database.label)
+        return {
+            item.key: Found(item, unescape(row.session_name)) for item, row in zip(shown, rows, strict=True)
+        }
+
+    def touch(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
+        """Count that messages were recalled."""
+        if not accesses:
+            return
+        when = now if not self._database.is_sqlite else now.replace(tzinfo=None).isoformat() + "Z"
+        rows = [
+            {"key": key, "count": count, "now": when, "namespace": tenant.key}
+            for key, count in sorted(accesses.items())
+        ]
+        with self._database.write() as connection:
+            if is_as_it_was(connection, tenant):
+                connection.execute(_COUNT, rows)
+
+
+def is_as_it_was(connection: Connection, tenant: Tenant) -> bool:
+    """Whether nothing of the namespace was erased since; until the transaction ends nothing will be."""
+    erased = select(namespaces.c.erased).where(namespaces.c.pk == tenant.key).with_for_update(read=True)
+    return bool(connection.execute(erased).scalar() == tenant.erased)
+
+
+def _pieces(keys: Sequence[int]) -> list[Sequence[int]]:
+    return [keys[start : start + _KEYS_PER_QUERY] for start in range(0, len(keys), _KEYS_PER_QUERY)]
+
+
+def _arrays(rows: Sequence[AnyRow]) -> IndexRows:
+    import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 10
+    keys, session_keys, positions, times, roles, lengths, asks, importance, counts, speakers = columns
+    return IndexRows(
+        keys=np.array(keys, np.int64),
+        sessions=np.array(session_keys, np.int64),
+        positions=np.array(positions, np.int64),
+        times=np.array(times, np.int64),
+        roles=np.array([_ROLES[role] for role in roles], np.uint8),
+        lengths=np.array(lengths, np.float32),
+        asks=np.array(asks, np.bool_),
+        importance=np.array(importance, np.float32),
+        accesses=np.array([count or 0 for count in counts], np.float32),
+        speakers=speakers,
+    )

@@ -1,0 +1,212 @@
+"""Vectors of messages on SQL: float32 as bytes, or pgvector where PostgreSQL has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, delete, insert, select, text
+
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.index import is_as_it_was
+from langmem_tiers.storage.schema import UtcDateTime, embedders, embedding_cache, messages, vectors
+from langmem_tiers.storage.search import pgvector
+from langmem_tiers.storage.text import storable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from langmem_tiers.core.indexes import Tenant
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_KEYS_PER_QUERY = 500
+
+
+# One that is there is replaced under a new key, so that whoever holds it in memory reads it again.
+_PUT = text(
+    """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, vector)
+        VALUES (:namespace_pk, :embedder_pk, :message_pk, :vector)
+        ON CONFLICT (message_pk, embedder_pk) DO UPDATE
+        SET vector = excluded.vector, pk = (SELECT max(pk) + 1 FROM lmt_vectors)"""
+)
+_REMEMBER = text(
+    """INSERT INTO lmt_embedding_cache (embedder_pk, hash, vector, expires_at)
+        VALUES (:embedder_pk, :hash, :vector, :expires_at)
+        ON CONFLICT (embedder_pk, hash) DO UPDATE
+        SET vector = excluded.vector, expires_at = excluded.expires_at"""
+).bindparams(bindparam("expires_at", type_=UtcDateTime))
+
+
+class SqlVectorStore:
+    """Serves the ``VectorStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dimensions: dict[int, int] = {}
+        self._native: dict[int, bool] = {}
+
+    def model(self, identity: str, dimension: int) -> int:
+        """The key under which this model's vectors are kept."""
+        identity = storable(identity)
+        known = select(embedders.c.pk).where(
+            embedders.c.identity == identity, embedders.c.dimension == dimension
+        )
+        with self._database.read() as connection:
+            key = connection.execute(known).scalar()
+        if key is None:
+            try:
+                with self._database.write() as connection:
+                    row = insert(embedders).values(identity=identity, dimension=dimension)
+                    key = connection.execute(row.returning(embedders.c.pk)).scalar_one()
+            except OutrunError:  # somebody else was faster
+                return self.model(identity, dimension)
+        if key not in self._native:
+            self._native[key] = not self._database.is_sqlite and pgvector.prepare(
+                self._database, key, dimension
+            )
+        self._dimensions[key] = dimension
+        return int(key)
+
+    def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
+        """The texts of some messages, to be embedded."""
+        found: dict[int, str] = {}
+        with self._database.read() as connection:
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                some = keys[start : start + _KEYS_PER_QUERY]
+                query = select(messages.c.pk, messages.c.content).where(
+                    messages.c.namespace_pk == tenant.key, messages.c.pk.in_(some)
+                )
+                found.update((row.pk, row.content) for row in connection.execute(query))
+        return found
+
+    def put(self, tenant: Tenant, model: int, keys: Sequence[int], table: NDArray[np.float32]) -> bool:
+        """Keep vectors; messages that are gone meanwhile are left out."""
+        packed = {key: row.astype("<f4").tobytes() for key, row in zip(keys, table, strict=True)}
+        with self._database.write() as connection:
+            if not is_as_it_was(connection, tenant):
+                return False
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                some = keys[start : start + _KEYS_PER_QUERY]
+                there = select(messages.c.pk).where(
+                    messages.c.namespace_pk == tenant.key, messages.c.pk.in_(some)
+                )
+                rows = [
+                    {
+                        "namespace_pk": tenant.key,
+                        "embedder_pk": model,
+                        "message_pk": key,
+                        "vector": packed[key],
+                    }
+                    for key in connection.execute(there).scalars()
+                ]
+                if rows and self._native[model]:
+                    pgvector.put(connection, rows)
+                elif rows:
+                    connection.execute(_PUT, rows)
+        return True
+
+    def drop_others(self, namespace: int, model: int) -> int:
+        """Erase the vectors of other models."""
+        others = (vectors.c.namespace_pk == namespace) & (vectors.c.embedder_pk != model)
+        with self._database.read() as connection:
+            if connection.execute(select(vectors.c.pk).where(others).limit(1)).first() is None:
+                return 0
+        with self._database.write() as connection:
+            return connection.execute(delete(vectors).where(others)).rowcount
+
+    def load(
+        self, namespace: int, model: int, after: int, limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
+        """Keys and vectors that were written behind a mark, and the next mark."""
+        import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+        native = self._native[model]
+        columns = [vectors.c.pk, vectors.c.message_pk, *([] if native else [vectors.c.vector])]
+        query = (
+            select(*columns)
+            .where(vectors.c.namespace_pk == namespace, vectors.c.embedder_pk == model, vectors.c.pk > after)
+            .where(text("embedding IS NOT NULL" if native else "vector IS NOT NULL"))
+            .order_by(vectors.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        keys = np.array([row.message_pk for row in rows], np.int64)
+        mark = rows[-1].pk if rows else after
+        if native:
+            return keys, None, mark
+        joined = b"".join(row.vector for row in rows)
+        return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), mark
+
+    def vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The vectors of some messages."""
+        import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+        if self._native[model]:
+            return pgvector.vectors(self._database, model, keys, self._dimensions[model])
+        rows: list[AnyRow] = []
+        with self._database.read() as connection:
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                query = select(vectors.c.message_pk, vectors.c.vector).where(
+                    vectors.c.embedder_pk == model,
+                    vectors.c.message_pk.in_(keys[start : start + _KEYS_PER_QUERY]),
+                )
+                rows += connection.execute(query).all()
+        table = np.frombuffer(b"".join(row.vector for row in rows), "<f4")
+        return np.array([row.message_pk for row in rows], np.int64), table.reshape(
+            len(rows), self._dimensions[model]
+        )
+
+    def nearest(
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        """The nearest messages, where PostgreSQL finds them itself."""
+        if not self._native[model]:
+            return None
+        return pgvector.nearest(self._database, (namespace, model), query, limit)
+
+    def cosines(
+        self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The cosines of some messages."""
+        return pgvector.cosines(self._database, model, query, keys)
+
+    def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
+        """Vectors of texts that were embedded before."""
+        found: dict[bytes, bytes] = {}
+        with self._database.read() as connection:
+            for start in range(0, len(hashes), _KEYS_PER_QUERY):
+                some = hashes[start : start + _KEYS_PER_QUERY]
+                query = select(embedding_cache.c.hash, embedding_cache.c.vector).where(
+                    embedding_cache.c.embedder_pk == model,
+                    embedding_cache.c.hash.in_(some),
+                    embedding_cache.c.expires_at > now,
+                )
+                found.update((bytes(row.hash), bytes(row.vector)) for row in connection.execute(query))
+        return found
+
+    def cache(
+        self, model: int, vectors: Mapping[bytes, bytes], now: datetime, *, until: datetime, keep: int
+    ) -> None:
+        """Remember vectors of texts until then, the newest ``keep`` of them."""
+        table, hashes = embedding_cache, list(vectors)
+        with self._database.write() as connection:
+            connection.execute(delete(table).where(table.c.expires_at <= now))
+            rows = [
+                {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
+                for key in sorted(hashes)
+            ]
+            if rows:
+                connection.execute(_REMEMBER, rows)
+            surplus = (
+                select(table.c.hash)
+                .where(table.c.embedder_pk == model)
+                .order_by(table.c.expires_at.desc(), table.c.hash)
+                .limit(-1 if self._database.is_sqlite else None)
+                .offset(keep)
+            )
+            connection.execute(delete(table).where(table.c.embedder_pk == model, table.c.hash.in_(surplus)))

@@ -1,0 +1,212 @@
+"""A model of another library is named by itself, measured once and never trusted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
+from langmem_tiers.retrieval.checked import CheckedEmbedder
+from langmem_tiers.testing.threads import in_threads
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.ports import Embedder
+
+
+class Model:
+    def __init__(self, **attributes: object) -> None:
+        self.asked: list[list[str]] = []
+        vars(self).update(attributes)
+
+    def many(self, texts: list[str]) -> list[list[float]]:
+        self.asked.append(texts)
+        return [[1.0, 2.0, 3.0] for _ in texts]
+
+    def one(self, text: str) -> list[float]:
+        return [4.0, 5.0, 6.0]
+
+
+def embedder(model: object, identity: str | None = None, dimension: int | None = None) -> CheckedEmbedder:
+    return CheckedEmbedder(model, ("many", "one"), identity=identity, dimension=dimension)
+
+
+def test_it_is_an_embedder() -> None:
+    port: Embedder = embedder(Model(model="m"))
+    assert (port.identity, port.dimension) == ("Model:m", 3)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "identity"),
+    [
+        ({"model": "small"}, "Model:small"),
+        ({"model_name": " BAAI/bge-small-en "}, "Model:BAAI/bge-small-en"),
+        ({"model_id": "amazon.titan"}, "Model:amazon.titan"),
+        ({"deployment": "prod"}, "Model:prod"),
+        ({"model": "small", "model_name": "small"}, "Model:small"),
+        ({"model": "ada", "deployment": "prod"}, "Model:ada:prod"),
+        ({"model": "small", "dimensions": 512}, "Model:small:dimensions=512"),
+        ({"model": "small", "dimensions": None}, "Model:small"),
+        ({"model": object(), "model_name": "small"}, "Model:small"),
+        ({"model": "https://host.example/bge"}, "Model:https://host.example/bge"),
+    ],
+)
+def test_a_model_is_named_by_its_class_and_its_own_attributes(
+    attributes: dict[str, object], identity: str
+) -> None:
+    assert embedder(Model(**attributes)).identity == identity
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"model": ""},
+        {"model_name": "unknown"},
+        {"model": 3},
+        {"dimensions": 512},
+        {"model": "two\nlines"},
+        {"model": "https://user:hunter2@host.example/bge"},
+        {"model": "https://host.example/bge?key=hunter2"},
+    ],
+)
+def test_a_model_that_nothing_names_needs_an_identity(attributes: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfigError, match=r"CheckedEmbedder\(\.\.\., identity='NAME'\)") as caught:
+        embedder(Model(**attributes))
+    assert "hunter2" not in str(caught.value)
+    assert embedder(Model(**attributes), identity=" mine ").identity == "mine"
+
+
+def test_a_deployment_that_nobody_chose_names_nothing() -> None:
+    defaults: dict[str, Any] = {"model": "small", "deployment": "ada"}
+    assert embedder(Model(**defaults, model_fields_set={"model"})).identity == "Model:small"
+    assert embedder(Model(**defaults, model_fields_set={"deployment"})).identity == "Model:small:ada"
+
+
+@pytest.mark.parametrize("identity", ["", "  ", "a\nb", "\x00", 3, SimpleNamespace(key="hunter2")])
+def test_an_identity_that_is_no_name_is_refused_without_showing_objects(identity: Any) -> None:
+    with pytest.raises(InvalidConfigError, match="identity must be") as caught:
+        embedder(Model(), identity=identity)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dimension", [0, -1, 1.5, True, "3", 2**21])
+def test_a_dimension_that_makes_no_sense_is_refused(dimension: Any) -> None:
+    with pytest.raises(InvalidConfigError, match="dimension must be"):
+        embedder(Model(model="m"), dimension=dimension)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"a str is no embedding model: it has no many\(\)"):
+        embedder("openai:small")
+    with pytest.raises(InvalidInputError, match="Model is a class"):
+        embedder(Model)
+
+
+def test_building_asks_the_model_nothing() -> None:
+    model = Model(model="m")
+    assert repr(embedder(model)) == "CheckedEmbedder(identity='Model:m', dimension=None)"
+    assert model.asked == []
+
+
+def test_the_dimension_is_looked_up_once() -> None:
+    model = Model(model="m")
+    built = embedder(model)
+    built.embed_documents(["a"])
+    built.embed_query("b")
+    assert built.embed_documents([]).shape == (0, built.dimension)
+    assert model.asked == [["dimension"], ["a"]]
+
+
+def test_a_given_dimension_is_not_looked_up() -> None:
+    model = Model(model="m")
+    assert embedder(model, dimension=3).embed_documents([]).shape == (0, 3)
+    assert model.asked == []
+
+
+def test_many_threads_look_the_dimension_up_once() -> None:
+    class Slow(Model):
+        def many(self, texts: list[str]) -> list[list[float]]:
+            time.sleep(0.05)
+            return super().many(texts)
+
+    model = Slow(model="m")
+    built = embedder(model)
+    start, seen = threading.Barrier(8), list[int]()
+
+    def look() -> None:
+        start.wait(10)
+        seen.append(built.dimension)
+
+    in_threads(8, look)
+    assert seen == [3] * 8
+    assert model.asked == [["dimension"]]
+
+
+def test_a_failed_look_up_is_tried_again() -> None:
+    answers = iter([[[]], [[1.0, 2.0]]])
+    built = embedder(Model(model="m", many=lambda _: next(answers)))
+    with pytest.raises(InvalidInputError, match="something else than vectors"):
+        _ = built.dimension
+    assert built.dimension == 2
+
+
+def test_a_child_forked_during_a_look_up_can_look_up_itself() -> None:
+    built = embedder(Model(model="m"))
+    with built._lock, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork.*")
+        if (child := os.fork()) == 0:
+            os._exit(0 if built.dimension == 3 else 1)
+    deadline = time.monotonic() + 20
+    while (state := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if state == (0, 0):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert state == (child, 0)
+
+
+@pytest.mark.parametrize("texts", ["one text", [b"bytes"], [None], ["a", 3]])
+def test_what_is_no_list_of_texts_is_refused_unsent(texts: Any) -> None:
+    model = Model(model="m")
+    with pytest.raises(InvalidInputError, match="text"):
+        embedder(model).embed_documents(texts)
+    with pytest.raises(InvalidInputError, match="must be a str"):
+        embedder(model).embed_query(3)  # type: ignore[arg-type] # on purpose
+    assert model.asked == []
+
+
+def test_a_text_with_half_a_character_is_sent_as_one_that_can_be_written() -> None:
+    model = Model(model="m")
+    embedder(model, dimension=3).embed_documents(["caf\u00e9 \ud83d"])
+    assert model.asked == [["café ?"]]
+
+
+class DeniedError(Exception):
+    status_code = 401
+
+
+def test_what_a_model_raises_is_named_but_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(texts: list[str]) -> list[list[float]]:
+        raise DeniedError("key sk-hunter2 is wrong")
+
+    built = embedder(Model(model="m", many=fail))
+    with caplog.at_level(logging.INFO), pytest.raises(LangmemTiersError) as caught:
+        built.embed_documents(["a"])
+    assert "'Model:m' failed (DeniedError, status 401)" in str(caught.value)
+    assert "hunter2" not in str(caught.value) + caplog.text
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_an_interrupt_goes_through() -> None:
+    def interrupted(texts: list[str]) -> list[list[float]]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedder(Model(model="m", many=interrupted)).embed_documents(["a"])

@@ -1,0 +1,213 @@
+"""Places know who stands beside whom, however the messages came in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.core.indexes import IndexRows
+from langmem_tiers.retrieval.places import BACKWARD, FORWARD, REACH, SLOTS, Kernel, Places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+KERNELS = (Kernel(15.0), Kernel(60.0))
+BEFORE, BEHIND = SLOTS.index(-1), SLOTS.index(1)
+
+
+def index_rows(
+    sessions: Sequence[int],
+    *,
+    lengths: Sequence[float] | None = None,
+    asks: Sequence[bool] | None = None,
+    times: Sequence[int] | None = None,
+    speakers: Sequence[str | None] | None = None,
+    first_key: int = 1,
+) -> IndexRows:
+    """One message for each session that is named, with keys in a row."""
+    count = len(sessions)
+    keys = np.arange(first_key, first_key + count, dtype=np.int64)
+    return IndexRows(
+        keys=keys,
+        sessions=np.array(sessions, np.int64),
+        positions=keys * 2,
+        times=keys * 10**6 if times is None else np.array(times, np.int64),
+        roles=np.zeros(count, np.uint8),
+        lengths=np.array([5.0] * count if lengths is None else lengths, np.float32),
+        asks=np.array([False] * count if asks is None else asks, np.bool_),
+        importance=np.zeros(count, np.float32),
+        accesses=np.zeros(count, np.float32),
+        speakers=[None] * count if speakers is None else list(speakers),
+    )
+
+
+def part(rows: IndexRows, start: int, end: int) -> IndexRows:
+    """Some of the rows."""
+    return IndexRows(*(getattr(rows, name)[start:end] for name in IndexRows.__slots__))
+
+
+def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> Places:
+    """Places with these rows."""
+    places = Places(kernels)
+    places.extend(rows)
+    return places
+
+
+def pair(between: float, kernel: Kernel) -> NDArray[np.float32]:
+    """What three in a row lend, the middle one with so many terms."""
+    return filled(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).lent(0)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> IndexRows:
+    """Messages of a few sessions that go on side by side."""
+    count = draw(st.integers(1, 60))
+    each = st.tuples(st.integers(1, 4), st.integers(0, 80), st.booleans())
+    messages = draw(st.lists(each, min_size=count, max_size=count))
+    sessions, lengths, asks = zip(*messages, strict=True)
+    return index_rows(sessions, lengths=lengths, asks=asks)
+
+
+@given(conversations(), st.data())
+def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
+    rows: IndexRows, data: st.DataObject
+) -> None:
+    count, whole, places = len(rows.keys), filled(rows), Places(KERNELS)
+    cuts = data.draw(st.lists(st.integers(0, count), max_size=8).map(sorted))
+    for start, end in zip([0, *cuts], [*cuts, count], strict=True):
+        places.extend(part(rows, start, end))
+    assert places.count == whole.count == count
+    for name in ("keys", "sessions", "positions", "neighbours", "follows_question", "lengths"):
+        assert (places[name] == whole[name]).all(), name
+    for kernel in range(len(KERNELS)):
+        here = whole["neighbours"] >= 0
+        assert places.lent(kernel)[here] == pytest.approx(whole.lent(kernel)[here], rel=1e-4, abs=1e-7)
+        lengths = whole.lengths_with_neighbours(kernel)
+        assert places.lengths_with_neighbours(kernel) == pytest.approx(lengths, rel=1e-4)
+
+
+@given(conversations())
+def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRows) -> None:
+    places = filled(rows)
+    sessions = rows.sessions.tolist()
+    for row, session in enumerate(sessions):
+        own = [other for other, of in enumerate(sessions) if of == session]
+        at = own.index(row)
+        expected = [own[at + slot] if 0 <= at + slot < len(own) else -1 for slot in SLOTS]
+        assert places["neighbours"][row].tolist() == expected
+
+
+@given(conversations())
+def test_an_answer_is_what_follows_a_question_in_its_session(rows: IndexRows) -> None:
+    places, asked = filled(rows), dict[int, bool]()
+    for row, (session, asks) in enumerate(zip(rows.sessions.tolist(), rows.asks.tolist(), strict=True)):
+        assert bool(places["follows_question"][row]) is asked.get(session, False)
+        asked[session] = asks
+
+
+@given(conversations())
+def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRows) -> None:
+    places = filled(rows)
+    for kernel in range(len(KERNELS)):
+        lengths = rows.lengths.astype(np.float64)
+        for row, near in enumerate(places["neighbours"]):
+            for slot, other in enumerate(near):
+                if other >= 0:
+                    lengths[other] += places.lent(kernel)[row, slot] * rows.lengths[row]
+        assert places.lengths_with_neighbours(kernel) == pytest.approx(lengths, rel=1e-4)
+
+
+def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> None:
+    places = filled(index_rows([1] * (2 * REACH + 3)))
+    middle = REACH + 1
+    expected = [middle + slot for slot in SLOTS]
+    assert places["neighbours"][middle].tolist() == expected
+    assert 0 not in expected
+    assert 2 * REACH + 2 not in expected
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> None:
+    first, far = SLOTS.index(1), SLOTS.index(2)
+    lent = [pair(between, kernel)[0, far] for between in (0, 1, 5, 20, 100)]
+    assert lent == sorted(lent, reverse=True)
+    assert len(set(lent)) == len(lent)
+    near = pair(5, kernel)
+    assert near[0, first] == pytest.approx(FORWARD * np.exp(-4.5 / kernel.reach))
+    assert near[0, far] == pytest.approx(FORWARD * np.exp(-9 / kernel.reach))
+
+
+def test_what_was_said_before_lends_more_than_what_was_said_after() -> None:
+    lent = filled(index_rows([1, 1])).lent(0)
+    assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD / FORWARD)
+    assert lent[1, BEFORE] < lent[0, BEHIND]
+
+
+def test_a_wider_kernel_lends_more() -> None:
+    places = filled(index_rows([1, 1, 1]))
+    there = places["neighbours"] >= 0
+    assert (places.lent(1)[there] > places.lent(0)[there]).all()
+
+
+@given(conversations(), st.data())
+def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
+    count, whole, places = len(rows.keys), filled(rows), Places(KERNELS)
+    seen = data.draw(st.integers(0, count))
+    again = data.draw(st.integers(0, seen))
+    places.extend(part(rows, 0, seen))
+    places.extend(part(rows, again, count))
+    places.extend(rows)
+    assert places["keys"].tolist() == rows.keys.tolist()
+    assert (places["neighbours"] == whole["neighbours"]).all()
+
+
+def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
+    rows = index_rows([1, 1])
+    places = filled(rows)
+    places.derived["norms"] = np.ones(2)
+    places.extend(rows)
+    assert "norms" in places.derived
+    places.extend(index_rows([1], first_key=3))
+    assert places.derived == {}
+
+
+def test_nothing_is_no_trouble() -> None:
+    places = filled(index_rows([]))
+    assert (places.count, places.session_count) == (0, 0)
+    assert places.rows_of(np.array([1, 2])).tolist() == [-1, -1]
+    assert places.spoken_by(["ann"])[0] == set()
+
+
+def test_rows_are_found_by_their_keys() -> None:
+    places = filled(index_rows([1, 2, 1], first_key=10))
+    assert places.rows_of(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
+
+
+def test_sessions_are_numbered_as_they_come() -> None:
+    places = filled(index_rows([70, 70, 50]))
+    places.extend(index_rows([90, 50], first_key=4))
+    assert places.session_count == 3
+    numbers = [places.session_number(key) for key in (70, 50, 90, 1)]
+    assert numbers[3] is None
+    assert sorted(number for number in numbers if number is not None) == [0, 1, 2]
+    assert places["session"].tolist() == [numbers[0], numbers[0], numbers[1], numbers[2], numbers[1]]
+
+
+def test_a_speaker_is_found_by_any_of_the_terms_of_a_name() -> None:
+    places = filled(index_rows([1] * 4, speakers=["ann lee", None, "bob lee", "ann lee"]))
+    assert _spoken(places, "ann") == ({"ann"}, [0, 3])
+    assert _spoken(places, "lee", "paint") == ({"lee"}, [0, 2, 3])
+    assert _spoken(places, "carol") == (set(), [])
+    places.extend(index_rows([1], speakers=["carol"], first_key=5))
+    assert _spoken(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
+
+
+def _spoken(places: Places, *names: str) -> tuple[set[str], list[int]]:
+    known, rows = places.spoken_by(names)
+    return known, np.flatnonzero(rows).tolist()

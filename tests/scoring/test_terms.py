@@ -1,0 +1,199 @@
+"""Any text becomes terms that an index can hold, and forms of one word become one term."""
+
+from __future__ import annotations
+
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.scoring.terms import MAX_TERMS, name_terms, terms_of
+from langmem_tiers.scoring.words import STOP_WORDS
+
+LONGEST = 64
+ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")
+ANY_TEXT = st.text(st.characters())  # with lone surrogates, NUL and marks of all scripts
+WORDY_TEXT = st.text(
+    st.sampled_from(
+        "aAsStTdD've0’'_-\"*:\\|&!() \n\t\0éÉßñо犬東京のカ한글ไทยहिन्दीक्षاعم\u0301\u200d\ud83d😀ﬁﷺ²Ⅷ"
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("run runs running", "run"),
+        ("paint paints painted painting", "paint"),
+        ("city cities", "citi"),
+        ("hope hopes hoped hoping", "hope"),
+        ("Zanzibar ZANZIBAR zanzibar's", "zanzibar"),
+    ],
+)
+def test_forms_of_a_word_share_a_stem(text: str, term: str) -> None:
+    assert set(terms_of(text)) == {term}
+
+
+def test_terms_keep_their_order_and_are_as_many_as_there_are() -> None:
+    assert terms_of("Red fish, blue fish, red fish!") == ["red", "fish", "blue", "fish", "red", "fish"]
+
+
+def test_words_of_every_text_are_left_out() -> None:
+    assert terms_of(" ".join(sorted(STOP_WORDS))) == []
+    assert terms_of("What did you tell me about the narwhal?") == ["narwhal"]
+    assert terms_of("Yeah, wow, oh hey hi, yes") == []
+
+
+def test_what_looks_like_a_stop_word_only_after_stemming_stays() -> None:
+    assert terms_of("others doings") == ["other", "do"]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("it's don't we'll I'm they've he'd you're", []),
+        ("Maria's dog’s", ["maria", "dog"]),
+        ("O'Neil O’Neil o'neil's", ["oneil", "oneil", "oneil"]),
+        ("'quoted' ''twice''", ["quot", "twice"]),
+        ("rock'n'roll", ["rocknrol"]),
+        ("' '' ’ '’'", []),
+    ],
+)
+def test_apostrophes_leave_no_trace(text: str, terms: list[str]) -> None:
+    assert terms_of(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("café", "cafe"),
+        ("cafe\u0301", "cafe"),
+        ("CAFÉ", "cafe"),
+        ("naïve", "naive"),
+        ("Straße", "strasse"),
+        ("ﬁnland", "finland"),
+        ("İstanbul", "istanbul"),
+        ("Ａｌｐｈａ", "alpha"),
+    ],
+)
+def test_accents_and_other_ways_of_writing_a_letter_make_no_difference(text: str, plain: str) -> None:
+    assert terms_of(text) == terms_of(plain) != []
+
+
+def test_marks_separate() -> None:
+    assert terms_of("src/app.py user_name a-b@c.org #42") == [
+        "src", "app", "py", "user", "name", "b", "c", "org", "42",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("犬", ["犬"]),
+        ("東京", ["東", "東京", "京"]),
+        ("東京湾", ["東", "東京", "京", "京湾", "湾"]),
+        ("ひらがな", ["ひら", "らが", "がな"]),
+        ("の", ["の"]),
+        ("食べる", ["食", "食べ", "べる"]),
+        ("한국어", ["한국", "국어"]),
+        ("\u1112\u1161\u11ab\u1100\u116e\u11a8", ["한국"]),  # the same, taken apart
+        ("ไทย", ["ไท", "ทย"]),
+        ("我的猫", ["我的", "的猫", "猫"]),
+        ("AI東京tokyo", ["ai", "東", "東京", "京", "tokyo"]),
+        ("東京 大阪", ["東", "東京", "京", "大", "大阪", "阪"]),
+    ],
+)
+def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_characters_too(
+    text: str, terms: list[str]
+) -> None:
+    assert terms_of(text) == terms
+
+
+@pytest.mark.parametrize("word", ["हिन्दी", "நன்றி", "తెలుగు", "বাংলা", "ਪੰਜਾਬੀ"])
+def test_an_indic_word_is_one_term_with_its_vowel_marks(word: str) -> None:
+    (term,) = terms_of(word)
+    assert terms_of(f"{word}, ({word})।") == [term, term]
+    assert terms_of(word[0]) != [term]
+
+
+@pytest.mark.parametrize("word", ["Москва", "Αθήνα", "שלום", "سلام", "Երևան"])
+def test_words_of_other_scripts_are_lowered_and_kept(word: str) -> None:
+    assert len(terms_of(word)) == 1
+    assert terms_of(word.upper()) == terms_of(word.lower()) == terms_of(word)
+
+
+def test_numbers_are_terms() -> None:
+    assert terms_of("42 1984 3.5 v2") == ["42", "1984", "3", "5", "v2"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "ж", "犬"])
+def test_of_a_long_message_the_beginning_is_indexed(letter: str) -> None:
+    text = " ".join(f"{letter}{number}" for number in range(30_000))
+    terms = terms_of(text)
+    assert len(terms) == MAX_TERMS
+    assert terms_of(" ".join(text.split()[:100])) == terms[: len(terms_of(" ".join(text.split()[:100])))]
+
+
+def test_of_many_words_of_every_text_what_follows_them_is_still_found() -> None:
+    assert terms_of("the " * 20_000 + "narwhal") == ["narwhal"]
+
+
+@pytest.mark.parametrize("letter", ["x", "7", "ж", "क"])
+def test_a_very_long_word_is_found_by_its_beginning(letter: str) -> None:
+    (term,) = terms_of(letter * 500)
+    assert term == letter * LONGEST
+    assert terms_of(letter * 500) == terms_of(letter * 499 + "y")
+
+
+@given(ANY_TEXT | WORDY_TEXT)
+def test_no_term_of_any_text_can_break_an_index(text: str) -> None:
+    for term in terms_of(text):
+        assert 0 < len(term) <= LONGEST
+        assert not ASCII_MARK_OR_SPACE.search(term)
+        assert len(term.split()) == 1
+        assert term.encode("utf-8").decode("utf-8") == term  # a database takes it
+
+
+@given(ANY_TEXT | WORDY_TEXT)
+def test_no_term_of_any_name_can_break_an_index(name: str) -> None:
+    for term in name_terms(name):
+        assert term
+        assert not ASCII_MARK_OR_SPACE.search(term)
+        assert len(term.split()) == 1
+        assert term.encode("utf-8").decode("utf-8") == term
+
+
+@given(ANY_TEXT | WORDY_TEXT)
+def test_the_same_text_has_the_same_terms(text: str) -> None:
+    first = terms_of(text)
+    first.append("changed by the caller")
+    assert terms_of(text) == first[:-1]
+
+
+@given(st.text(st.sampled_from(string.printable)))
+def test_ascii_text_has_the_same_terms_beside_text_that_is_not(text: str) -> None:
+    assert terms_of(f"{text} ж") == [*terms_of(text), "ж"]
+
+
+@given(WORDY_TEXT, WORDY_TEXT)
+def test_terms_of_two_texts_apart_are_those_of_both_together(one: str, other: str) -> None:
+    assert terms_of(f"{one} | {other}") == [*terms_of(one), *terms_of(other)]
+
+
+def test_a_name_keeps_words_of_every_text() -> None:
+    assert name_terms("The Will of Can") == ["the", "will", "of", "can"]
+    assert name_terms("José Núñez-Gómez") == ["jose", "nunez", "gomez"]
+    assert name_terms("") == name_terms("!?") == []
+
+
+@pytest.mark.parametrize("name", ["Who's", "Don't", "it’s"])
+def test_a_name_of_words_of_every_text_keeps_no_apostrophe(name: str) -> None:
+    (term,) = name_terms(name)
+    assert term.isalpha()
+
+
+@pytest.mark.parametrize("name", ["Maria", "O'Neil", "Renée", "李小龙", "Андрей", "हिन्दी"])
+def test_a_name_in_a_text_is_found_by_the_name(name: str) -> None:
+    assert set(name_terms(name)) & set(terms_of(f"I met {name} there"))
