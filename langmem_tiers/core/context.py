@@ -35,7 +35,7 @@ class Context:
     left_out: tuple[Hit, ...] = ()
     """What was recalled and had no room."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why each message is there, or is not, by its id; ids of other sessions as ``session/id``."""
+    """Why each message is there, or is not, by its id; those of other sessions as ``session/id``."""
     missing: tuple[str, ...] = ()
     """Facts that have no room in the summary in force, the newest of them; the record keeps them."""
     problems: tuple[str, ...] = ()

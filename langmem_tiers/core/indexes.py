@@ -43,7 +43,7 @@ class IndexRows:
     """By their place in the enum ``Role``."""
     lengths: NDArray[np.float32]
     asks: NDArray[np.bool_]
-    importance: NDArray[np.float32]
+    importance: NDArray[np.float64]
     accesses: NDArray[np.float32]
     speakers: Sequence[str | None]
     """The terms of their names."""

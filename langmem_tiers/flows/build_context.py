@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.flows.packing import Packer
+from langmem_tiers.flows.packing import Packer, reasons
 from langmem_tiers.flows.recall import Asked, checked
 from langmem_tiers.scoring.tokens import count_messages
 
@@ -48,6 +48,7 @@ def build_context(
         token_budget=room,
         recalled=packed.told,
         left_out=packed.left_out,
+        reasons=reasons(packed),
         problems=found.problems,
     )
 

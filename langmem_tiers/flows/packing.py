@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.messages import MessageDraft, Role
 from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless, without_fences
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
+from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.tiers.short_term import seal
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ class Packer:
 
     def pack(self, hits: Sequence[Hit], max_tokens: int) -> Packed:
         """As many of the hits as fit, by their value for what they take."""
-        lines = [self._line(hit) for hit in hits]
+        lines = [self._line(hit) for hit in hits if without_fences(hit.entry.content).strip()]
         chosen = self._choose(lines, max_tokens)
         while chosen:
             message = self._message(chosen)
-            if message.token_count + FRAME_TOKENS <= max_tokens:
+            if count_messages(self._parts.counter, [message]) <= max_tokens:
                 told = {id(line.hit) for line in chosen}
                 return Packed(
                     message,
@@ -110,6 +110,18 @@ class Packer:
         )
         (message,) = seal(self._parts, [draft])
         return message
+
+
+def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
+    """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
+    verdicts = {"recalled": packed.told, "no room": packed.left_out}
+    return {
+        hit.entry.id
+        if hit.session == own
+        else f"{hit.session}/{hit.entry.id}": f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
+        for verdict, hits in verdicts.items()
+        for hit in hits
+    }
 
 
 def _heading(line: _Line) -> str:

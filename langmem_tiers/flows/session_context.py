@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
-from langmem_tiers.flows.packing import Packed, Packer
+from langmem_tiers.flows.packing import Packed, Packer, reasons
 from langmem_tiers.flows.recalled import answering, preferences, recalled_message
 from langmem_tiers.retrieval.retriever import wish_for
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 KNOWLEDGE_SHARE = 0.1
 """What knowledge from other sessions may take of a context."""
+_TRIES = 3  # what is recalled and what has room beside it settle at once or soon
 RECALLED_SHARE = 0.4
 """What recalled memories may take of a context at most; recent messages have the rest."""
 
@@ -75,53 +76,77 @@ class SessionContext:
         hits = [*found, *preferences(known, found)]
         room = self._budget.share(KNOWLEDGE_SHARE)
         message, told = recalled_message(self._parts.short_term, hits, question, room)
-        recalled, packed = self._recalled(alone, question)
-        beside = [one for one in (message, packed.message) if one is not None]
-        context = self._beside(alone, beside)
-        if message is None or message.id in context.dropped or message not in context.messages:
+        found_elsewhere = self._found()
+        context, packed = self._with_recalled(alone, [] if message is None else [message], found_elsewhere)
+        if message is None or message not in context.messages:
             told = ()
         if counts and told:
             self._count_use(known, [hit for hit in told if hit in found], question)
-        is_told = packed.message is not None and packed.message in context.messages
-        memories = packed.told if is_told else ()
-        left_out = packed.left_out if is_told else (*packed.told, *packed.left_out)
         return replace(
             context,
             knowledge=told,
-            recalled=memories,
-            left_out=left_out,
-            reasons={**context.reasons, **_reasons(memories, "recalled"), **_reasons(left_out, "no room")},
-            problems=(*context.problems, *recalled.problems),
+            recalled=packed.told,
+            left_out=packed.left_out,
+            reasons={**context.reasons, **reasons(packed, self._session.name)},
+            problems=(*context.problems, *(() if found_elsewhere is None else found_elsewhere.problems)),
         )
 
-    def _recalled(self, alone: Context, question: Message) -> tuple[Recall, Packed]:
-        config, session = self._parts.config.recall, self._session
+    def _found(self) -> Recall | None:
+        config = self._parts.config.recall
         wish = wish_for(self._query or "", now=self._parts.now(), limit=config.max_limit)
-        found = self._parts.retriever.recall(session.namespace, wish, counts=False)
+        if not wish.query.terms:  # small talk: nothing is asked for
+            return None
+        return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
+
+    def _with_recalled(
+        self, alone: Context, beside: list[Message], found: Recall | None
+    ) -> tuple[Context, Packed]:
         shown = {*alone.full, *alone.compressed}
+        for _ in range(_TRIES):
+            packed = self._packed(found, shown)
+            recalled = [] if packed.message is None else [packed.message]
+            # What is told here is not told again where it was said.
+            told = frozenset(hit.entry.id for hit in packed.told if hit.session == self._session.name)
+            context = self._beside(alone, [*beside, *recalled], told)
+            if packed.message is None or packed.message not in context.messages:
+                return context, Packed(None, (), (*packed.told, *packed.left_out))
+            pushed_out = shown - {*context.full, *context.compressed}
+            if not pushed_out:
+                break
+            shown -= pushed_out  # what had to make room may be worth recalling itself
+        return context, packed
+
+    def _packed(self, found: Recall | None, shown: set[str]) -> Packed:
+        config, question = self._parts.config.recall, self._question
+        if found is None or question is None:
+            return Packed(None, (), ())
         hits = [
             hit
             for hit in found.hits
-            if hit.relevance >= config.relevance_threshold
-            and not (hit.session == session.name and hit.entry.id in shown)
+            if hit.relevance >= config.relevance_threshold and not self._is_in_sight(hit, shown)
         ][: config.limit]
-        room = min(self._budget.share(RECALLED_SHARE), self._budget.available - alone.token_count)
-        packed = Packer(self._parts.short_term, f"memories-{question.id}", question.created_at).pack(
-            hits, room
-        )
-        return found, packed
+        packer = Packer(self._parts.short_term, f"memories-{question.id}", question.created_at)
+        return packer.pack(hits, self._budget.share(RECALLED_SHARE))
 
-    def _beside(self, alone: Context, beside: Sequence[Message]) -> Context:
+    def _is_in_sight(self, hit: Hit, shown: set[str]) -> bool:
+        # A call and its result stay where they are, so that neither is told without the other.
+        if hit.session != self._session.name:
+            return False
+        is_of_a_tool = hit.message is not None and (hit.message.tool_calls or hit.message.tool_call_id)
+        return bool(is_of_a_tool) or hit.entry.id in shown
+
+    def _beside(self, alone: Context, beside: Sequence[Message], told: frozenset[str]) -> Context:
         newest = self._view.items[-1].message.id
         for count in range(len(beside), 0, -1):  # what was said last goes before what is known
-            context = self._built(beside[:count])
+            context = self._built(beside[:count], told if count == len(beside) else frozenset())
             if newest in context.full or newest not in alone.full:
                 return context
         return alone
 
-    def _built(self, beside: Sequence[Message]) -> Context:
+    def _built(self, beside: Sequence[Message], told: frozenset[str] = frozenset()) -> Context:
+        items = [item for item in self._view.items if item.message.id not in told]
         compressor = self._parts.analyzer.compressor
-        return ContextBuilder(self._view.items, self._budget, compressor, beside).build()
+        return ContextBuilder(items, self._budget, compressor, beside).build()
 
     def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
         # Once for each question, however often the context for it is built.
@@ -131,10 +156,3 @@ class SessionContext:
             known.use([hit.knowledge for hit in told], since=since)
         except StorageError as error:  # the context is there: counting can wait
             _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
-
-
-def _reasons(hits: Sequence[Hit], verdict: str) -> dict[str, str]:
-    return {
-        f"{hit.session}/{hit.entry.id}": f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
-        for hit in hits
-    }

@@ -65,8 +65,8 @@ class Answering:
         places = self._places
         hours = np.maximum(0, microseconds(self._wish.now) - places["times"][rows]) / 3.6e9
         recent = np.maximum(0.0, 0.2 - hours / 24 * 0.1)
-        used = np.minimum(0.1, places["accesses"][rows] * 0.02)
-        together: Floats = np.clip(places["importance"][rows] + recent + used, 0, 1)
+        used = np.minimum(0.1, places["accesses"][rows].astype(np.float64) * 0.02)
+        together: Floats = np.clip(np.round(places["importance"][rows] + recent + used, 6), 0, 1)
         return together
 
     def _best(self, allowed: Flags | None, limit: int) -> Ranked:
@@ -100,7 +100,8 @@ class Answering:
         embedding, places = self._retriever.embedding, self._places
         assert embedding is not None  # noqa: S101 - there is a vector
         assert self._held.tenant is not None  # noqa: S101 - refreshed before
-        near = embedding.store.nearest(self._held.tenant.key, embedding.model(), vector, _NEAREST)
+        many = max(_NEAREST, presets.CANDIDATES * self._wish.limit)
+        near = embedding.store.nearest(self._held.tenant.key, embedding.model(), vector, many)
         rows = places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
         evidence.nearest = rows[rows >= 0]
 
@@ -151,6 +152,10 @@ class Answering:
             return presets.by_score("similarity", rows, evidence.cosines[rows], limit)
         if evidence.nearest is not None and evidence.fetch is not None:
             rows = evidence.nearest if allowed is None else evidence.nearest[allowed[evidence.nearest]]
+            if (
+                allowed is not None and len(rows) < limit
+            ):  # the nearest of all are of others: compare one by one
+                rows = np.flatnonzero(allowed)
             return presets.by_score("similarity", rows, evidence.fetch(rows)[rows], limit)
         if not self.problems:
             self.problems.append("there is no embedder: pass one to MemoryEngine to recall by similarity")

@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachetools import TTLCache
 
@@ -52,27 +52,35 @@ class Embedding:
         )
         self._lock = threading.Lock()
         self._left_behind: threading.Thread | None = None
+        self._identity: str | None = None
         self._model: int | None = None
         self._retry_at = 0.0
         forks.watch(self)
 
     @property
     def identity(self) -> str:
-        """Names the model."""
-        return self.embedder.identity
+        """Names the model; what it is called before it has said so is its class."""
+        return self._identity or type(self.embedder).__name__
 
     def model(self) -> int:
         """The key of the model's vectors; the first look may ask the embedder for its dimension."""
         if self._model is None:
-            dimension = self._asked(lambda: self.embedder.dimension)
+            identity, dimension = self._told_of_itself()
             if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
-                raise EmbeddingError(
+                raise self._unusable(
                     f"the embedder says that its vectors have {dimension!r} numbers: "
                     "dimension must be a whole number from 1"
                 )
-            self._dimension = dimension
-            self._model = self.store.model(self.identity, dimension)
+            self._identity, self._dimension = identity, dimension
+            self._model = self.store.model(identity, dimension)
         return self._model
+
+    def _told_of_itself(self) -> tuple[str, object]:
+        told: Any = self._asked(lambda: (self.embedder.identity, self.embedder.dimension))
+        identity, dimension = told
+        if not isinstance(identity, str) or not identity:
+            raise self._unusable(f"the embedder's identity must be a name, got a {type(identity).__name__}")
+        return identity, dimension
 
     @property
     def batch_size(self) -> int:
@@ -140,17 +148,22 @@ class Embedding:
         try:
             return unit(checked(answer, count, self.dimension, model=f"the embedder {self.identity!r}"))
         except LangmemTiersError as error:
-            raise EmbeddingError(str(error)) from None
+            raise self._unusable(str(error)) from None
+
+    def _unusable(self, problem: str) -> EmbeddingError:
+        # Asked again at once it would say the same.
+        self._retry_at = self._clock.monotonic() + self._config.retry_seconds
+        return EmbeddingError(problem)
 
     def _asked(self, question: Callable[[], object]) -> object:
-        if self._is_quick:
-            return question()
         now = self._clock.monotonic()
         if now < self._retry_at:
             raise EmbeddingError(
                 f"the embedder {self.identity!r} failed a moment ago: it is asked again in "
                 f"{self._retry_at - now:.0f} s"
             )
+        if self._is_quick:
+            return question()
         box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
         if self._left_behind is not None and self._left_behind.is_alive():
             raise EmbeddingError(f"the embedder {self.identity!r} has not come back from an earlier question")

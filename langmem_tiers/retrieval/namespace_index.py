@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.retrieval.fences import without_fences
 from langmem_tiers.retrieval.meaning import VectorIndex, find_trust, sample
 from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS
@@ -86,7 +87,7 @@ class NamespaceIndex:
             keys = missing[done : done + embedding.batch_size].tolist()
             texts = embedding.store.texts(self.tenant, keys)
             there = [key for key in keys if key in texts]
-            vectors = embedding.documents([texts[key] for key in there])
+            vectors = embedding.documents([without_fences(texts[key]) for key in there])
             if not embedding.store.put(self.tenant, embedding.model(), there, vectors):
                 return 0  # something was erased: the next recall looks anew
             done += len(keys)

@@ -32,7 +32,7 @@ _COLUMNS = {
     "roles": np.uint8,
     "lengths": np.float32,
     "asks": np.bool_,
-    "importance": np.float32,
+    "importance": np.float64,
     "accesses": np.float32,
 }
 

@@ -102,7 +102,8 @@ class Retriever:
                 return 0
             missing = len(held.load_vectors(self.embedding).missing(held.places))
             held.embed_missing(self.embedding, lambda: True)
-            return missing
+        self._let_go_of_some()
+        return missing
 
     def forget(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
@@ -198,20 +199,26 @@ class Retriever:
 
     def _count(self, tenant: Tenant, keys: list[int]) -> None:
         # Only noted here: writing waits until there is enough of it, or the engine closes.
-        self._accesses.update((tenant, key) for key in keys)
+        with self._lock:
+            self._accesses.update((tenant, key) for key in keys)
         if self._accesses.total() >= _ACCESSES_BEFORE_WRITING:
             self._background.submit("accesses", self._write_accesses)
 
     def _write_accesses(self) -> None:
-        counted, self._accesses = self._accesses, Counter()
+        with self._lock:
+            counted, self._accesses = self._accesses, Counter()
         by_tenant: dict[Tenant, dict[int, int]] = {}
         for (tenant, key), count in counted.items():
             by_tenant.setdefault(tenant, {})[key] = count
         try:
-            for tenant, accesses in by_tenant.items():
+            while by_tenant:
+                tenant, accesses = next(iter(by_tenant.items()))
                 self.index.touch(tenant, accesses, self._clock.now())
-        except StorageError:
-            self._accesses.update(counted)  # another time
+                del by_tenant[tenant]
+        except StorageError:  # another time
+            left = {(tenant, key): n for tenant, some in by_tenant.items() for key, n in some.items()}
+            with self._lock:
+                self._accesses.update(left)
 
 
 def _hits(

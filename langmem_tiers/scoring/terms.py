@@ -35,7 +35,7 @@ _IS_HAN = re.compile(rf"[{_HAN}]")
 
 _ENDINGS = frozenset("s t d m ll re ve".split())  # behind an apostrophe: it's, don't, we'll
 _FILLERS = frozenset(
-    "s t ve ll re m d don didn doesn isn wasn aren won im yeah yes oh hey hi wow".split()
+    "s t ve ll re m d don didn doesn isn wasn aren won im yeah yes oh ok okay hey hi hello bye wow thank thanks".split()
 )  # what is left of short forms, and what people say without saying anything
 _FILLERS_HAN = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊这那个么什")
 _EVERYWHERE = STOP_WORDS | _FILLERS | _FILLERS_HAN

@@ -190,7 +190,7 @@ def _arrays(rows: Sequence[AnyRow]) -> IndexRows:
         roles=np.array([_ROLES[role] for role in roles], np.uint8),
         lengths=np.array(lengths, np.float32),
         asks=np.array(asks, np.bool_),
-        importance=np.array(importance, np.float32),
+        importance=np.array(importance, np.float64),
         accesses=np.array([count or 0 for count in counts], np.float32),
         speakers=speakers,
     )

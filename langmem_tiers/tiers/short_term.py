@@ -30,7 +30,7 @@ from langmem_tiers.core.reports import (
     MessagePage,
     SessionInfo,
 )
-from langmem_tiers.retrieval.fences import MEMORY, is_only_fenced
+from langmem_tiers.retrieval.fences import is_only_fenced
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class ShortTerm:
             MessageConflictError: The id is taken by a message that says something else.
         """
         handed_in = _check_drafts(messages)
-        drafts = [draft for draft in handed_in if not _is_echo(draft)]
-        echoes = tuple(seal(self._parts, [draft for draft in handed_in if _is_echo(draft)]))
+        drafts = [draft for draft in handed_in if not is_only_fenced(draft.content)]
+        echoes = tuple(seal(self._parts, [draft for draft in handed_in if is_only_fenced(draft.content)]))
         if not drafts:
             return AddReport(stored=(), duplicates=(), echoes=echoes)
         done = self._parts.messages.append(
@@ -283,11 +283,6 @@ def _check_drafts(drafts: object) -> list[MessageDraft]:
                 f"message {index} is a {type(draft).__name__}: wrap it as MessageDraft(role, text, ...)"
             )
     return checked
-
-
-def _is_echo(draft: MessageDraft) -> bool:
-    is_ours = draft.role is Role.SYSTEM or draft.name == MEMORY
-    return is_ours and is_only_fenced(draft.content)
 
 
 def _check_summary(summary: object) -> None:

@@ -115,7 +115,7 @@ def test_messages_that_do_not_fit_in_full_are_compressed_before_they_are_dropped
     session = engine.session(tenant, "s")
     for n in range(40):
         session.add("user", f"Head {n}\n{TALK * 5}\nhttps://example.com/{n}")
-    context = session.build_context(budget=TokenBudget.of(2500))
+    context = session.build_context(budget=TokenBudget.of(2500), recall=False)
     assert context.full
     assert context.compressed
     assert context.dropped

@@ -1,0 +1,291 @@
+"""Embedders that fail, change or know nothing: recall goes on by words, and says so."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
+from langmem_tiers.storage.schema import embedders, vectors
+from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from langmem_tiers import Namespace
+
+SAID = ("the red boat", "sails at noon", "the green house", "stands by the sea")
+
+
+class Spy(HashEmbedder):
+    """Notes what it is asked, and answers as it is told to."""
+
+    def __init__(self, identity: str = "spy", answer: Callable[[int], object] | None = None) -> None:
+        super().__init__(16)
+        self.identity = identity
+        self.answer = answer
+        self.queries: list[str] = []
+        self.documents: list[str] = []
+
+    @property
+    def asked(self) -> int:
+        return len(self.queries) + len(self.documents)
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.documents += texts
+        if self.answer is not None:
+            return self.answer(len(texts))  # type: ignore[return-value]
+        return super().embed_documents(texts)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        self.queries.append(text)
+        return HashEmbedder(self.dimension).embed_query(text)
+
+
+class Sized:
+    """An embedder of any size."""
+
+    identity = "sized"
+
+    def __init__(self, dimension: object) -> None:
+        self.dimension = dimension
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.ones((len(texts), 4), np.float32)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return np.ones(4, np.float32)
+
+
+class Chance(HashEmbedder):
+    """Vectors that have nothing to do with the text but are the same for the same text."""
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        seeds = (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts)
+        rows = [np.random.default_rng(seed).normal(size=64) for seed in seeds]
+        return np.array(rows, np.float32).reshape(-1, 64)
+
+
+def raising(_: int) -> object:
+    raise RuntimeError("no key sk-secret")
+
+
+def exiting(_: int) -> object:
+    raise SystemExit(3)
+
+
+FAULTY = {
+    "raises": (raising, "raised RuntimeError"),
+    "exits": (exiting, "raised SystemExit"),
+    "nan": (lambda n: np.full((n, 16), np.nan, np.float32), "spy"),
+    "infinite": (lambda n: np.full((n, 16), np.inf, np.float32), "spy"),
+    "other dimension": (lambda n: np.ones((n, 17), np.float32), "spy"),
+    "too few": (lambda n: np.ones((n - 1, 16), np.float32), "spy"),
+    "none": (lambda _: None, "spy"),
+    "text": (lambda n: ["a"] * n, "spy"),
+}
+
+
+def filled(where: Namespace) -> None:
+    where.session("s").add_many(MessageDraft("user", text) for text in SAID)
+
+
+def vector_counts(engine: MemoryEngine) -> dict[str, int]:
+    query = (
+        select(embedders.c.identity, func.count())
+        .join(vectors, vectors.c.embedder_pk == embedders.c.pk)
+        .group_by(embedders.c.identity)
+    )
+    with engine._database.read() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_an_embedder_that_answers_nonsense_leaves_recall_to_words_and_is_named(fault: str) -> None:
+    answer, problem = FAULTY[fault]
+    with MemoryEngine(embedder=Spy(answer=answer), clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        found = where.recall("red boat")
+        assert found[0].entry.content == "the red boat"
+        assert found.embedder is None
+        assert len(found.problems) == 1
+        assert problem in found.problems[0]
+        assert "sk-secret" not in found.problems[0]
+        assert where.recall("red boat", strategy="similarity").hits == ()
+        assert vector_counts(engine) == {}
+        with pytest.raises(EmbeddingError):
+            where.embed()
+
+
+def test_by_words_the_ranking_is_the_same_as_without_an_embedder() -> None:
+    answers = []
+    for embedder in (None, Spy(answer=raising)):
+        with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
+            filled(engine.namespace("a"))
+            answers.append(engine.namespace("a").recall("red boat").hits)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("dimension", [0, -1, True, "4", None, 4.0])
+def test_a_size_that_is_none_is_named(dimension: object) -> None:
+    with MemoryEngine(embedder=Sized(dimension)) as engine:  # type: ignore[arg-type]
+        filled(engine.namespace("a"))
+        found = engine.namespace("a").recall("red boat")
+        assert found[0].entry.content == "the red boat"
+        assert repr(dimension) in found.problems[0]
+
+
+def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
+    until = threading.Event()
+    spy = Spy(answer=lambda _: until.wait(20))
+    config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=0.2))
+    with MemoryEngine(config=config, embedder=spy) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        start = time.monotonic()
+        problems = [where.recall("red boat").problems for _ in range(5)]
+        assert time.monotonic() - start < 1.5
+        assert "no answer within 0.2 s" in problems[0][0]
+        assert all(len(each) == 1 for each in problems)
+        assert len(spy.documents) == len(SAID)
+        until.set()
+
+
+def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(clock: FrozenClock) -> None:
+    spy = Spy(answer=raising)
+    with MemoryEngine(embedder=spy, clock=clock) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        where.recall("red boat")
+        once = spy.asked
+        clock.advance(seconds=29)
+        assert "asked again in 1 s" in where.recall("red boat").problems[0]
+        assert spy.asked == once
+        spy.answer = None
+        clock.advance(seconds=2)
+        found = where.recall("red boat")
+        assert (found.problems, found.embedder) == ((), "spy")
+        assert vector_counts(engine) == {"spy": len(SAID)}
+
+
+@pytest.mark.parametrize("kind", ["file", "postgresql"])
+def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
+    kind: str, file_url: str, tenant: str, request: pytest.FixtureRequest
+) -> None:
+    url = file_url if kind == "file" else str(request.getfixturevalue("shared_postgres"))
+    with MemoryEngine(url, embedder=Spy("old")) as engine:
+        filled(engine.namespace(tenant))
+        assert engine.namespace(tenant).recall("red boat").embedder == "old"
+    new = Spy("new", answer=lambda n: -np.ones((n, 16), np.float32))
+    with MemoryEngine(url, embedder=new) as engine:
+        found = engine.namespace(tenant).recall("red boat", strategy="similarity")
+        assert sorted(new.documents) == sorted(SAID)
+        assert found.embedder == "new"
+        assert len({round(hit.score, 5) for hit in found}) == 1  # all by the new one, which is blind
+        assert "old" not in vector_counts(engine)
+
+
+def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:
+    spy = Spy()
+    with MemoryEngine(embedder=spy) as engine, MemoryEngine(embedder=None) as without:
+        where = engine.namespace("a")
+        assert where.embed() == 0
+        filled(where)
+        filled(without.namespace("a"))
+        assert (where.embed(), where.embed(), without.namespace("a").embed()) == (4, 0, 0)
+        where.recall("red boat")
+        assert len(spy.documents) == 4
+        where.session("s").add("user", "one more")
+        assert where.embed() == 1
+
+
+def test_what_takes_too_long_is_embedded_in_the_background() -> None:
+    spy = Spy()
+    config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
+    with MemoryEngine(config=config, embedder=spy) as engine:
+        where = engine.namespace("a")
+        where.session("s").add_many(MessageDraft("user", f"boat number {n}") for n in range(50))
+        first = where.recall("boat number 7")
+        assert first[0].entry.content == "boat number 7"
+        assert "not embedded yet" in first.problems[0]
+        end = time.monotonic() + 20
+        while where.recall("boat").problems and time.monotonic() < end:
+            time.sleep(0.02)
+        assert vector_counts(engine) == {"spy": 50}
+        assert len(spy.documents) == 50
+        assert where.embed() == 0
+
+
+def test_a_query_is_embedded_once_a_day(clock: FrozenClock) -> None:
+    spy = Spy()
+    with MemoryEngine(embedder=spy, clock=clock) as engine:
+        filled(engine.namespace("a"))
+        for hours, times in ((0, 1), (23.9, 1), (0.2, 2), (1, 2)):
+            clock.advance(hours=hours)
+            engine.namespace("a").recall("red boat")
+            assert len(spy.queries) == times
+
+
+def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenClock) -> None:
+    with MemoryEngine(file_url, embedder=Spy(), clock=clock) as engine:
+        filled(engine.namespace("a"))
+        first = engine.namespace("a").recall("red boat")
+    second = Spy()
+    with MemoryEngine(file_url, embedder=second, clock=clock) as engine:
+        found = engine.namespace("a").recall("red boat")
+        filled(engine.namespace("b"))
+        engine.namespace("b").recall("red boat")
+        assert second.asked == 0
+        clock.advance(hours=25)
+        engine.namespace("a").recall("red boat")
+        assert (second.queries, second.documents) == (["red boat"], [])
+    assert [(hit.entry.id, hit.score) for hit in found] == [(hit.entry.id, hit.score) for hit in first]
+
+
+THINGS = "boat kettle violin garden bridge lantern orchard saddle compass anchor".split()
+
+
+def conversation(where: Namespace) -> None:
+    """Each session is about a few things, and what follows in it speaks of the same ones."""
+    chance = random.Random(7)
+    for number, thing in enumerate(THINGS):
+        other = THINGS[(number + 3) % len(THINGS)]
+        where.session(thing).add_many(
+            MessageDraft("user" if n % 2 else "assistant", f"The {thing} near {other} {thing}s {word} today")
+            for n in range(12)
+            for word in [chance.choice("shines rests waits breaks turns rusts".split())]
+        )
+
+
+def test_a_model_that_knows_nothing_has_no_say() -> None:
+    answers = []
+    for embedder in (None, Chance(), HashEmbedder()):
+        with MemoryEngine(embedder=embedder, clock=FrozenClock(), ids=seeded_ids()) as engine:
+            where = engine.namespace("a")
+            conversation(where)
+            answers.append([where.recall(f"which {thing} breaks").hits for thing in THINGS])
+    assert answers[0] == answers[1]
+    assert answers[0] != answers[2]  # one that knows words has
+
+
+def test_every_database_ranks_the_same(engine: MemoryEngine, tenant: str) -> None:
+    with MemoryEngine(clock=FrozenClock(), ids=seeded_ids()) as plain:
+        here, there = engine.namespace(tenant), plain.namespace(tenant)
+        conversation(here)
+        conversation(there)
+        for strategy in Strategy:
+            found, expected = (
+                where.recall("which violin rusts", strategy=strategy) for where in (here, there)
+            )
+            assert [hit.entry.id for hit in found] == [hit.entry.id for hit in expected]
+            assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
