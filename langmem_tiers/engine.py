@@ -39,6 +39,7 @@ from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.long_term import LongTerm
 from langmem_tiers.tiers.session_cache import SessionCache
 from langmem_tiers.tiers.short_term import ShortTermParts
+from langmem_tiers.tiers.view_cache import ViewCache
 
 if TYPE_CHECKING:
     import os
@@ -96,6 +97,7 @@ class MemoryEngine:
             self._database.close()
             raise
         changes, sessions = Changes(), SqlSessionStore(self._database)
+        entries = SqlEntryStore(self._database)
         finder = FactFinder(scoring.facts)
         self._parts = MemoryParts(
             short_term=ShortTermParts(
@@ -107,7 +109,8 @@ class MemoryEngine:
                 cache=SessionCache(config.cache, clock.monotonic),
                 changed=changes.note,
             ),
-            entries=SqlEntryStore(self._database),
+            entries=entries,
+            views=ViewCache(entries, config.cache, clock.monotonic),
             knowledge=SqlKnowledgeStore(self._database),
             tuning=SqlTuningStore(self._database),
             analyzer=Analyzer(
@@ -314,5 +317,6 @@ class Namespace:
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
         self._parts.short_term.cache.drop()
+        self._parts.views.drop()
         self._parts.retriever.forget(self.path)
         return self._parts.short_term.sessions.delete_namespace(self.path)

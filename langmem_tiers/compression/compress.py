@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.compression.digest import Digest
@@ -12,7 +13,7 @@ from langmem_tiers.compression.fitting import most_that_fits
 from langmem_tiers.compression.layout import worthiest
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.messages import Message, Role, ToolCall
+from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role, ToolCall
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ KEPT_AS_IS_CHARACTERS = 200
 """A text up to this length is left alone."""
 LINE_CHARACTERS = 200
 """The most that is kept of the first and of the last line."""
+_KNOWN_TEXTS, _KNOWN_CHARACTERS = 2000, 10_000  # whose short forms are held, up to that length
+_KNOWN_SUMMARIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,13 @@ class Compressed:
     """Facts that the text no longer holds; only where a limit left no room for them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Retelling:
+    summary: Message
+    max_tokens: int
+    carried: dict[str, Any] = field(compare=False)
+
+
 class Compressor:
     """Keeps the first line, the last line and every fact.
 
@@ -53,6 +63,9 @@ class Compressor:
     def __init__(self, counter: TokenCounter, facts: FactFinder | None = None) -> None:
         self.counter = counter
         self.facts = FactFinder() if facts is None else facts
+        # The same texts are compressed for one context after the other.
+        self._known_text = lru_cache(maxsize=_KNOWN_TEXTS)(lambda text, role: self.compress(text, role).text)
+        self._known_summary = lru_cache(maxsize=_KNOWN_SUMMARIES)(self._retell)
 
     def compress(
         self, content: str, role: Role | str = Role.USER, *, max_tokens: int | None = None
@@ -125,9 +138,28 @@ class Compressor:
         short = replace(message, content=content, tool_calls=calls, payload_json=None)
         return replace(short, token_count=count_draft(self.counter, short), token_counter=self.counter.name)
 
+    def retold(self, summary: Message, carried: dict[str, Any], max_tokens: int) -> Message:
+        """A summary told again in fewer tokens.
+
+        Args:
+            summary: As it stands.
+            carried: What it was made of.
+            max_tokens: The limit of its text.
+        """
+        return self._known_summary(_Retelling(summary, max_tokens, carried))
+
+    def _retell(self, asked: _Retelling) -> Message:
+        text = Digest.from_carried(asked.carried).render(self.counter, asked.max_tokens).text
+        short = replace(asked.summary, content=f"{SUMMARY_PREFIX}\n{text}")
+        return replace(short, token_count=count_draft(self.counter, short), token_counter=self.counter.name)
+
     def _shortened(self, content: str, role: Role | str) -> str:
         # A text that is kept as it is need not be searched for facts.
-        return content if len(content) <= KEPT_AS_IS_CHARACTERS else self.compress(content, role).text
+        if len(content) <= KEPT_AS_IS_CHARACTERS:
+            return content
+        if len(content) > _KNOWN_CHARACTERS:
+            return self.compress(content, role).text
+        return self._known_text(content, role)
 
     def _call(self, call: ToolCall) -> ToolCall:
         if len(call.arguments) <= KEPT_AS_IS_CHARACTERS:

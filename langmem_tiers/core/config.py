@@ -25,14 +25,14 @@ class Durability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
-    """The cache of recent messages, least recently used sessions leave first.
+    """The caches of recent messages and of what sessions show, least recently used sessions leave first.
 
-    It is checked against the database on every read, so its limits bound memory and
+    They are checked against the database on every read, so the limits bound memory and
     never age.
     """
 
     max_characters: int = 32_000_000
-    """Over all sessions; 0 switches the cache off."""
+    """Of each, over all sessions; 0 switches them off."""
     ttl_seconds: float = 1800.0
     window: int = 50
     """How many of a session's newest messages are held."""

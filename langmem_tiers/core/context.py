@@ -33,7 +33,7 @@ class Context:
     recalled: tuple[Hit, ...] = ()
     """What was recalled from elsewhere and is there in full, best first."""
     left_out: tuple[Hit, ...] = ()
-    """What was recalled and had no room."""
+    """What was recalled and had no room in full."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each message is there, or is not, by its id; those of other sessions as ``session/id``."""
     missing: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,7 @@ class Shown:
     """The storage's own handle of the message."""
     message: Message
     mark: Mark | None = None
+    _marked: Message | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def tier(self) -> Tier:
@@ -96,19 +97,31 @@ class Shown:
         """How it is shown, once it has left the window of recent messages."""
         return EntryState.FULL if self.mark is None else self.mark.state
 
+    def shown(self) -> Message | None:
+        """The message as it is shown outside the window of recent ones; None if it is not."""
+        if self.mark is None or self.message.is_summary:
+            return self.message
+        return None if self.mark.state is EntryState.ARCHIVED else self.as_marked()
+
     def as_marked(self) -> Message:
         """The message as its mark shows it: compressed, if it is."""
         mark = self.mark
         if mark is None or mark.state is not EntryState.COMPRESSED or mark.content is None:
             return self.message
-        return replace(
-            self.message,
-            content=mark.content,
-            tool_calls=self.message.tool_calls if mark.tool_calls is None else mark.tool_calls,
-            token_count=self.message.token_count if mark.token_count is None else mark.token_count,
-            token_counter=mark.token_counter or self.message.token_counter,
-            payload_json=None,
-        )
+        if self._marked is None:  # made once: every context asks for it
+            object.__setattr__(self, "_marked", _as_marked(self.message, mark, mark.content))
+        return self._marked or self.message
+
+
+def _as_marked(message: Message, mark: Mark, content: str) -> Message:
+    return replace(
+        message,
+        content=content,
+        tool_calls=message.tool_calls if mark.tool_calls is None else mark.tool_calls,
+        token_count=message.token_count if mark.token_count is None else mark.token_count,
+        token_counter=mark.token_counter or message.token_counter,
+        payload_json=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ cut or summary may part them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.messages import Message, Role
@@ -26,7 +28,7 @@ def tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     waiting: dict[int, set[str]] = {}
     answered = -1
     for index, message in enumerate(messages):
-        if message.role is Role.ASSISTANT:  # it went on without those before the last result
+        if waiting and message.role is Role.ASSISTANT:  # it went on without those before the last result
             waiting = {start: calls for start, calls in waiting.items() if start > answered}
         elif message.role is Role.TOOL:
             answered = index
@@ -57,10 +59,13 @@ def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
     seen: set[str] = set()
     kept = []
     for message in messages:
-        seen.update(call.id for call in message.tool_calls)
-        if message.tool_call_id is None or message.tool_call_id in seen:
+        if message.tool_calls:
+            seen.update(call.id for call in message.tool_calls)
+        if message.tool_call_id is None:
             kept.append(message)
-            seen.discard(message.tool_call_id or "")
+        elif message.tool_call_id in seen:
+            kept.append(message)
+            seen.discard(message.tool_call_id)
     return tuple(kept)
 
 
@@ -80,9 +85,9 @@ def groups_of(messages: Sequence[Message]) -> list[tuple[int, int]]:
     return groups
 
 
-def window_start(messages: Sequence[Message], window: int) -> int:
+def window_start(groups: Sequence[tuple[int, int]], window: int) -> int:
     """Where the newest ``window`` messages begin, moved back to the start of the group they cut."""
-    if window >= len(messages):
-        return 0
-    cut = len(messages) - window
-    return next((start for start, end in groups_of(messages) if start <= cut < end), len(messages))
+    count = groups[-1][1] if groups else 0
+    if not 0 < window < count:
+        return 0 if window else count
+    return groups[bisect_right(groups, count - window, key=itemgetter(0)) - 1][0]

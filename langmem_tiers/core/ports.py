@@ -5,8 +5,7 @@ The stores have conformance suites in :mod:`langmem_tiers.testing.conformance`; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.records import Appended, Promoted, RollUp, Tail, View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
 
@@ -64,57 +64,6 @@ class LanguageModel(Protocol):
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
         """The model's answer."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What of a session is shown, as of one moment."""
-
-    items: tuple[Shown, ...]
-    """Oldest first; the summary in force, if there is one, comes first."""
-    hidden: int
-    """How many messages stand behind summaries."""
-    session: int
-    """The session's key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollUp:
-    """A summary that takes the place of the oldest messages of a view."""
-
-    summary: Message
-    before: str
-    """Id of the first message that stays in sight."""
-    hidden: int
-    """How many messages it newly stands for."""
-    digest: dict[str, Any] | None = None
-    """What it was made of; kept as long as it is in force."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promoted:
-    """A long-term entry and where it comes from."""
-
-    shown: Shown
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """What a store did with a batch."""
-
-    stored: tuple[Message, ...]
-    duplicates: tuple[Message, ...]
-    revision: int
-    """Of the session, after the batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The newest messages of a session, oldest first, and the revision they were read at."""
-
-    messages: tuple[Message, ...]
-    revision: int
 
 
 class SessionStore(Protocol):
@@ -216,8 +165,15 @@ class MessageStore(Protocol):
 class EntryStore(Protocol):
     """What happened to messages as memories: marks beside the record, which stays as it is."""
 
-    def view(self, key: int, limit: int) -> View:
-        """The view of a session with its marks: the summary, and the newest ``limit`` messages behind it."""
+    def view(self, key: int, limit: int, *, held: View | None = None) -> View:
+        """The view of a session with its marks: the summary, and the newest ``limit`` messages behind it.
+
+        Args:
+            key: The session.
+            limit: The most messages.
+            held: An earlier view with the same limit. What is new is read and added to it; if anything
+                in it has changed, the view is read anew.
+        """
         ...
 
     def find(self, key: int, message_id: str) -> Shown | None:

@@ -9,7 +9,7 @@ from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.flows.packing import Packer, reasons
-from langmem_tiers.flows.recall import Asked, checked
+from langmem_tiers.flows.recall import Asked, checked, recalled
 from langmem_tiers.scoring.tokens import count_messages
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def build_context(
     room = budget.available
     limit = min(2000, max(CANDIDATES, room // LEAST_TOKENS))
     wish = checked(parts, Asked(query, None, None, filters, now), limit=limit)
-    found = parts.retriever.recall(namespace, wish, counts=False)
+    found = recalled(parts, namespace, wish, counts=False)
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    packed = Packer(parts.short_term, name, wish.now).pack(found.hits, room)
+    packed = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now).pack(found.hits, room)
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,

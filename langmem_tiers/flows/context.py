@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from langmem_tiers.compression.digest import Digest
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import BudgetExceededError
-from langmem_tiers.core.groups import groups_of, without_orphans
-from langmem_tiers.core.messages import SUMMARY_PREFIX
+from langmem_tiers.core.groups import without_orphans
 from langmem_tiers.flows.standing import Standing, window_within
 from langmem_tiers.scoring.partition import Sized, partition
-from langmem_tiers.scoring.tokens import count_draft, count_framed, count_messages
+from langmem_tiers.scoring.tokens import count_framed, count_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,146 +20,244 @@ if TYPE_CHECKING:
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
-
+    from langmem_tiers.core.records import View
 
 SUMMARY_SHARE = 0.3
 """What a summary takes of a context at most; one that was made for a larger budget is told again."""
+PATIENCE = 20
+"""After so many groups in a row without room, all that is older is left out without being tried."""
 _PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a conversation is divided when certain messages stand beside it; groups by their number."""
+
+    pinned: tuple[Message, ...]
+    """The summary and what stands beside the conversation, as far as they have room."""
+    compressed: frozenset[int]
+    dropped: frozenset[int]
+    left_out: tuple[str, ...] = ()
+    """Ids of what would be pinned and has no room."""
+
+
 class ContextBuilder:
-    """Divides one view of a session by a budget.
+    """Divides one view of a session by a budget, as often as it takes, and lays it out once.
 
     Args:
-        items: The view, oldest first.
+        view: What the session shows.
         budget: What there is; its window decides what is shown as it was said.
         compressor: Makes what does not fit in full smaller.
-        beside: Messages that come before the conversation, such as what was recalled.
     """
 
-    def __init__(
-        self,
-        items: Sequence[Shown],
-        budget: TokenBudget,
-        compressor: Compressor,
-        beside: Sequence[Message] = (),
-    ) -> None:
+    def __init__(self, view: View, budget: TokenBudget, compressor: Compressor) -> None:
         self._counter = compressor.counter
-        window = window_within(items, budget.full_message_window, budget, self._counter)
-        self._budget = budget = replace(budget, full_message_window=window)
+        window = window_within(view.items, budget.full_message_window, budget, self._counter)
+        self._budget = replace(budget, full_message_window=window)
         self._compressor = compressor
-        standing = Standing.of(items, budget.full_message_window)
-        summary = standing.summary
-        self._pinned = [*([] if summary is None else [self._summary(items[0])]), *beside]
-        self._shown = [
-            message
-            for index in range(0 if summary is None else 1, len(items))
-            if (message := standing.shown(index)) is not None
+        self._items = view.items
+        self._standing = standing = Standing.of(view, window)
+        self._summary = None if standing.summary is None else self._short_summary(view.items[0])
+        groups = view.groups if standing.summary is None else view.groups[1:]
+        tokens = [0, *accumulate(standing.sizes(self._counter))]
+        there = [0, *accumulate(message is not None for message in standing.shown)]
+        self._groups = [(start, end) for start, end in groups if there[end] > there[start]]
+        self._sizes = [
+            Sized(there[end] - there[start], tokens[end] - tokens[start]) for start, end in self._groups
         ]
-        self._archived = [
-            item.message.id for index, item in enumerate(items) if standing.shown(index) is None
-        ]
-        self._originals = {item.message.id: item.message for item in items}
-        self._groups = groups_of(self._shown)
         self._short: dict[int, list[Message]] = {}
 
-    def build(self) -> Context:
-        """The context: the summary and what was recalled, then the conversation.
+    def divide(self, beside: Sequence[Message] = (), told: frozenset[str] = frozenset()) -> Division:
+        """What has room in full, what compressed, and what not at all.
+
+        Args:
+            beside: Messages that are no part of the conversation, such as what was recalled. The newest
+                message goes before them; the last of them is left out first.
+            told: Ids of messages that are told in one of those, and so not again where they were said.
 
         Raises:
-            BudgetExceededError: The newest message, with its tool call, does not fit beside the summary.
+            BudgetExceededError: The newest message, with its tool call, does not fit by itself.
         """
-        sizes = [Sized(end - start, self._tokens(self._shown[start:end])) for start, end in self._groups]
-        newest = len(self._groups) - 1
+        pinned = [*([] if self._summary is None else [self._summary]), *beside]
         left_out: list[str] = []
         while True:
-            pinned = count_messages(self._counter, self._pinned)
-            parts = partition(
-                sizes, self._budget, compressed_tokens=self._compressed_tokens, pinned_tokens=pinned
-            )
-            if newest not in parts.dropped and pinned <= self._budget.available:
-                return self._laid_out(set(parts.compressed), set(parts.dropped), left_out)
-            if not self._pinned:
+            division = self._divided(pinned, self._without(told))
+            if division is not None:
+                return replace(division, left_out=tuple(left_out))
+            if not pinned:
                 break
-            left_out.append(self._pinned.pop().id)  # the newest message goes before what stands beside it
-        if newest < 0:
-            return self._laid_out(set(), set(), left_out)
-        raise BudgetExceededError(
-            f"the newest message takes {sizes[newest].tokens} tokens, compressed "
-            f"{self._compressed_tokens(newest)}, where {self._budget.available - pinned} are left: "
-            "raise the budget or store it in smaller pieces"
+            left_out.append(pinned.pop().id)  # the newest message goes before what stands beside it
+        if self._groups:
+            raise self._too_large()
+        return Division((), frozenset(), frozenset(), tuple(left_out))
+
+    def _divided(self, pinned: Sequence[Message], indexes: Sequence[int]) -> Division | None:
+        taken = count_messages(self._counter, pinned)
+        parts = partition(
+            [self._sizes[index] for index in indexes],
+            self._budget,
+            compressed_tokens=lambda index: self._compressed_tokens(indexes[index]),
+            pinned_tokens=taken,
+            patience=PATIENCE,
+        )
+        shown = {indexes[index] for index in (*parts.full, *parts.compressed)}
+        newest = len(self._groups) - 1
+        if taken > self._budget.available or (newest >= 0 and newest not in shown):
+            return None
+        return Division(
+            pinned=tuple(pinned),
+            compressed=frozenset(indexes[index] for index in parts.compressed),
+            dropped=frozenset(range(newest + 1)) - shown,
         )
 
-    def _summary(self, item: Shown) -> Message:
-        # Made for a larger budget, it is told again in what a quarter of this one holds.
-        room = self._budget.share(SUMMARY_SHARE)
-        digest = None if item.mark is None else item.mark.digest
-        if count_framed(self._counter, item.message) <= room or digest is None:
-            return item.message
-        text = Digest.from_carried(digest).render(self._counter, max(1, room - _PREFIX_TOKENS)).text
-        short = replace(item.message, content=f"{SUMMARY_PREFIX}\n{text}")
-        return replace(short, token_count=count_draft(self._counter, short), token_counter=self._counter.name)
+    def hidden_by(self, division: Division) -> set[str]:
+        """Ids of the messages of the view that are not shown: archived, or without room."""
+        placed = zip(self._items, self._placed(division), strict=True)
+        return {item.message.id for item, message in placed if message is None}
 
-    def _laid_out(self, compressed: set[int], dropped: set[int], left_out: list[str]) -> Context:
-        messages: list[Message] = []
-        left_out = [*self._archived, *left_out]
-        for index, (start, end) in enumerate(self._groups):
-            group = self._shown[start:end]
-            if index in dropped:
-                left_out += [message.id for message in group]
-            else:
-                messages += self._compressed(index) if index in compressed else group
-        whole = messages
-        messages = list(without_orphans(messages))
-        there = {message.id for message in messages}
-        left_out += [message.id for message in whole if message.id not in there]
-        is_full = {message.id: self._is_full(message) for message in messages}
-        everything = (*self._pinned, *messages)
+    def shows_newest_in_full(self, division: Division) -> bool:
+        """Whether the newest message is there as it was said."""
+        newest = len(self._groups) - 1
+        return newest not in division.compressed or _says_the_same(
+            self._compressed(newest)[-1], self._items[-1].message
+        )
+
+    def lay_out(self, division: Division, before: str | None = None) -> Context:
+        """The context: the summary, the conversation, and what stands beside it before its newest question.
+
+        What was recalled changes with every question. Where it stands, all that comes before it is the
+        same as in the turn before, which is what providers cache.
+
+        Args:
+            division: What has room.
+            before: Id of the message in front of which the other ones stand; of the first, if left out.
+        """
+        placed = self._placed(division)
+        messages = without_orphans([message for message in placed if message is not None])
+        place = next((n for n, message in enumerate(messages) if message.id == before), 0)
+        summary = tuple(message for message in division.pinned if message is self._summary)
+        beside = division.pinned[len(summary) :]
+        everything = (*summary, *messages[:place], *beside, *messages[place:])
+        is_full = self._fullness(placed, messages)
+        reasons = self._reasons_for(is_full) | self._reasons_against(is_full, division)
+        names = is_full.keys() | {message.id for message in division.pinned}
         return Context(
             messages=everything,
             token_count=count_messages(self._counter, everything) if everything else 0,
             token_budget=self._budget.available,
             full=tuple(name for name, full in is_full.items() if full),
             compressed=tuple(name for name, full in is_full.items() if not full),
-            dropped=tuple(left_out),
-            reasons=self._reasons(is_full, left_out),
+            dropped=tuple(name for name in reasons if name not in names),
+            reasons=reasons | self._reasons_beside(division),
             problems=self._cut_newest(is_full),
         )
 
-    def _reasons(self, is_full: dict[str, bool], left_out: Sequence[str]) -> dict[str, str]:
+    def _placed(self, division: Division) -> list[Message | None]:
+        # One for each item: the message as it is shown, or None. The summary stands apart.
+        placed = list(self._standing.shown)
+        if self._summary is not None:
+            placed[0] = None
+        for index in division.dropped:
+            start, end = self._groups[index]
+            placed[start:end] = [None] * (end - start)
+        for index in division.compressed:
+            short = iter(self._compressed(index))
+            for place in range(*self._groups[index]):
+                placed[place] = None if placed[place] is None else next(short)
+        return placed
+
+    def _fullness(self, placed: Sequence[Message | None], messages: Sequence[Message]) -> dict[str, bool]:
+        is_full = {
+            message.id: _says_the_same(message, item.message)
+            for item, message in zip(self._items, placed, strict=True)
+            if message is not None
+        }
+        if len(messages) == len(is_full):
+            return is_full
+        return {message.id: is_full[message.id] for message in messages}  # without results of no call
+
+    def _reasons_for(self, is_full: dict[str, bool]) -> dict[str, str]:
         window = self._budget.full_message_window
-        recent = {message.id for message in self._shown[-window:]}
-        archived = set(self._archived)
-        reasons = {message.id: "pinned: it comes before the conversation" for message in self._pinned}
-        for name, full in is_full.items():
-            kind = "in full" if full else "compressed"
-            place = f"among the newest {window}" if name in recent else "older, and there is room"
-            reasons[name] = f"{kind}: {place}"
-        for name in left_out:
-            reasons[name] = "archived" if name in archived else "no room"
-        return reasons
+        recent = {item.message.id for item in self._items[self._standing.window_start :]}
+        texts = {
+            (full, new): f"{'in full' if full else 'compressed'}: "
+            + (f"among the newest {window}" if new else "older, and there is room")
+            for full in (True, False)
+            for new in (True, False)
+        }
+        return {name: texts[full, name in recent] for name, full in is_full.items()}
+
+    def _reasons_against(self, is_full: dict[str, bool], division: Division) -> dict[str, str]:
+        there = zip(self._items, self._standing.shown, strict=True)
+        first = None if self._summary is None else self._summary.id
+        against = {
+            item.message.id: "archived" if shown is None else "no room"
+            for item, shown in there
+            if item.message.id not in is_full and item.message.id != first
+        }
+        return against | dict.fromkeys(division.left_out, "no room")
+
+    def _reasons_beside(self, division: Division) -> dict[str, str]:
+        return {
+            message.id: "pinned: it stands for what was said before"
+            if message is self._summary
+            else "recalled for the question"
+            for message in division.pinned
+        }
+
+    def _without(self, told: frozenset[str]) -> Sequence[int]:
+        every = range(len(self._groups))
+        if not told:
+            return every
+        return [index for index in every if not any(message.id in told for message in self._group(index))]
+
+    def _group(self, index: int) -> list[Message]:
+        start, end = self._groups[index]
+        return [message for message in self._standing.shown[start:end] if message is not None]
+
+    def _short_summary(self, item: Shown) -> Message:
+        # Made for a larger budget, it is told again in what a part of this one holds.
+        room = self._budget.share(SUMMARY_SHARE)
+        digest = None if item.mark is None else item.mark.digest
+        if count_framed(self._counter, item.message) <= room or digest is None:
+            return item.message
+        return self._compressor.retold(item.message, digest, max(1, room - _PREFIX_TOKENS))
+
+    def _too_large(self) -> BudgetExceededError:
+        newest, frame = len(self._groups) - 1, count_messages(self._counter, ())
+        return BudgetExceededError(
+            f"the newest message takes {self._sizes[newest].tokens} tokens, compressed "
+            f"{self._compressed_tokens(newest)}, where {self._budget.available - frame} are left: "
+            "raise the budget or store it in smaller pieces"
+        )
 
     def _cut_newest(self, is_full: dict[str, bool]) -> tuple[str, ...]:
-        newest = self._shown[-1] if self._shown else None
+        newest = self._items[-1].message if self._groups else None
         if newest is None or is_full.get(newest.id, True):
             return ()
-        tokens = count_framed(self._counter, self._originals[newest.id])
+        tokens = count_framed(self._counter, newest)
         return (f"the newest message was compressed: it takes {tokens} tokens of {self._budget.available}",)
-
-    def _is_full(self, message: Message) -> bool:
-        original = self._originals[message.id]
-        return (message.content, message.tool_calls) == (original.content, original.tool_calls)
 
     def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(count_framed(self._counter, message) for message in messages)
 
     def _compressed(self, index: int) -> list[Message]:
         if index not in self._short:
-            start, end = self._groups[index]
             # From what was said: what is compressed already would lose facts if it were compressed again.
-            said = (self._originals[message.id] for message in self._shown[start:end])
+            start, end = self._groups[index]
+            said = (
+                self._items[place].message
+                for place in range(start, end)
+                if self._standing.shown[place] is not None
+            )
             self._short[index] = [self._compressor.message(message) for message in said]
         return self._short[index]
 
     def _compressed_tokens(self, index: int) -> int:
         return self._tokens(self._compressed(index))
+
+
+def _says_the_same(message: Message, original: Message) -> bool:
+    return message is original or (
+        (message.content, message.tool_calls) == (original.content, original.tool_calls)
+    )

@@ -84,12 +84,13 @@ class Load:
 
     def __init__(self, standing: Standing, counter: TokenCounter) -> None:
         self.standing = standing
-        self.sizes = [self._size(index, counter) for index in range(len(standing.items))]
+        self.sizes = standing.sizes(counter)
+        self.summary = 0
+        if standing.summary is not None:
+            self.summary, self.sizes[0] = self.sizes[0], 0
         self._before = [0, *accumulate(self.sizes)]
         self.window = sum(self.sizes[standing.window_start :])
         self.older = sum(self.sizes[: standing.window_start])
-        summary = standing.summary
-        self.summary = 0 if summary is None else count_framed(counter, summary)
 
     @property
     def tokens(self) -> int:
@@ -108,10 +109,6 @@ class Load:
         more = self._before[hidden] * SUMMARY_OF_HIDDEN
         return min(goal.summary_for(self.window), int(self.summary + more)) if hidden else self.summary
 
-    def _size(self, index: int, counter: TokenCounter) -> int:
-        message = self.standing.shown(index)
-        return 0 if message is None or message.is_summary else count_framed(counter, message)
-
 
 def fit(sketch: Sketch, analyzer: Analyzer, goal: Goal, window: int, now: datetime) -> int:
     """Compress what is older than the window, oldest first, until the goal is reached.
@@ -120,7 +117,7 @@ def fit(sketch: Sketch, analyzer: Analyzer, goal: Goal, window: int, now: dateti
         How many of the oldest entries must go behind a summary to reach it; 0 if that is enough.
     """
     counter = analyzer.compressor.counter
-    load = Load(Standing.of(sketch.items, window), counter)
+    load = Load(Standing.of_items(sketch.items, window), counter)
     if not load.is_pressed(goal):
         return 0
     hidden = _how_many_to_hide(load, goal, EXPECTED_RATIO)  # these need not be compressed
@@ -135,7 +132,7 @@ def fit(sketch: Sketch, analyzer: Analyzer, goal: Goal, window: int, now: dateti
             tokens += count_framed(counter, sketch.items[index].as_marked()) - load.sizes[index]
     if tokens <= goal.ceiling:
         return hidden
-    compressed = Load(Standing(sketch.items, load.standing.window_start), counter)
+    compressed = Load(Standing.with_window(sketch.items, load.standing.window_start), counter)
     return _how_many_to_hide(compressed, goal, 1.0)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import View
+    from langmem_tiers.core.records import View
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.flows.plans import PlanReport
 
@@ -225,7 +225,7 @@ class Optimizer:
         if state.previous is None or not sessions:
             return None
         view = max(
-            (self._parts.entries.view(session.key, MAX_LIMIT) for session in sessions[:TRIED_ON]),
+            (self._parts.views.read(session.key) for session in sessions[:TRIED_ON]),
             key=lambda one: sum(item.message.token_count for item in one.items),
         )
         now, before = (self._outcome(view, tried) for tried in (state.parameters, state.previous))
@@ -238,9 +238,9 @@ class Optimizer:
             sketch = parts.analyzer.sketch(items, moment, parameters.min_relevance)
             hidden = fit(sketch, parts.analyzer, planner.goal, planner.window, moment)
             items = sketch.items[hidden:]
-            load = Load(Standing.of(items, planner.window), parts.counter)
+            standing = Standing.of_items(items, planner.window)
+            load = Load(standing, parts.counter)
             tokens = load.tokens + (planner.goal.summary_for(load.window) if hidden else 0)
-        standing = Standing.of(items, planner.window)
-        shown = [message for index in range(len(items)) if (message := standing.shown(index)) is not None]
+        shown = [message for message in standing.shown if message is not None]
         facts = sum(bool(parts.analyzer.key_facts(message.content)) for message in shown)
         return Outcome(tokens / parts.config.budget.available, facts)

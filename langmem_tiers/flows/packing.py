@@ -11,6 +11,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.messages import MessageDraft, Role
+from langmem_tiers.flows.known import known_line
 from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.tiers.short_term import seal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date, datetime
 
+    from langmem_tiers.compression.compress import Compressor
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.recall import Hit
     from langmem_tiers.tiers.short_term import ShortTermParts
@@ -27,16 +29,24 @@ SHARPNESS = 23.0
 """How fast the chance that a memory is needed falls with its score."""
 BY_LENGTH = 0.5
 """How much a long memory must be better than a short one: 1 is by value per token, 0 by value alone."""
+OVERFLOW = 10
+"""Memories without room that are told in a few words, at most."""
+OVERFLOW_TOKENS = 60
+"""The least room for that."""
+OVERFLOW_LABEL = "[Previous context summary]"
 _FENCE_TOKENS = 24  # of the fence and the message's frame, with some to spare
+_LABEL_TOKENS = 20  # of the label and of what makes a text harmless
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A message with memories, those that are in it and those that had no room."""
+    """A message with memories, those that are in it in full and those that had no room."""
 
     message: Message | None
     told: tuple[Hit, ...]
     left_out: tuple[Hit, ...]
+    summarised: tuple[Hit, ...] = ()
+    """Those without room that are told in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +66,14 @@ class Packer:
 
     Args:
         parts: Counts tokens and makes messages.
+        compressor: Tells what has no room in a few words.
         name: What the message's id ends with; the same for the same question.
         when: The message's time.
     """
 
-    def __init__(self, parts: ShortTermParts, name: str, when: datetime) -> None:
+    def __init__(self, parts: ShortTermParts, compressor: Compressor, name: str, when: datetime) -> None:
         self._parts = parts
+        self._compressor = compressor
         self._count = parts.counter.count
         self._name = name
         self._when = when
@@ -70,17 +82,26 @@ class Packer:
         """As many of the hits as fit, by their value for what they take."""
         lines = [self._line(hit) for hit in hits if without_fences(hit.entry.content).strip()]
         chosen = self._choose(lines, max_tokens)
-        while chosen:
-            message = self._message(chosen)
-            if count_messages(self._parts.counter, [message]) <= max_tokens:
-                told = {id(line.hit) for line in chosen}
-                return Packed(
-                    message,
-                    tuple(hit for hit in hits if id(hit) in told),
-                    tuple(hit for hit in hits if id(hit) not in told),
-                )
+        while chosen and self._tokens(self._message(chosen)) > max_tokens:
             chosen.remove(min(chosen, key=lambda line: line.value))
-        return Packed(None, (), tuple(hits))
+        told = {id(line.hit) for line in chosen}
+        left_out = tuple(hit for hit in hits if id(hit) not in told)
+        message = self._message(chosen) if chosen else None
+        room = max_tokens - (_FENCE_TOKENS if message is None else self._tokens(message))
+        rest = [line.hit for line in lines if id(line.hit) not in told][:OVERFLOW]
+        if rest and room >= OVERFLOW_TOKENS:
+            longer = self._message(chosen, self._summary(rest, room))
+            if self._tokens(longer) <= max_tokens:
+                return Packed(longer, tuple(hit for hit in hits if id(hit) in told), left_out, tuple(rest))
+        return Packed(message, tuple(hit for hit in hits if id(hit) in told), left_out)
+
+    def _summary(self, rest: Sequence[Hit], room: int) -> str:
+        said = [hit.message for hit in rest if hit.message is not None]
+        text = self._compressor.batch(said, max_tokens=room - _LABEL_TOKENS).text
+        return harmless(" ".join(f"{OVERFLOW_LABEL}: {without_fences(text)}".split()))
+
+    def _tokens(self, message: Message) -> int:
+        return count_messages(self._parts.counter, [message])
 
     def _choose(self, lines: list[_Line], max_tokens: int) -> list[_Line]:
         left, days, chosen = max_tokens - _FENCE_TOKENS, set(), []
@@ -96,14 +117,14 @@ class Packer:
         text = _told(hit)
         return _Line(hit, text, self._count(text) + 1, exp(SHARPNESS * min(hit.score, 2.0)))
 
-    def _message(self, lines: list[_Line]) -> Message:
+    def _message(self, lines: list[_Line], summary: str | None = None) -> Message:
         ordered = sorted(lines, key=lambda line: (line.hit.entry.created_at, line.day[0], line.hit.entry.id))
         days: dict[tuple[str, date], list[str]] = {}
         for line in ordered:
             days.setdefault(line.day, [_heading(line)]).append(line.text)
         draft = MessageDraft(
             Role.SYSTEM,
-            fenced([text for texts in days.values() for text in texts]),
+            fenced([*(text for texts in days.values() for text in texts), *([summary] if summary else [])]),
             id=f"recalled-{self._name}"[:200],
             created_at=self._when,
             name=MEMORY,
@@ -114,7 +135,7 @@ class Packer:
 
 def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
     """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
-    verdicts = {"recalled": packed.told, "no room": packed.left_out}
+    verdicts = {"recalled": packed.told, "no room": packed.left_out, "in few words": packed.summarised}
     return {
         hit.entry.id
         if hit.session == own
@@ -129,6 +150,8 @@ def _heading(line: _Line) -> str:
 
 
 def _told(hit: Hit) -> str:
+    if hit.knowledge is not None:
+        return known_line(hit.knowledge)
     speaker = hit.message.name if hit.message is not None else None
     who = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
     said = " ".join(without_fences(hit.entry.content).split())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.analyze import Analyzer
     from langmem_tiers.retrieval.retriever import Retriever
     from langmem_tiers.tiers.short_term import ShortTermParts
+    from langmem_tiers.tiers.view_cache import ViewCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class MemoryParts:
 
     short_term: ShortTermParts
     entries: EntryStore
+    views: ViewCache
     knowledge: KnowledgeStore
     tuning: TuningStore
     analyzer: Analyzer

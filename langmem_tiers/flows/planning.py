@@ -9,7 +9,7 @@ from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.fitting import cut
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.messages import SUMMARY_PREFIX, MessageDraft, Role
-from langmem_tiers.core.ports import RollUp
+from langmem_tiers.core.records import RollUp
 from langmem_tiers.flows.fit import Goal, Load, fit
 from langmem_tiers.flows.plans import Plan, Sketch
 from langmem_tiers.flows.standing import Standing, window_within
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.ports import View
+    from langmem_tiers.core.records import View
     from langmem_tiers.core.tuning import TuningParameters
     from langmem_tiers.flows.parts import MemoryParts
 
@@ -47,7 +47,7 @@ def plan_tidying(parts: MemoryParts, view: View, parameters: TuningParameters) -
 def is_under_pressure(parts: MemoryParts, view: View, parameters: TuningParameters) -> bool:
     """Whether a session takes more than it should."""
     planner = Planner(parts, view, parameters)
-    return Load(Standing.of(view.items, planner.window), parts.counter).is_pressed(planner.goal)
+    return Load(Standing.of(view, planner.window), parts.counter).is_pressed(planner.goal)
 
 
 def hidden_of(items: Sequence[Shown], hidden: int) -> tuple[list[Message], Digest]:
@@ -97,8 +97,8 @@ class Planner:
         """The plan of a sketch, with a summary for its oldest entries where they are to be hidden."""
         counter = self._parts.counter
         # Before: with the window that was asked for, so that one that is too large shows as usage.
-        before = Standing.of(self._view.items, self._asked_window).tokens(counter)
-        left = Load(Standing.of(sketch.items[hidden:], self.window), counter)
+        before = Standing.of(self._view, self._asked_window).tokens(counter)
+        left = Load(Standing.of_items(sketch.items[hidden:], self.window), counter)
         plan = Plan(
             actions=tuple(sketch.actions),
             tokens_before=before,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langmem_tiers.core.entries import Mark, Shown
-    from langmem_tiers.core.ports import RollUp, View
+    from langmem_tiers.core.records import RollUp, View
     from langmem_tiers.scoring.facts import Fact
     from langmem_tiers.scoring.signals import Score
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.flows.known import known_hits
 from langmem_tiers.retrieval.retriever import wish_for
 
 if TYPE_CHECKING:
@@ -35,7 +36,23 @@ class Asked:
 
 def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked) -> Recall:
     """What answers a query, best first."""
-    return parts.retriever.recall(namespace, checked(parts, asked))
+    return recalled(parts, namespace, checked(parts, asked))
+
+
+def recalled(parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts: bool = True) -> Recall:
+    """Messages and what is known, in one list.
+
+    Args:
+        parts: The stores and workers.
+        namespace: Whose memory.
+        wish: What is asked for.
+        counts: Whether messages that are found count as used.
+    """
+    found = parts.retriever.recall(namespace, wish, counts=counts)
+    if not (known := known_hits(parts, namespace, wish)):
+        return found
+    together = sorted((*found.hits, *known), key=lambda hit: -hit.score)[: wish.limit]
+    return replace(found, hits=tuple(together), candidates=found.candidates + len(known))
 
 
 def search(parts: MemoryParts, namespace: NamespacePath, text: object, limit: int) -> tuple[Hit, ...]:

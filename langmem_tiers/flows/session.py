@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.config import MAX_LIMIT
 from langmem_tiers.core.entries import Entry, EntryState, Mark, Shown
 from langmem_tiers.core.errors import (
     InvalidInputError,
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.context import Context
-    from langmem_tiers.core.ports import View
-    from langmem_tiers.core.reports import SessionInfo
+    from langmem_tiers.core.records import View
+    from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.flows.parts import MemoryParts
 
 _log = logging.getLogger("langmem_tiers")
@@ -199,8 +198,13 @@ class Session(ShortTerm):
             )
         return found
 
+    def delete(self) -> DeleteReport:
+        """Erase the session and all its messages."""
+        self._memory.views.drop(self.key)
+        return super().delete()
+
     def _view(self) -> View:
-        return self._memory.entries.view(self.key, MAX_LIMIT)
+        return self._memory.views.read(self.key)
 
     def _parameters(self) -> TuningParameters:
         return self._memory.parameters_of(self.namespace)

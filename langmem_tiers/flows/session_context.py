@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
+from langmem_tiers.flows.known import answering, preferences, recalled_message
 from langmem_tiers.flows.packing import Packed, Packer, reasons
-from langmem_tiers.flows.recalled import answering, preferences, recalled_message
 from langmem_tiers.retrieval.retriever import wish_for
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.ports import View
     from langmem_tiers.core.recall import Hit, Recall
+    from langmem_tiers.core.records import View
+    from langmem_tiers.flows.context import Division
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.tiers.knowledge import KnowledgeBase
     from langmem_tiers.tiers.short_term import ShortTerm
@@ -51,15 +52,15 @@ class SessionContext:
     ) -> None:
         self._parts = parts
         self._session = session
-        self._view = view
         self._budget = budget
+        self._builder = ContextBuilder(view, budget, parts.analyzer.compressor)
         said = (item.message for item in reversed(view.items))
         self._question = next((message for message in said if message.role is Role.USER), None)
         self._query = query or (None if self._question is None else self._question.content)
 
     def alone(self) -> Context:
         """The conversation without anything beside it."""
-        return self._built(())
+        return self._builder.lay_out(self._builder.divide())
 
     def with_memories(self, *, counts: bool) -> Context:
         """The conversation with what is known and what is recalled.
@@ -67,18 +68,18 @@ class SessionContext:
         Args:
             counts: Whether what is told counts as used.
         """
-        alone = self.alone()
-        question = self._question
+        alone, question = self._builder.divide(), self._question
         if self._query is None or not self._query.strip() or question is None:
-            return alone
+            return self._builder.lay_out(alone)
         known = self._parts.knowledge_of(self._session.namespace)
         found = answering(known.recall(self._query, use=False), self._query)
         hits = [*found, *preferences(known, found)]
         room = self._budget.share(KNOWLEDGE_SHARE)
         message, told = recalled_message(self._parts.short_term, hits, question, room)
         found_elsewhere = self._found()
-        context, packed = self._with_recalled(alone, [] if message is None else [message], found_elsewhere)
-        if message is None or message not in context.messages:
+        division, packed = self._with_recalled(alone, [] if message is None else [message], found_elsewhere)
+        context = self._builder.lay_out(division, before=question.id)
+        if message not in division.pinned:
             told = ()
         if counts and told:
             self._count_use(known, [hit for hit in told if hit in found], question)
@@ -99,54 +100,51 @@ class SessionContext:
         return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
 
     def _with_recalled(
-        self, alone: Context, beside: list[Message], found: Recall | None
-    ) -> tuple[Context, Packed]:
-        shown = {*alone.full, *alone.compressed}
+        self, alone: Division, beside: list[Message], found: Recall | None
+    ) -> tuple[Division, Packed]:
+        hidden = self._builder.hidden_by(alone)
         for _ in range(_TRIES):
-            packed = self._packed(found, shown)
+            packed = self._packed(found, hidden)
             recalled = [] if packed.message is None else [packed.message]
             # What is told here is not told again where it was said.
             told = frozenset(hit.entry.id for hit in packed.told if hit.session == self._session.name)
-            context = self._beside(alone, [*beside, *recalled], told)
-            if packed.message is None or packed.message not in context.messages:
-                return context, Packed(None, (), (*packed.told, *packed.left_out))
-            pushed_out = shown - {*context.full, *context.compressed}
-            if not pushed_out:
+            division = self._beside(alone, [*beside, *recalled], told)
+            if packed.message is None or packed.message not in division.pinned:
+                return division, Packed(None, (), (*packed.told, *packed.left_out))
+            now_hidden = self._builder.hidden_by(division)
+            if now_hidden <= hidden:
                 break
-            shown -= pushed_out  # what had to make room may be worth recalling itself
-        return context, packed
+            hidden |= now_hidden  # what had to make room may be worth recalling itself
+        return division, packed
 
-    def _packed(self, found: Recall | None, shown: set[str]) -> Packed:
+    def _packed(self, found: Recall | None, hidden: set[str]) -> Packed:
         config, question = self._parts.config.recall, self._question
         if found is None or question is None:
             return Packed(None, (), ())
         hits = [
             hit
             for hit in found.hits
-            if hit.relevance >= config.relevance_threshold and not self._is_in_sight(hit, shown)
+            if hit.relevance >= config.relevance_threshold and not self._is_in_sight(hit, hidden)
         ][: config.limit]
-        packer = Packer(self._parts.short_term, f"memories-{question.id}", question.created_at)
+        parts, name = self._parts, f"memories-{question.id}"
+        packer = Packer(parts.short_term, parts.analyzer.compressor, name, question.created_at)
         return packer.pack(hits, self._budget.share(RECALLED_SHARE))
 
-    def _is_in_sight(self, hit: Hit, shown: set[str]) -> bool:
-        # A call and its result stay where they are, so that neither is told without the other.
-        if hit.session != self._session.name:
+    def _is_in_sight(self, hit: Hit, hidden: set[str]) -> bool:
+        message = hit.message
+        if hit.session != self._session.name or message is None:
             return False
-        is_of_a_tool = hit.message is not None and (hit.message.tool_calls or hit.message.tool_call_id)
-        return bool(is_of_a_tool) or hit.entry.id in shown
+        # A call and its result stay where they are, so that neither is told without the other.
+        is_of_a_tool = bool(message.tool_calls or message.tool_call_id)
+        return is_of_a_tool or not (message.is_compressed or message.id in hidden)
 
-    def _beside(self, alone: Context, beside: Sequence[Message], told: frozenset[str]) -> Context:
-        newest = self._view.items[-1].message.id
+    def _beside(self, alone: Division, beside: Sequence[Message], told: frozenset[str]) -> Division:
+        in_full = self._builder.shows_newest_in_full
         for count in range(len(beside), 0, -1):  # what was said last goes before what is known
-            context = self._built(beside[:count], told if count == len(beside) else frozenset())
-            if newest in context.full or newest not in alone.full:
-                return context
+            division = self._builder.divide(beside[:count], told if count == len(beside) else frozenset())
+            if in_full(division) or not in_full(alone):
+                return division
         return alone
-
-    def _built(self, beside: Sequence[Message], told: frozenset[str] = frozenset()) -> Context:
-        items = [item for item in self._view.items if item.message.id not in told]
-        compressor = self._parts.analyzer.compressor
-        return ContextBuilder(items, self._budget, compressor, beside).build()
 
     def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
         # Once for each question, however often the context for it is built.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.entries import EntryState
-from langmem_tiers.core.groups import window_start
+from langmem_tiers.core.groups import groups_of, window_start
 from langmem_tiers.scoring.tokens import count_framed
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.core.records import View
 
 
 WHOLE_WINDOW_SHARE = 0.75
@@ -40,19 +40,37 @@ def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, coun
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The entries of a view and where its window of recent messages begins.
+    """The entries of a view as they are shown, and where its window of recent messages begins.
 
     In the window everything is shown as it was said, whatever its mark says; before it, compressed
     entries are shown compressed and archived ones not at all.
     """
 
     items: Sequence[Shown]
+    shown: Sequence[Message | None]
+    """Each entry as it is shown; None if it is not."""
     window_start: int
+    _sizes: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, items: Sequence[Shown], window: int) -> Standing:
-        """The standing with a window of so many messages."""
-        return cls(items, window_start([item.message for item in items], window))
+    def of(cls, view: View, window: int) -> Standing:
+        """The standing of a view with a window of so many messages; the same one for the same view."""
+        known: Standing | None = view.derived.get(("standing", window))
+        if known is None:
+            known = cls.with_window(view.items, window_start(view.groups, window))
+            view.derived["standing", window] = known
+        return known
+
+    @classmethod
+    def of_items(cls, items: Sequence[Shown], window: int) -> Standing:
+        """The same of entries that are no view yet."""
+        return cls.with_window(items, window_start(groups_of([item.message for item in items]), window))
+
+    @classmethod
+    def with_window(cls, items: Sequence[Shown], start: int) -> Standing:
+        """The same with a window that begins there."""
+        marked = [item.message if item.mark is None else item.shown() for item in items[:start]]
+        return cls(items, [*marked, *(item.message for item in items[start:])], start)
 
     @property
     def summary(self) -> Message | None:
@@ -60,14 +78,14 @@ class Standing:
         first = self.items[0].message if self.items else None
         return first if first is not None and first.is_summary else None
 
-    def shown(self, index: int) -> Message | None:
-        """The message with that index as it is shown; None if it is not."""
-        item = self.items[index]
-        if index >= self.window_start or item.message.is_summary:
-            return item.message
-        return None if item.state is EntryState.ARCHIVED else item.as_marked()
+    def sizes(self, counter: TokenCounter) -> list[int]:
+        """What each entry takes as it is shown."""
+        if counter.name not in self._sizes:
+            self._sizes[counter.name] = [
+                0 if message is None else count_framed(counter, message) for message in self.shown
+            ]
+        return self._sizes[counter.name].copy()
 
     def tokens(self, counter: TokenCounter) -> int:
         """What all that is shown takes."""
-        shown = (self.shown(index) for index in range(len(self.items)))
-        return sum(count_framed(counter, message) for message in shown if message is not None)
+        return sum(self.sizes(counter))

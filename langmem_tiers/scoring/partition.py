@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from langmem_tiers.core.groups import groups_of
 
@@ -26,8 +26,7 @@ class Partition:
     """What is pinned, full and compressed takes together; what is added to the pinned part fits the budget."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sized:
+class Sized(NamedTuple):
     """A group as the partition sees it: how many messages, how many tokens."""
 
     messages: int
@@ -40,6 +39,7 @@ def partition(
     *,
     compressed_tokens: Callable[[int], int] | None = None,
     pinned_tokens: int = 0,
+    patience: int | None = None,
 ) -> Partition:
     """Divide groups, oldest first, from the newest backwards.
 
@@ -55,6 +55,8 @@ def partition(
         budget: How much there is.
         compressed_tokens: What the group with that index takes when compressed; 20 % if left out.
         pinned_tokens: What is in use already.
+        patience: After so many groups in a row without room all older ones are dropped untried, so that
+            the cost follows from what fits and not from how much there is; every one is tried, if None.
     """
     if compressed_tokens is None:
         ratio = budget.compressed_ratio
@@ -65,20 +67,27 @@ def partition(
     full: list[int] = []
     compressed: list[int] = []
     dropped: list[int] = []
-    used, seen = pinned_tokens, 0
+    used, seen, refused = pinned_tokens, 0, 0
+    for_full, for_compressed = budget.share(budget.full_share), budget.share(budget.compressed_share)
     for index in range(len(groups) - 1, -1, -1):
+        if patience is not None and refused >= patience:
+            dropped += range(index, -1, -1)
+            break
         group = groups[index]
         in_window = seen < budget.full_message_window
         seen += group.messages
-        limit = budget.available if in_window else budget.share(budget.full_share)
+        limit = budget.available if in_window else for_full
         if used + group.tokens <= limit:
             full.append(index)
             used += group.tokens
-        elif used + (size := compressed_tokens(index)) <= budget.share(budget.compressed_share):
+        elif used + (size := compressed_tokens(index)) <= for_compressed:
             compressed.append(index)
             used += size
         else:
             dropped.append(index)
+            refused += 1
+            continue
+        refused = 0
     return Partition(tuple(full[::-1]), tuple(compressed[::-1]), tuple(dropped[::-1]), used)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, update
 
 from langmem_tiers.core.entries import EntryState, Mark, Shown, Tier
 from langmem_tiers.core.errors import LangmemTiersError, MessageNotFoundError, StorageCorruptError
 from langmem_tiers.core.messages import ToolCall
 from langmem_tiers.core.names import escape, namespace_key, unescape
-from langmem_tiers.core.ports import Promoted, View
+from langmem_tiers.core.records import Promoted, View
 from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
-from langmem_tiers.storage.statements import MARK_COLUMNS, MARKED_ONE, MARKED_VIEW
+from langmem_tiers.storage.statements import MARK_COLUMNS, MARKED_NEWER, MARKED_ONE, MARKED_VIEW
 from langmem_tiers.storage.text import pack_json, unpack_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import RollUp
+    from langmem_tiers.core.records import RollUp
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
@@ -37,10 +37,23 @@ class SqlEntryStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def view(self, key: int, limit: int) -> View:
+    def view(self, key: int, limit: int, *, held: View | None = None) -> View:
         """The view of a session with its marks."""
-        rows = self._read(MARKED_VIEW, {"key": key, "limit": limit})
-        return View(tuple(self._shown(rows)), rows[0].compressed_count, key)
+        if held is not None:
+            rows = self._read(MARKED_NEWER, {"key": key, "limit": limit + 1, "newest": held.newest})
+            if rows[0].view_revision == held.revision and len(held.items) + len(rows) <= limit:
+                return held if rows[0].pk is None else self._view(key, rows, held.items)
+        return self._view(key, self._read(MARKED_VIEW, {"key": key, "limit": limit}))
+
+    def _view(self, key: int, rows: list[AnyRow], before: tuple[Shown, ...] = ()) -> View:
+        first, newest = rows[0], rows[-1].position
+        return View(
+            items=(*before, *self._shown(rows)),
+            hidden=first.compressed_count,
+            session=key,
+            revision=first.view_revision,
+            newest=0 if newest is None else newest,
+        )
 
     def find(self, key: int, message_id: str) -> Shown | None:
         """One message of the record with its mark."""
@@ -120,7 +133,10 @@ def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None
     if not marks:
         return
     namespace_pk = connection.execute(
-        select(sessions.c.namespace_pk).where(sessions.c.pk == key)
+        update(sessions)
+        .where(sessions.c.pk == key)
+        .values(view_revision=sessions.c.view_revision + 1)
+        .returning(sessions.c.namespace_pk)
     ).scalar_one()
     keys = list(marks)
     for start in range(0, len(keys), _KEYS_PER_QUERY):

@@ -15,7 +15,7 @@ from langmem_tiers.core.errors import (
     StorageCorruptError,
 )
 from langmem_tiers.core.names import escape
-from langmem_tiers.core.ports import Appended, RollUp, Tail
+from langmem_tiers.core.records import Appended, RollUp, Tail
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.rows import to_message, to_row
@@ -178,6 +178,7 @@ def put_summary(connection: Connection, key: int, roll_up: RollUp) -> int:
             message_count=sessions.c.message_count + 1,
             token_count=sessions.c.token_count + summary.token_count,
             revision=sessions.c.revision + 1,
+            view_revision=sessions.c.view_revision + 1,
             updated_at=summary.created_at,
         )
     )

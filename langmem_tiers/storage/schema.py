@@ -112,6 +112,7 @@ sessions = Table(
     Column("compressed_count", BigInteger, nullable=False),
     Column("view_position", BigInteger, nullable=False),
     Column("view_message", BigInteger, nullable=False),
+    Column("view_revision", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint("namespace_pk", "name"),
     Index("lmt_sessions_by_age", "namespace_pk", "pk"),
     sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing

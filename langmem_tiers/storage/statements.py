@@ -48,6 +48,7 @@ def _with_session(
             sessions.c.view_position,
             sessions.c.view_message,
             sessions.c.compressed_count,
+            sessions.c.view_revision,
             found,
         )
         .select_from(sessions.outerjoin(found, found.c.session_pk == sessions.c.pk))
@@ -106,3 +107,8 @@ VIEW = _with_session(
 ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
 MARKED_VIEW = _with_marks(VIEW)
 MARKED_ONE = _with_marks(ONE)
+MARKED_NEWER = _with_marks(
+    _with_session(
+        _of_session.where(_position > bindparam("newest")).order_by(_position, _pk).limit(bindparam("limit"))
+    )
+)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import EntryStore, Promoted
+    from langmem_tiers.core.ports import EntryStore
+    from langmem_tiers.core.records import Promoted
 
 _PAGE = 500
 

@@ -56,7 +56,7 @@ def test_a_call_with_its_results_is_one_group_and_all_else_stands_alone(
     ],
 )
 def test_a_window_begins_where_a_group_begins(pattern: str, window: int, start: int) -> None:
-    assert window_start(history(pattern), window) == start
+    assert window_start(groups_of(history(pattern)), window) == start
 
 
 words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", "3", "4"]), max_size=25)
@@ -89,7 +89,7 @@ def test_a_list_can_be_cut_before_each_group(pattern: list[str]) -> None:
 @given(words, st.integers(0, 30))
 def test_a_window_is_the_shortest_run_of_whole_groups_that_holds_it(pattern: list[str], window: int) -> None:
     messages = history(" ".join(pattern))
-    start = window_start(messages, window)
+    start = window_start(groups_of(messages), window)
     starts = [begin for begin, _ in groups_of(messages)] + [len(messages)]
     long_enough = [begin for begin in starts if len(messages) - begin >= window]
     assert start == max(long_enough, default=0)

@@ -150,11 +150,41 @@ def test_a_session_is_told_what_was_said_elsewhere_and_nothing_twice(
     session.add("user", "The red boat has a new sail.")
     session.add("user", "Who is the captain of the red boat?")
     context = session.build_context()
-    assert "Henrik" in context.messages[0].content
-    assert context.messages[1:] == session.latest()
+    said, memories, asked = context.messages
+    assert (said, asked) == session.latest()  # all that comes before the memories stays the same
+    assert "Henrik" in memories.content
     assert text_of(context).count("The red boat has a new sail.") == 1
     assert all(hit.session != "now" for hit in context.recalled)
     assert session.count() == 2
+
+
+def test_memories_stand_before_the_question_for_as_long_as_it_is_answered(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    session = where.session("now")
+    session.add_many([MessageDraft("user", "Hello."), MessageDraft("assistant", "Good morning.")])
+    session.add("user", "Who is the captain of the red boat?")
+    first = session.build_context().messages
+    session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("1", "look", "{}"),)))
+    session.add(MessageDraft("tool", "Nobody is on deck.", tool_call_id="1"))
+    second = session.build_context().messages
+    assert [message.content for message in first[::3]] == ["Hello.", "Who is the captain of the red boat?"]
+    assert OPENING in first[2].content
+    assert second[: len(first)] == first
+
+
+def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    story = "The red boat had a long journey with storms and calm days and little to eat. " * 30
+    remember(where, TRIPS[5], f"{story}The mooring fee of the red boat is $4,870.\n{story}")
+    context = where.build_context("red boat captain and mooring fee", budget=TokenBudget.of(300))
+    assert [hit.entry.content for hit in context.recalled] == [TRIPS[5]]
+    assert len(context.left_out) == 1
+    text = text_of(context)
+    assert "[Previous context summary]" in text
+    assert "$4,870" in text
+    assert context.token_count <= 300
+    assert any(reason.startswith("in few words") for reason in context.reasons.values())
 
 
 def test_what_the_session_itself_no_longer_shows_is_recalled(words: MemoryEngine) -> None:

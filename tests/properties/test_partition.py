@@ -108,7 +108,7 @@ def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
 @settings(max_examples=150)
 @given(conversations, budgets())
 def test_a_window_that_fits_is_full(messages: list[Message], budget: TokenBudget) -> None:
-    newest = messages[window_start(messages, budget.full_message_window) :]
+    newest = messages[window_start(groups_of(messages), budget.full_message_window) :]
     full, _, _ = partition_messages(messages, budget)
     if sum(m.token_count for m in newest) <= budget.available:
         assert set(newest) <= set(full)

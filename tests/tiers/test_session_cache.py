@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from langmem_tiers import CacheConfig, Message, Role
-from langmem_tiers.core.ports import Tail
+from langmem_tiers.core.records import Tail
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.tiers.session_cache import SessionCache
 

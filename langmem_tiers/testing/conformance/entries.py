@@ -13,7 +13,7 @@ import pytest
 from langmem_tiers.core.entries import EntryState, Mark, Tier
 from langmem_tiers.core.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Role, ToolCall
-from langmem_tiers.core.ports import RollUp
+from langmem_tiers.core.records import RollUp
 from langmem_tiers.testing.conformance.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -26,7 +26,8 @@ from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import EntryStore, View
+    from langmem_tiers.core.ports import EntryStore
+    from langmem_tiers.core.records import View
 
 THREADS = 8
 PROMOTED = Mark(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
@@ -91,6 +92,35 @@ class EntryStoreConformance(StoreConformance):
         assert {item.mark for item in view.items} == {None}
         assert len({item.key for item in view.items}) == 5
         assert ids(entries.view(key, 2)) == ["3", "4"]
+
+    def test_an_earlier_view_is_brought_up_to_date(
+        self, stores: Stores, entries: EntryStore, key: int
+    ) -> None:
+        held = entries.view(key, 9)
+        for number in range(3):
+            stores.messages.append(key, [message(id=f"{number}")], NOW)
+            held = entries.view(key, 9, held=held)
+            assert held == entries.view(key, 9)
+        assert entries.view(key, 9, held=held) is held
+        mark(entries, key, "1", PROMOTED)
+        held = entries.view(key, 9, held=held)
+        assert [item.mark for item in held.items] == [None, PROMOTED, None]
+        mark(entries, key, "1", None)
+        assert entries.view(key, 9, held=held) == entries.view(key, 9)
+        assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
+        held = entries.view(key, 9, held=held)
+        assert ids(held) == ["s", "2"]
+        stores.messages.append(key, [message(id="3")], NOW)
+        assert entries.view(key, 9, held=held) == entries.view(key, 9)
+        assert entries.view(key, 9, held=held).hidden == 2
+
+    def test_an_earlier_view_does_not_grow_beyond_the_limit(
+        self, stores: Stores, entries: EntryStore, key: int
+    ) -> None:
+        fill(stores, key, 3)
+        held = entries.view(key, 4)
+        stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
+        assert ids(entries.view(key, 4, held=held)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_with_the_key_of_the_view(
         self, stores: Stores, entries: EntryStore, key: int

@@ -1,0 +1,142 @@
+"""What is known across sessions: as hits beside messages, and as a message of a context, fenced as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.entries import Entry, Tier
+from langmem_tiers.core.knowledge import KnowledgeCategory, KnowledgeHit
+from langmem_tiers.core.messages import Message, MessageDraft, Role
+from langmem_tiers.core.recall import Hit, RecallFilters, Strategy
+from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless
+from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.scoring.words import all_words, query_words
+from langmem_tiers.tiers.short_term import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.core.knowledge import Knowledge
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.retrieval.retriever import Wish
+    from langmem_tiers.tiers.knowledge import KnowledgeBase
+    from langmem_tiers.tiers.short_term import ShortTermParts
+
+BY_WORDS, BY_CONFIDENCE = 0.6, 0.1
+"""What a value scores that holds every word of a query, and what its confidence adds to that."""
+KIND = "knowledge"
+_PREFERENCES = 20  # that are looked at; as many are told as fit
+_STEM = 4  # letters by which two forms of a word are taken for the same
+
+
+def known_hits(parts: MemoryParts, namespace: NamespacePath, wish: Wish) -> list[Hit]:
+    """What is known that answers a wish, scored so that it can stand among messages. It counts as no use."""
+    asked = set(wish.query.terms)
+    if not asked or not _may_come(wish):
+        return []
+    known = parts.knowledge_of(namespace)
+    named = None if wish.filters is None else wish.filters.categories
+    categories: Sequence[str | None] = [None] if named is None else sorted(named)
+    hits = [
+        _hit(parts, namespace, one.knowledge, asked)
+        for category in categories
+        for one in known.recall(wish.query.text, category=category, limit=wish.limit, use=False)
+    ]
+    return [hit for hit in hits if hit.signals[KIND] > 0 and _is_allowed(hit, wish.filters)]
+
+
+def _may_come(wish: Wish) -> bool:
+    filters = wish.filters
+    if filters is None:
+        return wish.strategy is Strategy.BEST
+    if filters.roles is not None or filters.sessions is not None or filters.tags is not None:
+        return False  # it has none of them
+    if filters.kinds is not None and KIND not in filters.kinds:
+        return False
+    if filters.tiers is not None and Tier.KNOWLEDGE not in filters.tiers:
+        return False
+    named = (filters.kinds, filters.tiers, filters.categories) != (None, None, None)
+    return named or wish.strategy is Strategy.BEST
+
+
+def _is_allowed(hit: Hit, filters: RecallFilters | None) -> bool:
+    if filters is None:
+        return True
+    said = hit.entry.created_at
+    return (
+        (filters.since is None or said >= filters.since)
+        and (filters.until is None or said < filters.until)
+        and hit.entry.importance >= filters.min_importance
+    )
+
+
+def _hit(parts: MemoryParts, namespace: NamespacePath, item: Knowledge, asked: set[str]) -> Hit:
+    told = f"{item.key}: {item.value}"
+    share = len(asked.intersection(terms_of(told))) / len(asked)
+    entry = Entry(
+        id=f"{item.category}/{item.key}",
+        namespace=namespace,
+        tier=Tier.KNOWLEDGE,
+        kind=KIND,
+        content=told,
+        created_at=item.updated_at,
+        importance=item.confidence,
+        token_count=parts.counter.count(told),
+        source=item.source,
+    )
+    # One word of many may be there by chance: a share counts by its square.
+    signals = {KIND: BY_WORDS * share**2, "confidence": BY_CONFIDENCE * item.confidence}
+    return Hit(entry=entry, score=sum(signals.values()), signals=signals, found_by=KIND, knowledge=item)
+
+
+def answering(hits: Sequence[KnowledgeHit], question: str) -> list[KnowledgeHit]:
+    """The hits that share more with a question than one word by chance.
+
+    That is half of the words of their key, or two words in all.
+    """
+    asked = {word[:_STEM] for word in query_words(question)}
+    return [hit for hit in hits if _answers(hit.knowledge, asked)]
+
+
+def preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
+    """What the user prefers, which holds whatever the question is, the surest first."""
+    there = {hit.knowledge.key for hit in found}
+    items = known.page(KnowledgeCategory.USER_PREFERENCE, limit=_PREFERENCES)
+    by_confidence = sorted(items, key=lambda item: -item.confidence)
+    return [KnowledgeHit(knowledge=item, score=0.0) for item in by_confidence if item.key not in there]
+
+
+def _answers(item: Knowledge, asked: set[str]) -> bool:
+    key = {word[:_STEM] for word in query_words(item.key)}
+    both = key | {word[:_STEM] for word in all_words(item.value)}
+    return 2 * len(key & asked) >= len(key) > 0 or len(both & asked) >= 2
+
+
+def recalled_message(
+    parts: ShortTermParts, hits: Sequence[KnowledgeHit], question: Message, max_tokens: int
+) -> tuple[Message | None, tuple[KnowledgeHit, ...]]:
+    """A system message with the hits that fit, best first, and those hits. Its id follows from the question's."""
+    lines: list[str] = []
+    told: list[KnowledgeHit] = []
+    message: Message | None = None
+    for hit in hits:
+        draft = MessageDraft(
+            Role.SYSTEM,
+            fenced([*lines, line := known_line(hit.knowledge)]),
+            id=f"recalled-{question.id}"[:200],
+            created_at=question.created_at,
+            name=MEMORY,
+        )
+        (sealed,) = seal(parts, [draft])
+        if sealed.token_count <= max_tokens:
+            message = sealed
+            lines.append(line)
+            told.append(hit)
+    return message, tuple(told)
+
+
+def known_line(item: Knowledge) -> str:
+    """How something known is told."""
+    text = f"- {item.category} | {item.key}: {item.value} (confidence {item.confidence:.2f})"
+    return harmless(" ".join(text.split()))
