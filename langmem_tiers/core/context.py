@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from langmem_tiers.core.recall import Hit
 
 
+NO_ROOM = "no room"
+"""The reason why a message is not there although it should be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The messages of a prompt, within their budget."""
@@ -34,6 +38,8 @@ class Context:
     """What was recalled from elsewhere and is there in full, best first."""
     left_out: tuple[Hit, ...] = ()
     """What was recalled and had no room in full."""
+    sections: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of the ``summary``, the ``conversation`` and the ``memories``, with their frames."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each message is there, or is not, by its id; those of other sessions as ``session/id``."""
     missing: tuple[str, ...] = ()
@@ -47,6 +53,17 @@ class Context:
                 f"a context of {self.token_count!r} tokens does not fit a budget of {self.token_budget!r}: "
                 "leave something out or raise the budget"
             )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the budget was too small for."""
+        messages = sum(reason == NO_ROOM for reason in self.reasons.values())
+        counts = {"messages of the conversation": messages, "recalled memories": len(self.left_out)}
+        return tuple(
+            f"{count} {what} have no room in {self.token_budget} tokens"
+            for what, count in counts.items()
+            if count
+        )
 
     @property
     def usage(self) -> float:

@@ -14,6 +14,7 @@ from langmem_tiers.core.names import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from langmem_tiers.core.entries import Entry
@@ -84,12 +85,12 @@ class RecallFilters:
         chunks: Whether summaries of older messages may come.
     """
 
-    tiers: frozenset[Tier] | None = None
-    kinds: frozenset[str] | None = None
-    roles: frozenset[Role] | None = None
-    sessions: frozenset[str] | None = None
-    categories: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
+    tiers: AbstractSet[Tier | str] | None = None
+    kinds: AbstractSet[str] | None = None
+    roles: AbstractSet[Role | str] | None = None
+    sessions: AbstractSet[str] | None = None
+    categories: AbstractSet[str] | None = None
+    tags: AbstractSet[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
     min_importance: float = 0.0

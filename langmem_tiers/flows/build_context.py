@@ -10,7 +10,7 @@ from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.flows.packing import Packer, reasons
 from langmem_tiers.flows.recall import Asked, checked, recalled
-from langmem_tiers.scoring.tokens import count_messages
+from langmem_tiers.scoring.tokens import count_framed, count_messages
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,6 +46,7 @@ def build_context(
         messages=messages,
         token_count=count_messages(parts.counter, messages) if messages else 0,
         token_budget=room,
+        sections={"memories": sum(count_framed(parts.counter, message) for message in messages)},
         recalled=packed.told,
         left_out=packed.left_out,
         reasons=reasons(packed),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.context import Context
+from langmem_tiers.core.context import NO_ROOM, Context
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.core.groups import without_orphans
 from langmem_tiers.flows.standing import Standing, window_within
@@ -147,6 +147,11 @@ class ContextBuilder:
             token_budget=self._budget.available,
             full=tuple(name for name, full in is_full.items() if full),
             compressed=tuple(name for name, full in is_full.items() if not full),
+            sections={
+                "summary": self._tokens(summary),
+                "conversation": self._tokens(messages),
+                "memories": self._tokens(beside),
+            },
             dropped=tuple(name for name in reasons if name not in names),
             reasons=reasons | self._reasons_beside(division),
             problems=self._cut_newest(is_full),
@@ -191,11 +196,11 @@ class ContextBuilder:
         there = zip(self._items, self._standing.shown, strict=True)
         first = None if self._summary is None else self._summary.id
         against = {
-            item.message.id: "archived" if shown is None else "no room"
+            item.message.id: "archived" if shown is None else NO_ROOM
             for item, shown in there
             if item.message.id not in is_full and item.message.id != first
         }
-        return against | dict.fromkeys(division.left_out, "no room")
+        return against | dict.fromkeys(division.left_out, NO_ROOM)
 
     def _reasons_beside(self, division: Division) -> dict[str, str]:
         return {

@@ -12,7 +12,10 @@ from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
 from langmem_tiers.flows.packing import Packed, Packer, reasons
+from langmem_tiers.retrieval.fences import without_fences
+from langmem_tiers.retrieval.index_text import QUESTION_MARKS
 from langmem_tiers.retrieval.retriever import wish_for
+from langmem_tiers.scoring.terms import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +39,12 @@ RECALLED_SHARE = 0.4
 """What recalled memories may take of a context at most; recent messages have the rest."""
 
 
+_LOOKED_BACK = 100  # messages among which the newest question is looked for
+_TALK = 2  # messages before a short question that say what it is about
+_TALK_CHARACTERS = 300
+_SHORT = 2  # terms up to which a question may be about what was said before it
+
+
 class SessionContext:
     """Builds the context of one session for one question.
 
@@ -54,9 +63,11 @@ class SessionContext:
         self._session = session
         self._budget = budget
         self._builder = ContextBuilder(view, budget, parts.analyzer.compressor)
-        said = (item.message for item in reversed(view.items))
-        self._question = next((message for message in said if message.role is Role.USER), None)
-        self._query = query or (None if self._question is None else self._question.content)
+        said = [item.message for item in view.items[-_LOOKED_BACK:]]
+        asked = (index for index in reversed(range(len(said))) if said[index].role is Role.USER)
+        place = next(asked, None)
+        self._question = None if place is None else said[place]
+        self._query = query or (None if place is None else _in_its_context(said[: place + 1]))
 
     def alone(self) -> Context:
         """The conversation without anything beside it."""
@@ -154,3 +165,12 @@ class SessionContext:
             known.use([hit.knowledge for hit in told], since=since)
         except StorageError as error:  # the context is there: counting can wait
             _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+
+
+def _in_its_context(said: Sequence[Message]) -> str:
+    # "And when was that?" asks about what was just spoken of.
+    question = said[-1].content
+    if not question.rstrip().endswith(QUESTION_MARKS) or len(set(terms_of(question))) > _SHORT:
+        return question
+    before = [m.content[:_TALK_CHARACTERS] for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)]
+    return "\n".join([question, *(without_fences(text) for text in before[-_TALK:])])

@@ -207,7 +207,7 @@ class Answering:
         if filters.categories is not None or filters.tags is not None:
             allowed[:] = False  # messages have neither
         if filters.roles is not None:
-            allowed &= np.isin(places["roles"], [_ROLE_NUMBERS[role] for role in filters.roles])
+            allowed &= np.isin(places["roles"], [_ROLE_NUMBERS[Role(role)] for role in filters.roles])
         if filters.since is not None:
             allowed &= places["times"] >= microseconds(filters.since)
         if filters.until is not None:

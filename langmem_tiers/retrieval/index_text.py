@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langmem_tiers.scoring.signals import Scorer
 
 _LONG_AGO_HOURS = 10.0**6  # so that time adds nothing to what is stored
-_QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
+QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 
 
 class Indexer:
@@ -36,6 +36,6 @@ class Indexer:
         return IndexText(
             terms=terms_of(said + calls),
             speaker=" ".join(dict.fromkeys(speaker)) or None,
-            asks=said.rstrip().endswith(_QUESTION_MARKS),
+            asks=said.rstrip().endswith(QUESTION_MARKS),
             importance=self._importance.score(subject).value,
         )

@@ -173,6 +173,38 @@ def test_memories_stand_before_the_question_for_as_long_as_it_is_answered(words:
     assert second[: len(first)] == first
 
 
+def test_a_short_question_is_about_what_was_just_spoken_of(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    session = where.session("now")
+    session.add_many(
+        [MessageDraft("user", "Tell me of the violin lesson."), MessageDraft("assistant", "It moved.")]
+    )
+    session.add("user", "And when is that?")
+    assert "Thursday evening" in text_of(session.build_context())
+    other = where.session("other")
+    other.add("user", "And when is that?")
+    assert "Thursday evening" not in text_of(other.build_context())
+
+
+def test_a_context_tells_what_each_section_takes_and_what_the_budget_was_too_small_for(
+    words: MemoryEngine,
+) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    session = where.session("now")
+    session.add_many(MessageDraft("user", f"{TRIPS[2]} Number {n}.") for n in range(30))
+    session.add("user", "Who is the captain of the red boat?")
+    small, large = (session.build_context(budget=TokenBudget.of(n)) for n in (200, 2000))
+    for context in (small, large):
+        assert sum(context.sections.values()) + 3 == context.token_count
+        assert context.sections["memories"] > 0
+    assert large.warnings == ()
+    dropped = len(small.dropped)
+    assert f"{dropped} messages of the conversation have no room in 200 tokens" in small.warnings
+    assert where.build_context("red boat", budget=TokenBudget.of(60)).warnings
+
+
 def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEngine) -> None:
     where = words.namespace("a")
     story = "The red boat had a long journey with storms and calm days and little to eat. " * 30
