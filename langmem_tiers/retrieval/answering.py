@@ -69,7 +69,8 @@ class Answering:
         together: Floats = np.clip(np.round(places["importance"][rows] + recent + used, 6), 0, 1)
         return together
 
-    def _best(self, allowed: Flags | None, limit: int) -> Ranked:
+    def evidence(self) -> Evidence:
+        """All that the query finds to speak for messages."""
         query, places = self._wish.query, self._places
         speakers, spoken = places.spoken_by(query.names)
         # A speaker's name stands in what others say to them: it tells who, not what.
@@ -80,7 +81,10 @@ class Answering:
             time=times_of(places, query.times),
         )
         self._add_meaning(evidence, query.without(speakers))
-        return rank(places, evidence, allowed, limit, WEIGHTS)
+        return evidence
+
+    def _best(self, allowed: Flags | None, limit: int) -> Ranked:
+        return rank(self._places, self.evidence(), allowed, limit, WEIGHTS)
 
     def _postings(self, terms: Sequence[str]) -> Postings | None:
         if not terms:

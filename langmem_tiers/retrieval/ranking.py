@@ -84,17 +84,16 @@ class Ranked:
 def rank(places: Places, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights) -> Ranked:
     """The best rows that are allowed."""
     rows = candidates(places, evidence, allowed, limit, weights)
-    words = evidence.words
-    signals: dict[str, Floats] = {}
-    near, wide = words.with_neighbours[NEAR][rows], words.with_neighbours[WIDE][rows]
-    own = np.minimum(words.own[rows], np.minimum(near, wide))
-    signals["message"] = (weights.near + weights.wide) * own
-    signals["neighbours"] = weights.near * (near - own) + weights.wide * (wide - own)
-    signals["session"] = weights.session * words.sessions[places["session"][rows]]
-    signals["meaning"] = weights.meaning * _meaning(places, evidence, rows)
-    signals["speaker"] = weights.speaker * evidence.speaker[rows]
-    signals["time"] = weights.time * evidence.time[rows]
-    signals["form"] = _form(places, rows, weights)
+    found = features(places, evidence, rows)
+    near, wide = found["near"], found["wide"]
+    own = np.minimum(evidence.words.own[rows], np.minimum(near, wide))
+    gave = {name: getattr(weights, name) * part for name, part in found.items()}
+    signals: dict[str, Floats] = {
+        "message": (weights.near + weights.wide) * own,
+        "neighbours": weights.near * (near - own) + weights.wide * (wide - own),
+        **{name: gave[name] for name in ("session", "meaning", "speaker", "time")},
+        "form": gave["length"] + gave["asks"] + gave["answers"],
+    }
     scores = sum(signals.values(), np.zeros(len(rows)))
     # Among equals the newest first, so that the same memories always come in the same order.
     order = np.lexsort((-rows, -scores))[:limit]
@@ -102,6 +101,22 @@ def rank(places: Places, evidence: Evidence, allowed: Flags | None, limit: int, 
     return Ranked(
         rows[order], scores[order] / most, {name: part[order] / most for name, part in signals.items()}
     )
+
+
+def features(places: Places, evidence: Evidence, rows: Rows) -> dict[str, Floats]:
+    """What speaks for each row before it is weighed: one array for each field of ``Weights``."""
+    words = evidence.words
+    return {
+        "near": words.with_neighbours[NEAR][rows],
+        "wide": words.with_neighbours[WIDE][rows],
+        "session": words.sessions[places["session"][rows]],
+        "meaning": _meaning(places, evidence, rows),
+        "speaker": evidence.speaker[rows],
+        "time": evidence.time[rows],
+        "asks": places["asks"][rows],
+        "answers": places["follows_question"][rows],
+        "length": np.log1p(np.minimum(places["lengths"][rows], LONG_ENOUGH)),
+    }
 
 
 def candidates(
@@ -155,10 +170,3 @@ def _meaning(places: Places, evidence: Evidence, rows: Rows) -> Floats:
         cosines = evidence.fetch(np.unique(np.concatenate([rows, near[near >= 0]])))
     together = with_neighbours(places, NEAR, cosines, rows)
     return evidence.trust.share * evidence.trust.scale * together
-
-
-def _form(places: Places, rows: Rows, weights: Weights) -> Floats:
-    length = np.log1p(np.minimum(places["lengths"][rows], LONG_ENOUGH))
-    asks, answers = places["asks"][rows], places["follows_question"][rows]
-    form: Floats = weights.length * length + weights.asks * asks + weights.answers * answers
-    return form
