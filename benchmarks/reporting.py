@@ -75,12 +75,23 @@ def run(
     parser.add_argument("--backend", metavar="URL", help="a fresh SQLite file, if left out")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     options = Options(**vars(parser.parse_args()))
+    report(parser.prog, lambda: measure(options), show, as_json=options.json)
+
+
+def report(
+    command: str,
+    measure: Callable[[], dict[str, Any]],
+    show: Callable[[dict[str, Any], Console], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Measure and print; exit code 2 for what cannot be used."""
     try:
-        figures = measure(options)
+        figures = measure()
     except UnusableError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         sys.exit(2)
-    if options.json:
+    if as_json:
         print(json.dumps(figures, indent=2))
     else:
         show(figures, Console())
@@ -121,7 +132,7 @@ def comparison(title: str, figures: Mapping[str, Any], parts: Mapping[str, str])
         figures: What was measured.
         parts: How a line is named, for each key of the figures that is a part: ``{"recall": "recall@{}"}``.
     """
-    table = _table(title, ("measure", "ours", "95 %", *BASELINES))
+    table = empty_table(title, ("measure", "ours", "95 %", *BASELINES))
     table.caption = None if STEMS else "bm25 by plain words: snowballstemmer is not installed"
     for part, name in parts.items():
         for key, value in figures[part].items():
@@ -136,7 +147,7 @@ def comparison(title: str, figures: Mapping[str, Any], parts: Mapping[str, str])
 def breakdown(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
     """Ours, a line for each group of questions, with the keys of one part of their figures."""
     keys = list(next(iter(groups.values()))[part])
-    table = _table(title, ("group", "questions", *keys))
+    table = empty_table(title, ("group", "questions", *keys))
     for group, figures in groups.items():
         table.add_row(group, f"{figures['questions']:,}", *(f"{figures[part][key]:.3f}" for key in keys))
     return table
@@ -152,7 +163,8 @@ def costs(figures: Mapping[str, Any]) -> str:
     )
 
 
-def _table(title: str, headings: Sequence[str]) -> Table:
+def empty_table(title: str, headings: Sequence[str]) -> Table:
+    """An empty one: names on the left, numbers on the right."""
     table = Table(title=title)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")

@@ -1,0 +1,276 @@
+"""How the weights of recall were found, and how good weights are on questions that they were not fitted on.
+
+The signals of every message come from the library, for each question of LoCoMo and of LongMemEval. A
+listwise fit makes the evidence likely among all messages. It is done once for each conversation of
+LoCoMo, without it and without a part of the LongMemEval questions; those are then ranked with it. Beside
+it: weights fitted on everything, and those in the code, which were chosen with the same files in sight.
+
+    python -m benchmarks.tuning --locomo FILE                         tables
+    python -m benchmarks.tuning --locomo FILE --longmemeval FILE      both, three parts to one
+    python -m benchmarks.tuning --locomo FILE --json                  one JSON object
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks import locomo, longmemeval, reporting
+from benchmarks.haystacks import EMBEDDERS, UnusableError, load
+from benchmarks.listwise import Choice, best_first, fit
+from benchmarks.retrieval import Rankings
+from langmem_tiers.retrieval.answering import Answering
+from langmem_tiers.retrieval.namespace_index import NamespaceIndex
+from langmem_tiers.retrieval.ranking import Weights, features
+from langmem_tiers.retrieval.retriever import wish_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from rich.console import Console
+
+    from benchmarks.haystacks import Haystack, Memory, Turn
+    from benchmarks.listwise import Floats
+
+    Ranker = Callable[["Asked"], Sequence[int]]
+
+LOCOMO, LONGMEMEVAL = "LoCoMo", "LongMemEval"
+SHARE = 0.75
+"""What LoCoMo counts in the fit."""
+L2 = 5e-4
+"""What large weights cost. With these two the fit comes near the weights in the code; others are options."""
+DEEPEST = longmemeval.MESSAGES_FOR_SESSIONS
+TOLERANCE = 0.002
+"""Scores that are equal but for rounding may change places."""
+COLUMNS = {"left_out": "left out", "fitted": "fitted on all", "code": "in the code", "recall": "recall()"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the command line asks for."""
+
+    locomo: Path
+    longmemeval: Path | None = None
+    embedder: str = "offline"
+    share: float = SHARE
+    l2: float = L2
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """What a question is to find."""
+
+    data: str
+    part: int
+    """It is left out together with the others of this number."""
+    turns: frozenset[str]
+    sessions: frozenset[str] = frozenset()
+    same_as: Mapping[str, str] = field(default_factory=dict)
+
+    def official(self, ids: Iterable[str]) -> list[str]:
+        """The ids as the evidence names them."""
+        return [self.same_as.get(one, one) for one in ids]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question on a haystack, with the signals of all its messages."""
+
+    sought: Sought
+    choice: Choice
+    turns: tuple[Turn, ...]
+    recalled: tuple[int, ...]
+    """The rows that the library recalls, best first."""
+
+    def ranked(self, weights: Floats) -> list[int]:
+        """The rows, best first."""
+        return [int(row) for row in best_first(self.choice.signals @ weights)[:DEEPEST]]
+
+
+class Signals:
+    """What the library finds in a haystack to speak for each message, before it is weighed."""
+
+    def __init__(self, haystack: Haystack) -> None:
+        self._haystack = haystack
+        self._retriever = haystack.namespace._parts.retriever  # noqa: SLF001 - they lie below the front door
+        self._held = NamespaceIndex(haystack.namespace.path)
+        self._held.refresh(self._retriever.index)
+
+    def of(self, question: str, now: datetime) -> Floats:
+        """A row for each message, a column for each weight."""
+        places = self._held.places
+        wish = wish_for(question, now=now, limit=DEEPEST)
+        evidence = Answering(self._retriever, self._held, wish).evidence()
+        columns = features(places, evidence, np.arange(places.count))
+        return np.stack([np.asarray(columns[name], np.float64) for name in asdict(Weights())], axis=1)
+
+    def asked(self, question: str, now: datetime, sought: Sought) -> Asked:
+        """The question with its signals, and with what the library recalls for it."""
+        turns = self._haystack.turns
+        rows = {turn.id: row for row, turn in enumerate(turns)}
+        answers = [row for row, turn in enumerate(sought.official(rows)) if turn in sought.turns]
+        return Asked(
+            sought=sought,
+            choice=Choice(self.of(question, now), np.array(answers, np.int64)),
+            turns=turns,
+            recalled=tuple(rows[turn] for turn in self._haystack.ask(question, DEEPEST, now).turns),
+        )
+
+
+def conversation_asked(memory: Memory, part: int, conversation: locomo.Conversation) -> list[Asked]:
+    """All questions of a conversation."""
+    source = Signals(memory.ingest(conversation.id, conversation.turns))
+    return [
+        source.asked(one.text, conversation.asked_at, Sought(data=LOCOMO, part=part, turns=one.evidence))
+        for one in conversation.questions
+    ]
+
+
+def question_asked(memory: Memory, part: int, question: longmemeval.Question) -> Asked:
+    """A question on its own haystack."""
+    sought = Sought(
+        data=LONGMEMEVAL,
+        part=part,
+        turns=question.evidence_turns,
+        sessions=question.evidence_sessions,
+        same_as=question.same_as,
+    )
+    return Signals(memory.ingest(question.id, question.turns)).asked(question.text, question.asked_at, sought)
+
+
+def weighed(asked: Iterable[Asked], share: float) -> list[Choice]:
+    """What to fit on: LoCoMo has its share in all, however many questions there are of either kind."""
+    some = list(asked)
+    shares = {LOCOMO: share, LONGMEMEVAL: 1 - share}
+    many = Counter(one.sought.data for one in some)
+    return [replace(one.choice, counts=shares[one.sought.data] / many[one.sought.data]) for one in some]
+
+
+def measured(asked: Sequence[Asked], ranker: Ranker) -> dict[str, float]:
+    """How well the evidence is found."""
+    turns: dict[str, Rankings] = {LOCOMO: Rankings(), LONGMEMEVAL: Rankings()}
+    sessions = Rankings()
+    for one in asked:
+        found, sought = [one.turns[row] for row in ranker(one)], one.sought
+        turns[sought.data].add(sought.turns, sought.official(turn.id for turn in found))
+        if sought.sessions:
+            named = dict.fromkeys(turn.session for turn in found)
+            sessions.add(sought.sessions, sought.official(named))
+    figures = {f"{LOCOMO} recall@{k}": statistics.fmean(turns[LOCOMO].shares(k)) for k in locomo.DEPTHS}
+    if len(sessions):
+        figures[f"{LONGMEMEVAL} turn all@10"] = statistics.fmean(turns[LONGMEMEVAL].all_found(10))
+        figures[f"{LONGMEMEVAL} session all@5"] = statistics.fmean(sessions.all_found(5))
+    return figures
+
+
+def ask_all(settings: Settings) -> list[Asked]:
+    """The signals for all questions of the files."""
+    if not (0 < settings.share <= 1 and settings.l2 > 0):
+        raise UnusableError(
+            f"--share takes a number above 0 and up to 1, --l2 one above 0: got {settings.share} and {settings.l2}"
+        )
+    conversations = load(settings.locomo, locomo.EXPECTED, locomo.parse)
+    if len(conversations) < 2:
+        raise UnusableError(
+            f"{str(settings.locomo)!r} holds {len(conversations)} conversation(s) with questions: "
+            "to leave one out takes two or more"
+        )
+    others: list[longmemeval.Question] = []
+    if settings.longmemeval is not None:
+        others = load(settings.longmemeval, longmemeval.EXPECTED, longmemeval.parse)
+    with reporting.Options(settings.locomo, settings.embedder).memory() as memory:
+        asked = [
+            one
+            for part, conversation in enumerate(conversations)
+            for one in conversation_asked(memory, part, conversation)
+        ]
+        asked += [question_asked(memory, n % len(conversations), one) for n, one in enumerate(others)]
+    return asked
+
+
+def measure(settings: Settings) -> dict[str, Any]:
+    """All figures."""
+    asked = ask_all(settings)
+    code = np.array(list(asdict(Weights()).values()))
+    fitted = fit(weighed(asked, settings.share), settings.l2)
+    without = {
+        part: fit(weighed((one for one in asked if one.sought.part != part), settings.share), settings.l2)
+        for part in sorted({one.sought.part for one in asked})
+    }
+    rankers: dict[str, Ranker] = {
+        "left_out": lambda one: one.ranked(without[one.sought.part]),
+        "fitted": lambda one: one.ranked(fitted),
+        "code": lambda one: one.ranked(code),
+        "recall": lambda one: one.recalled,
+    }
+    figures = {name: measured(asked, ranker) for name, ranker in rankers.items()}
+    _check_same(figures["code"], figures["recall"])
+    return {
+        "embedder": settings.embedder,
+        "share": settings.share,
+        "l2": settings.l2,
+        "questions": dict(Counter(one.sought.data for one in asked)),
+        "figures": figures,
+        "weights": {
+            "code": _named(code),
+            "fitted": _named(fitted),
+            "left_out": [_named(weights) for weights in without.values()],
+        },
+    }
+
+
+def _named(weights: Floats) -> dict[str, float]:
+    return dict(zip(asdict(Weights()), weights.tolist(), strict=True))
+
+
+def _check_same(code: Mapping[str, float], recall: Mapping[str, float]) -> None:
+    for name, value in code.items():
+        if abs(value - recall[name]) > TOLERANCE:
+            raise AssertionError(
+                f"{name} is {value:.4f} by the signals and {recall[name]:.4f} by recall(): "
+                "the signals are not those that recall weighs"
+            )
+
+
+def show(figures: dict[str, Any], console: Console) -> None:
+    """Tables for people."""
+    asked = ", ".join(f"{count:,} of {data}" for data, count in figures["questions"].items())
+    title = f"Questions: {asked}; embedder {figures['embedder']}"
+    found = reporting.empty_table(f"{title}: evidence found with weights", ("measure", *COLUMNS.values()))
+    for name in figures["figures"]["code"]:
+        found.add_row(name, *(f"{figures['figures'][column][name]:.3f}" for column in COLUMNS))
+    console.print(found)
+    weights = figures["weights"]
+    each = reporting.empty_table("Weights", ("signal", "in the code", "fitted on all", "with parts left out"))
+    for name, value in weights["code"].items():
+        folds = [fold[name] for fold in weights["left_out"]]
+        spread = f"{min(folds):.2f} to {max(folds):.2f}"
+        each.add_row(name, f"{value:.2f}", f"{weights['fitted'][name]:.2f}", spread)
+    console.print(each)
+
+
+def main() -> None:
+    """Read the command line, measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--locomo", type=Path, required=True, metavar="FILE", help="in the format of LoCoMo")
+    parser.add_argument("--longmemeval", type=Path, metavar="FILE", help="in the format of LongMemEval")
+    parser.add_argument("--embedder", choices=EMBEDDERS, default="offline", help="none: by words alone")
+    parser.add_argument("--share", type=float, default=SHARE, help="what LoCoMo counts in the fit, up to 1")
+    parser.add_argument("--l2", type=float, default=L2, help="what large weights cost")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    settings = Settings(**vars(parser.parse_args()))
+    reporting.report(parser.prog, lambda: measure(settings), show, as_json=settings.json)
+
+
+if __name__ == "__main__":
+    main()
