@@ -27,6 +27,9 @@ class Strategy(StrEnum):
 
     BEST = "best"
     """Words and meaning of a message, its neighbours and its session, speaker and time: the default."""
+    SECOND_LOOK = "second_look"
+    """As ``best``, then once more by what the best hits speak of: for questions whose answer hangs on
+    something that they do not name, such as "Where does the one who adopted Toby work?"."""
     WORDS = "words"
     """Only what holds words of the query itself, by BM25 alone: plain full text."""
     RECENCY = "recency"

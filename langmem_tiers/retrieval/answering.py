@@ -12,7 +12,7 @@ from langmem_tiers.core.errors import EmbeddingError
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.recall import Strategy
 from langmem_tiers.retrieval import presets
-from langmem_tiers.retrieval.ranking import Evidence, Ranked, Weights, rank, times_of
+from langmem_tiers.retrieval.ranking import NEAR, Evidence, Ranked, Weights, rank, times_of
 from langmem_tiers.retrieval.words import own_scores, score_words, words_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 _NEAREST = 200
 """The nearest messages that a store is asked for."""
+LEADS, LEAD_TERMS, LEAD_SPEAKER = 3, 48, 0.3
+"""Hits of a first look that are followed, words of theirs that are looked for, and what it counts if one of
+those is the speaker's name."""
 ALL = slice(None)
 WEIGHTS = Weights()
 
@@ -51,6 +54,7 @@ class Answering:
         self.candidates = self._places.count if allowed is None else int(allowed.sum())
         by = {
             Strategy.BEST: self._best,
+            Strategy.SECOND_LOOK: self._look_twice,
             Strategy.WORDS: self._by_words,
             Strategy.RECENCY: lambda some, limit: presets.by_recency(self._places, some, limit),
             Strategy.IMPORTANCE: self._by_importance,
@@ -74,9 +78,10 @@ class Answering:
         query, places = self._wish.query, self._places
         speakers, spoken = places.spoken_by(query.names)
         # A speaker's name stands in what others say to them: it tells who, not what.
-        postings = self._postings([term for term in query.terms if term not in speakers])
+        terms = [term for term in query.terms if term not in speakers]
+        postings = self._postings(terms)
         evidence = Evidence(
-            words=score_words(places, words_of(places, postings)),
+            words=score_words(places, words_of(places, postings, len(terms))),
             speaker=spoken,
             time=times_of(places, query.times),
         )
@@ -85,6 +90,21 @@ class Answering:
 
     def _best(self, allowed: Flags | None, limit: int) -> Ranked:
         return rank(self._places, self.evidence(), allowed, limit, WEIGHTS)
+
+    def _look_twice(self, allowed: Flags | None, limit: int) -> Ranked:
+        places, evidence = self._places, self.evidence()
+        first = rank(places, evidence, allowed, LEADS, WEIGHTS)
+        telling = first.signals["message"] + first.signals["meaning"]
+        leads = first.rows[telling >= telling.max(initial=0) / 2]
+        told = self._retriever.index.terms(places["keys"][leads].tolist())
+        asked = {*self._wish.query.terms, *self._wish.query.names}
+        terms = list(dict.fromkeys(term for text in told.values() for term in text if term not in asked))
+        postings = self._postings(terms[:LEAD_TERMS])
+        _, spoken = places.spoken_by(terms)
+        evidence.second = score_words(places, words_of(places, postings)).with_neighbours[NEAR]
+        evidence.second += LEAD_SPEAKER * spoken
+        evidence.second[leads] = 0  # they led here, they are not found by it
+        return rank(places, evidence, allowed, limit, WEIGHTS)
 
     def _postings(self, terms: Sequence[str]) -> Postings | None:
         if not terms:

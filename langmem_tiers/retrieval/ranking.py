@@ -28,6 +28,8 @@ NEAR, WIDE = 0, 1
 KERNELS = (Kernel(15.0), Kernel(60.0))
 LONG_ENOUGH = 40
 """Terms from which on a longer message says no more."""
+SECOND_LOOK = 3.0
+"""What the leads of a first look count: less than the words of the question."""
 FEW = 2000
 """Up to so many messages, all are candidates: choosing some would cost more than it saves."""
 AFTERWARDS = 10 * 86_400 * 10**6
@@ -38,15 +40,15 @@ AFTERWARDS = 10 * 86_400 * 10**6
 class Weights:
     """What each signal counts."""
 
-    near: float = 2.3
-    wide: float = 3.9
-    session: float = 1.6
-    meaning: float = 6.0
+    near: float = 3.1
+    wide: float = 3.5
+    session: float = 1.8
+    meaning: float = 7.6
     speaker: float = 1.1
-    time: float = 3.5
-    asks: float = -0.5
-    answers: float = 0.6
-    length: float = 1.2
+    time: float = 3.3
+    asks: float = -0.2
+    answers: float = 0.1
+    length: float = 1.35
 
     @property
     def most(self) -> float:
@@ -70,6 +72,8 @@ class Evidence:
     """The nearest rows, where a store found them."""
     fetch: Callable[[Rows], Floats] | None = None
     """Cosines for some rows as an array over all, where a store computes them."""
+    second: Floats | None = None
+    """What the leads of a first look say for each row."""
 
 
 @dataclass(slots=True)
@@ -94,6 +98,8 @@ def rank(places: Places, evidence: Evidence, allowed: Flags | None, limit: int, 
         **{name: gave[name] for name in ("session", "meaning", "speaker", "time")},
         "form": gave["length"] + gave["asks"] + gave["answers"],
     }
+    if evidence.second is not None:
+        signals["second look"] = SECOND_LOOK * evidence.second[rows]
     scores = sum(signals.values(), np.zeros(len(rows)))
     # Among equals the newest first, so that the same memories always come in the same order.
     order = np.lexsort((-rows, -scores))[:limit]
@@ -134,6 +140,8 @@ def candidates(
     found = [_top(hint, allowed, many)]
     if evidence.cosines is not None and evidence.trust is not None and evidence.trust.share > 0:
         found.append(_top(evidence.cosines, allowed, many))
+    if evidence.second is not None:
+        found.append(_top(evidence.second, allowed, many))
     if evidence.nearest is not None:
         nearest = evidence.nearest
         found.append(nearest if allowed is None else nearest[allowed[nearest]])

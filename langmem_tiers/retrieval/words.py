@@ -36,11 +36,18 @@ class Words:
     counts: Floats
     idf: Floats
     """Of each word."""
+    absent: float = 0.0
+    """What the words of the query that are nowhere would be worth."""
 
     @property
     def total(self) -> float:
-        """What all words together are worth."""
+        """What all words that are there are worth together."""
         return float(self.idf.sum()) or 1.0
+
+    @property
+    def shares(self) -> Floats:
+        """Of each word in what the whole query is worth: half a query that is found is half an answer."""
+        return self.idf / (self.total + self.absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,14 @@ class WordScores:
     sessions: Floats
 
 
-def words_of(places: Places, postings: Postings | None) -> Words:
-    """The words that are in the namespace, as rows of its places."""
+def words_of(places: Places, postings: Postings | None, asked: int = 0) -> Words:
+    """The words that are in the namespace, as rows of its places.
+
+    Args:
+        places: The namespace.
+        postings: Where words are.
+        asked: How many words were looked for.
+    """
     if postings is None or not len(postings.keys):
         nothing = np.zeros(0, np.int64)
         return Words(nothing, nothing, np.zeros(0), np.zeros(0))
@@ -62,22 +75,23 @@ def words_of(places: Places, postings: Postings | None) -> Words:
     here = rows >= 0  # what was written since the places were read is found the next time
     of = postings.of[here]
     holding = np.bincount(of, minlength=len(postings.terms))
-    return Words(of, rows[here], postings.counts[here], _idf(places.count, holding) * (holding > 0))
+    nowhere = max(0, asked - int((holding > 0).sum())) * float(_idf(places.count, np.zeros(1, np.int64))[0])
+    idf = _idf(places.count, holding) * (holding > 0)
+    return Words(of, rows[here], postings.counts[here], idf, nowhere)
 
 
 def score_words(places: Places, words: Words) -> WordScores:
     """BM25 of all messages and sessions."""
     return WordScores(
         own=own_scores(places, words),
-        with_neighbours=_neighbour_scores(places, words, words.idf / words.total),
+        with_neighbours=_neighbour_scores(places, words, words.shares),
         sessions=_session_scores(places, words),
     )
 
 
 def own_scores(places: Places, words: Words) -> Floats:
     """BM25 of all messages by their own words."""
-    weights = words.idf / words.total
-    own = _saturated(words.counts, _own_norms(places)[words.rows]) * weights[words.of]
+    own = _saturated(words.counts, _own_norms(places)[words.rows]) * words.shares[words.of]
     return _summed(words.rows, own, places.count)
 
 

@@ -276,3 +276,27 @@ def test_accesses_are_counted_on_close_and_do_not_change_the_best(file_url: str)
             assert sorted(connection.execute(select(accesses.c.count)).scalars()) == [1, 1, 5]
         after = engine.namespace("a").recall("boat")
     assert [(hit.entry.id, hit.score) for hit in after] == [(hit.entry.id, hit.score) for hit in before]
+
+
+def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    said = [
+        ("Peter", "The town library closes early on Monday."),
+        ("Anna", "My cousin Lena adopted a grey parrot."),
+        ("Peter", "The choir sings in June."),
+        ("Lena", "Four in the morning, and the bakery smells of bread."),
+        ("Peter", "My bicycle has a flat tyre."),
+        ("Anna", "The garden is a swamp after the rain."),
+    ]
+    for number, (name, text) in enumerate(said):
+        where.session(f"day {number}").add(MessageDraft("user", text, name=name))
+    question = "Which smell does whoever adopted that parrot wake up to?"
+    lead, found = said[1][1], said[3][1]
+    answers = [hit.entry.content for hit in where.recall(question, limit=2, strategy="second_look")]
+    assert set(answers) == {lead, found}
+    hits = where.recall("Who has adopted the parrot?", limit=6, strategy="second_look").hits
+    by_text = {hit.entry.content: hit for hit in hits}
+    assert hits[0].entry.content == lead
+    assert by_text[lead].signals["second look"] == 0
+    assert by_text[found].signals["second look"] > 0
+    assert by_text[found].score == pytest.approx(sum(by_text[found].signals.values()))
