@@ -76,9 +76,9 @@ class Answering:
     def evidence(self) -> Evidence:
         """All that the query finds to speak for messages."""
         query, places = self._wish.query, self._places
-        speakers, spoken = places.spoken_by(query.names)
+        speakers, spoken = places.spoken_by(query.names_among(places.speakers))
         # A speaker's name stands in what others say to them: it tells who, not what.
-        terms = [term for term in query.terms if term not in speakers]
+        terms = query.terms_without(speakers)
         postings = self._postings(terms)
         evidence = Evidence(
             words=score_words(places, words_of(places, postings, len(terms))),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langmem_tiers.retrieval.speakers import Speakers
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -62,8 +64,7 @@ class Places:
         for number in range(len(kernels)):
             self._columns[f"lent{number}"] = np.zeros((0, len(SLOTS)), np.float32)
             self._columns[f"length{number}"] = np.zeros(0, np.float32)
-        self._speakers: dict[str | None, int] = {None: 0}
-        self._named: dict[str, set[int]] = {}
+        self.speakers = Speakers()
         self._of_session: dict[int, int] = {}
         self._tails: dict[int, NDArray[np.int64]] = {}
         self._newest = -1
@@ -115,7 +116,7 @@ class Places:
         for name in _COLUMNS:
             self._columns[name][start : start + added] = getattr(rows, name)[fresh]
         self._columns["speaker"][start : start + added] = [
-            self._speaker(name) for name, new in zip(rows.speakers, fresh.tolist(), strict=True) if new
+            self.speakers.number(name) for name, new in zip(rows.speakers, fresh.tolist(), strict=True) if new
         ]
         self.count += added
         self._newest = int(self["keys"][-1])
@@ -125,17 +126,8 @@ class Places:
 
     def spoken_by(self, names: Iterable[str]) -> tuple[set[str], NDArray[np.bool_]]:
         """Which of the names are of speakers, and which messages are theirs."""
-        known = {name for name in names if name in self._named}
-        numbers = {number for name in known for number in self._named[name]}
-        return known, np.isin(self["speaker"], list(numbers))
-
-    def _speaker(self, name: str | None) -> int:
-        number = self._speakers.get(name)
-        if number is None:
-            number = self._speakers[name] = len(self._speakers)
-            for term in (name or "").split():
-                self._named.setdefault(term, set()).add(number)
-        return number
+        known = {name for name in names if name in self.speakers}
+        return known, np.isin(self["speaker"], list(self.speakers.numbers(known)))
 
     def _grow(self, needed: int) -> None:
         have = len(self._columns["keys"])

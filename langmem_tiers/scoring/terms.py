@@ -30,6 +30,7 @@ _MARKED = "\u0900-\u0963\u0966-\u0dff"  # Indic vowels are marks, which Python t
 _TERM = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKED}])+(?:['’](?:[^\W_{_UNSPACED}])+)*")
 _ASCII_TERM = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_RUN = re.compile(rf"[{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 
@@ -51,10 +52,19 @@ def terms_of(text: str) -> list[str]:
 
 
 def name_terms(name: str) -> list[str]:
-    """The terms of a name, in which no word is left out."""
-    return [
-        _term(word) or _without_ending(word) for word in _cut(_TERM.findall(_plain(name[:_MAX_CHARACTERS])))
-    ]
+    """The terms of a name, in which no word is left out and none is cut: 王芳 is one."""
+    words = _TERM.findall(_plain(name[:_MAX_CHARACTERS]))
+    return [word[:_LONGEST] if is_unspaced(word) else _term(word) or _without_ending(word) for word in words]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether it begins in a script that puts no spaces between words."""
+    return _IS_UNSPACED.match(text) is not None
+
+
+def unspaced_runs(text: str) -> Iterator[re.Match[str]]:
+    """The stretches of a text in scripts without spaces, with their places."""
+    return _RUN.finditer(text)
 
 
 @lru_cache(maxsize=100_000)
@@ -69,7 +79,7 @@ def _term(word: str) -> str:
 
 def _cut(found: list[str]) -> Iterator[str]:
     for word in found:
-        if _IS_UNSPACED.match(word):
+        if is_unspaced(word):
             yield from _pairs(word)
         else:
             yield word

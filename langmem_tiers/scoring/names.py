@@ -1,0 +1,41 @@
+"""What people are called besides their whole name, where names are not written in words.
+
+王小明 is 小明 to friends, 明明 or 阿明 to family and 小王 at work; 田中太郎 is 田中 or 太郎. A single
+character is never a form: it stands in too many other words.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HAN_NAME = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,4}")
+_HANGUL_NAME = re.compile("[\uac00-\ud7af]{3}")
+_HAN_AND_KANA = re.compile("([\u3400-\u4dbf\u4e00-\u9fff]{2,3})([\u3040-\u30ff]{2,})")
+_HONORIFICS = frozenset("さん くん ちゃん さま".split())
+_TWO_CHARACTER_SURNAMES = frozenset(
+    "欧阳 上官 司马 司徒 诸葛 东方 皇甫 慕容 令狐 夏侯 尉迟 公孙 南宫 端木 歐陽 司馬 諸葛 東方".split()
+)
+_FAMILIAR = "小阿老大"
+
+
+def name_forms(name: str) -> tuple[str, ...]:
+    """Other ways to say a name of one run of characters; nothing for names that are words."""
+    if _HAN_NAME.fullmatch(name):
+        return _han_forms(name)
+    if _HANGUL_NAME.fullmatch(name):
+        return (name[1:],)
+    if parts := _HAN_AND_KANA.fullmatch(name):
+        return tuple(part for part in parts.groups() if part not in _HONORIFICS)
+    return ()
+
+
+def _han_forms(name: str) -> tuple[str, ...]:
+    if name[0] in _FAMILIAR or name[0] == name[-1]:
+        return ()  # such a form already
+    family = name[:2] if len(name) == 4 or name[:2] in _TWO_CHARACTER_SURNAMES else name[0]
+    given = name[len(family) :]
+    if not given:
+        return ()
+    called = (given, family) if len(family) > 1 else (given, f"小{family}", f"老{family}")
+    familiar = (given[-1] * 2, f"小{given[-1]}", f"阿{given[-1]}")
+    return tuple(dict.fromkeys(form for form in (*called, *familiar) if len(form) > 1))

@@ -1,0 +1,99 @@
+"""A query's speakers are found in it and taken out of what is looked for, also where no spaces are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from langmem_tiers.retrieval.query import MAX_TERMS, read_query
+from langmem_tiers.retrieval.speakers import Speakers
+from langmem_tiers.scoring.terms import name_terms, terms_of
+
+NOW = datetime(2023, 12, 25, tzinfo=UTC)
+
+
+def speakers_of(*names: str) -> Speakers:
+    speakers = Speakers()
+    for name in names:
+        speakers.number(" ".join(name_terms(name)))
+    return speakers
+
+
+def numbers_in(question: str, *names: str) -> set[int]:
+    speakers = speakers_of(*names)
+    return speakers.numbers(read_query(question, NOW).names_among(speakers))
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers"),
+    [
+        ("王芳上个月去了哪里？", {1}),
+        ("上个月王强和王芳吵架了吗？", {1, 2}),
+        ("谁给芳芳寄了腊肉？", {1}),
+        ("强强的店在哪", {2}),
+        ("老王家的狗叫什么？", {1, 2}),
+        ("国王的芳香很强", set()),
+        ("When did 王芳 move?", {1}),
+    ],
+)
+def test_two_who_share_a_surname_are_told_apart(question: str, numbers: set[int]) -> None:
+    assert numbers_in(question, "王芳", "王强") == numbers
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("小明上个月去了哪里？", "李小明"),
+        ("李小明上个月去了哪里？", "小明"),
+        ("雪去了哪里？", "雪"),
+        ("田中さんはどこへ行きましたか", "田中 太郎"),
+        ("민수는 어디에 갔어요?", "김민수"),
+        ("ﾏｲｸはどこですか", "マイク"),
+        ("Lily是做什么的？", "Lily Chen"),
+        ("What does lily's 店 sell?", "Lily"),
+    ],
+)
+def test_a_speaker_is_named_as_people_name_them(question: str, name: str) -> None:
+    assert numbers_in(question, name, "Zoe") == {1}
+
+
+@pytest.mark.parametrize(("question", "name"), [("他带了行李", "李 小明"), ("天气明朗", "李小明")])
+def test_a_single_character_of_a_longer_name_names_nobody(question: str, name: str) -> None:
+    assert numbers_in(question, name) == set()
+
+
+def test_a_name_goes_before_what_others_are_also_called() -> None:
+    assert numbers_in("明明在哪", "李小明", "明明") == {2}
+
+
+@pytest.mark.parametrize(
+    ("question", "left"),
+    [
+        ("王芳的猫叫什么？", "的猫叫什么?"),
+        ("谁送了王芳一只猫", "谁送了一只猫"),
+        ("Lily是做什么的？", "是做什么的?"),
+        ("What did Lily tell 王芳 about cats?", "What did tell about cats?"),
+    ],
+)
+def test_names_are_taken_out_of_terms_and_text(question: str, left: str) -> None:
+    speakers, query = speakers_of("王芳", "Lily"), read_query(question, NOW)
+    names = query.names_among(speakers)
+    assert "".join(query.without(names).split()) == "".join(left.split())
+    assert not {"王芳", "王", "芳", "芳的", "lili"} & set(query.terms_without(names))
+    assert {"猫", "cat"} & set(query.terms_without(names)) == {"猫", "cat"} & set(terms_of(left))
+
+
+def test_what_names_nobody_stays_as_it_was_asked() -> None:
+    query = read_query("When did  Ann paint it?", NOW)
+    assert query.terms_without(set()) == list(query.terms) == ["ann", "paint"]
+    assert query.without({"ann"}) == "When did paint it?"
+    assert read_query("王芳？", NOW).without({"王芳"}) == "?"
+    assert read_query("王芳", NOW).without({"王芳"}) == read_query("王芳", NOW).text == "王芳"
+    assert read_query("ﾏｲｸ？", NOW).text == "ﾏｲｸ？"
+
+
+def test_of_a_long_query_so_many_words_are_looked_for_in_every_script() -> None:
+    assert len(read_query(" ".join(f"w{n}" for n in range(100)), NOW).terms) == MAX_TERMS
+    chinese = read_query("爷爷的膝盖后来恢复得怎么样，孙子孙女分别为他老人家准备买过哪些合适礼物", NOW)
+    assert {"礼物", "膝盖"} <= set(chinese.terms)
