@@ -22,6 +22,8 @@ class IndexText:
 
     terms: Sequence[str]
     """In their order, each as often as it is there."""
+    length: int
+    """How many words they stand for."""
     speaker: str | None
     """The terms of the speaker's name, apart: who speaks is not who is spoken of."""
     asks: bool

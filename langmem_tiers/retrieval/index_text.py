@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.indexes import IndexText
 from langmem_tiers.retrieval.fences import without_fences
 from langmem_tiers.scoring.signals import Subject
-from langmem_tiers.scoring.terms import name_terms, terms_of
+from langmem_tiers.scoring.terms import length_of, name_terms, terms_of
 
 if TYPE_CHECKING:
     from langmem_tiers.core.messages import Message
@@ -33,8 +33,11 @@ class Indexer:
         calls = "".join(f" {call.name} {call.arguments}" for call in message.tool_calls)
         speaker = [] if message.name is None else name_terms(message.name)
         subject = Subject(said, message.role, age_hours=_LONG_AGO_HOURS)
+        text = said + calls
+        terms = terms_of(text)
         return IndexText(
-            terms=terms_of(said + calls),
+            terms=terms,
+            length=len(terms) if text.isascii() else length_of(terms),
             speaker=" ".join(dict.fromkeys(speaker)) or None,
             asks=said.rstrip().endswith(QUESTION_MARKS),
             importance=self._importance.score(subject).value,

@@ -3,7 +3,8 @@
 Words are lowered, freed of accents, and stemmed by the rules of English where they are written in Latin
 letters; words that are in every text are left out. Scripts that do not put spaces between words
 (Chinese, Japanese, Korean, Thai and their neighbours) are cut into overlapping pairs of characters,
-Chinese into single characters too. Marks separate: ``src/app.py`` is three terms.
+Chinese into single characters too, where words of every text end a run. Marks separate: ``src/app.py``
+is three terms.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.scoring.words import STOP_WORDS
+from langmem_tiers.scoring.words import CHINESE_FILLERS, CHINESE_STOP_WORDS, STOP_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_TERMS = 10_000
 """Of one message; of a longer one the beginning is indexed."""
@@ -38,8 +39,9 @@ _ENDINGS = frozenset("s t d m ll re ve".split())  # behind an apostrophe: it's, 
 _FILLERS = frozenset(
     "s t ve ll re m d don didn doesn isn wasn aren won im yeah yes oh ok okay hey hi hello bye wow thank thanks".split()
 )  # what is left of short forms, and what people say without saying anything
-_FILLERS_HAN = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊这那个么什")
-_EVERYWHERE = STOP_WORDS | _FILLERS | _FILLERS_HAN
+_PAIRS_OF_FILLERS = frozenset(map("".join, product(CHINESE_FILLERS, repeat=2)))
+_EVERYWHERE = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS
+_CHINESE_STOPS = re.compile("|".join(sorted(CHINESE_STOP_WORDS, key=len, reverse=True)))
 
 
 def terms_of(text: str) -> list[str]:
@@ -55,6 +57,16 @@ def name_terms(name: str) -> list[str]:
     """The terms of a name, in which no word is left out and none is cut: 王芳 is one."""
     words = _TERM.findall(_plain(name[:_MAX_CHARACTERS]))
     return [word[:_LONGEST] if is_unspaced(word) else _term(word) or _without_ending(word) for word in words]
+
+
+def length_of(terms: Sequence[str]) -> int:
+    """How many words the terms of a text stand for: two characters are about one, however they are cut."""
+    singles = pairs = 0
+    for term in terms:
+        if len(term) < 3 and not term.isascii() and is_unspaced(term):
+            singles += len(term) == 1
+            pairs += len(term) == 2
+    return len(terms) - singles - pairs + (max(singles, pairs) + 1) // 2
 
 
 def is_unspaced(text: str) -> bool:
@@ -80,7 +92,8 @@ def _term(word: str) -> str:
 def _cut(found: list[str]) -> Iterator[str]:
     for word in found:
         if is_unspaced(word):
-            yield from _pairs(word)
+            for part in _CHINESE_STOPS.split(word):
+                yield from _pairs(part)
         else:
             yield word
 
@@ -108,7 +121,7 @@ def _pairs(run: str) -> Iterator[str]:
         if _IS_HAN.match(first):
             yield first
         yield first + second
-    if _IS_HAN.match(run[-1]):
+    if _IS_HAN.match(run[-1:]):
         yield run[-1]
 
 

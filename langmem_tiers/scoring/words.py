@@ -16,6 +16,18 @@ STOP_WORDS = frozenset(
     """.split()
 )
 """English words that are in every text."""
+CHINESE_STOP_WORDS = frozenset(
+    """
+    什么时候 为什么 怎么样 怎么办 什么 怎么 怎样 咋样 哪里 哪儿 哪个 哪些 哪天 哪一天 哪位
+    多少 多久 时候 是谁 是不是 有没有
+    我们 你们 他们 她们 它们 咱们 大家 自己 这个 那个 这些 那些 这样 那样 这么 那么 这里 那里 这边 那边
+    因为 所以 但是 可是 不过 然后 如果 虽然 还是 或者 而且 已经 一个 一下 一些 一起 一点 没有 可以 就是 不是 应该
+    现在 以后 以前 觉得 知道 真的 非常 特别 关于 其他
+    """.split()
+)
+"""Chinese words that are in every text, simplified."""
+CHINESE_FILLERS = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊嘛呀哦这那个么什谁哪几")
+"""Characters that say little by themselves."""
 
 
 def all_words(text: str) -> list[str]:

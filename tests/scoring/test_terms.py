@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.scoring.terms import MAX_TERMS, name_terms, terms_of
-from langmem_tiers.scoring.words import STOP_WORDS
+from langmem_tiers.scoring.terms import MAX_TERMS, length_of, name_terms, terms_of
+from langmem_tiers.scoring.words import CHINESE_STOP_WORDS, STOP_WORDS
 
 LONGEST = 64
 ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")
@@ -100,7 +100,7 @@ def test_marks_separate() -> None:
         ("한국어", ["한국", "국어"]),
         ("\u1112\u1161\u11ab\u1100\u116e\u11a8", ["한국"]),  # the same, taken apart
         ("ไทย", ["ไท", "ทย"]),
-        ("我的猫", ["我的", "的猫", "猫"]),
+        ("我的猫", ["的猫", "猫"]),
         ("AI東京tokyo", ["ai", "東", "東京", "京", "tokyo"]),
         ("東京 大阪", ["東", "東京", "京", "大", "大阪", "阪"]),
     ],
@@ -109,6 +109,34 @@ def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_chara
     text: str, terms: list[str]
 ) -> None:
     assert terms_of(text) == terms
+
+
+@pytest.mark.parametrize("text", sorted(CHINESE_STOP_WORDS | {"我的", "你呢", "是的", "都有吗", "谁", "的"}))
+def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
+    assert terms_of(text) == []
+    assert terms_of(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
+
+
+def test_a_chinese_word_of_every_text_ends_a_run() -> None:
+    assert terms_of("下雨因为刮风") == [*terms_of("下雨"), *terms_of("刮风")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", 0),
+        ("犬", 1),
+        ("东京", 1),
+        ("昨天下午去公园跑步", 5),
+        ("ひらがなです", 3),
+        ("한국어 공부", 2),
+        ("我在Google上班", 2),
+        ("café 3 km", 3),
+        ("Red fish, blue fish", 4),
+    ],
+)
+def test_two_characters_without_spaces_are_as_long_as_a_word(text: str, words: int) -> None:
+    assert length_of(terms_of(text)) == words
 
 
 @pytest.mark.parametrize("word", ["हिन्दी", "நன்றி", "తెలుగు", "বাংলা", "ਪੰਜਾਬੀ"])

@@ -19,7 +19,7 @@ def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str,
     pack = sqlite.packed if is_sqlite else postgres.packed
     return {
         "namespace_pk": namespace,
-        "term_count": len(text.terms),
+        "term_count": text.length,
         "asks": int(text.asks),
         "importance": text.importance,
         "speaker": text.speaker,

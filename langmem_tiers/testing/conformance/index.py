@@ -14,7 +14,7 @@ from langmem_tiers.core.clock import microseconds
 from langmem_tiers.core.entries import Mark, Tier
 from langmem_tiers.core.errors import LangmemTiersError
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Role, ToolCall
-from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.scoring.terms import length_of, terms_of
 from langmem_tiers.testing.conformance.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -139,7 +139,7 @@ class IndexStoreConformance(StoreConformance):
         assert rows.sessions.tolist() == [talk.key] * 4 + [other.key]
         assert rows.positions[:4].tolist() == sorted(set(rows.positions[:4].tolist()))
         assert [roles[role] for role in rows.roles] == [m.role for m in batch] + [Role.USER]
-        assert rows.lengths.tolist() == [3, 1, 3, 0, 0]
+        assert rows.lengths.tolist() == [3, 1, 1, 0, 0]
         assert rows.asks.tolist() == [False, True, True, False, False]
         assert list(rows.speakers) == ["ann lee", "toma", None, None, None]
         assert ((rows.importance >= 0) & (rows.importance <= 1)).all()
@@ -176,7 +176,7 @@ class IndexStoreConformance(StoreConformance):
     def test_a_large_message_is_found_by_its_beginning(self, talk: Talk, text: str) -> None:
         talk.say(text)
         (key,), terms = talk.all_keys(), terms_of(text)
-        assert talk.index.refresh(talk.namespace, 0).rows.lengths.tolist() == [len(terms)]
+        assert talk.index.refresh(talk.namespace, 0).rows.lengths.tolist() == [length_of(terms)]
         assert talk.places("narwhal") == {"narwhal": {key: 1}}
         given = set(talk.index.terms([key])[key])
         assert given == set(list(dict.fromkeys(terms))[: max(len(given), 1000)])
