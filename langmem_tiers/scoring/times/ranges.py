@@ -57,7 +57,8 @@ MAX_CHARACTERS: Final = 10_000
 
 
 _ANCHOR = re.compile(
-    rf"\d|[年月日周天]|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAYS, 'tonight'])})\b",
+    r"\d|[年月日周週天期拜昨今明前春夏秋冬가-힣]"
+    rf"|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAYS, 'tonight'])})\b",
     re.IGNORECASE,
 )
 """Without one of these a text speaks of no time, which is told far sooner than by reading it."""

@@ -126,11 +126,24 @@ NO_PLURALS: Final = frozenset(
 )
 
 CHINESE_WORDS: Final = {
-    "今天": ("day", 0), "昨天": ("day", -1), "前天": ("day", -2), "明天": ("day", 1), "后天": ("day", 2),
-    "这周": ("week", 0), "本周": ("week", 0), "上周": ("week", -1), "下周": ("week", 1),
-    "这个月": ("month", 0), "本月": ("month", 0), "上个月": ("month", -1), "上月": ("month", -1),
-    "下个月": ("month", 1), "今年": ("year", 0), "去年": ("year", -1), "前年": ("year", -2), "明年": ("year", 1),
+    "今天": ("day", 0), "昨天": ("day", -1), "前天": ("day", -2), "大前天": ("day", -3), "明天": ("day", 1),
+    "后天": ("day", 2), "今早": ("day", 0), "昨晚": ("night", -1), "昨夜": ("night", -1), "今晚": ("night", 0),
+    "明晚": ("night", 1), "本月": ("month", 0), "上月": ("month", -1), "上个月": ("month", -1),
+    "这个月": ("month", 0), "下个月": ("month", 1), "上上个月": ("month", -2), "今年": ("year", 0),
+    "去年": ("year", -1), "前年": ("year", -2), "明年": ("year", 1), "后年": ("year", 2),
+    **{
+        f"{which}{week}": ("week", step)
+        for which, step in {"这": 0, "本": 0, "上": -1, "上上": -2, "下": 1}.items()
+        for week in ("周", "星期", "礼拜", "个星期", "个礼拜")
+    },
+    "今日": ("day", 0), "昨日": ("day", -1), "一昨日": ("day", -2), "明日": ("day", 1),
+    "今週": ("week", 0), "先週": ("week", -1), "来週": ("week", 1), "今月": ("month", 0), "先月": ("month", -1),
+    "来月": ("month", 1), "昨年": ("year", -1), "一昨年": ("year", -2), "来年": ("year", 1),
+    "오늘": ("day", 0), "어제": ("day", -1), "그저께": ("day", -2), "내일": ("day", 1), "이번 주": ("week", 0),
+    "지난주": ("week", -1), "다음 주": ("week", 1), "이번 달": ("month", 0), "지난달": ("month", -1),
+    "올해": ("year", 0), "작년": ("year", -1), "재작년": ("year", -2), "내년": ("year", 1),
 }  # fmt: skip
+"""Of Japanese and Korean those that are written as one word too."""
 CHINESE_NOT_AFTER: Final = "大目以之从如过晚早身世马年月日周"
 """Characters that make another word of what follows, as in 目前天气."""
 CHINESE_NOT_BEFORE: Final = "围边密转轻纪"
