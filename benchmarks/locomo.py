@@ -37,6 +37,11 @@ EXPECTED = (
 PARTS = {"recall": "recall@{}", "recall_any": "any@{}", "recall_all": "all@{}", "context": "in {} tokens"}
 _DIALOG_ID = re.compile(r"D\d+:\d+")
 _SESSION = re.compile(r"session_(\d+)")
+_YEAR_FIRST = re.compile(
+    r"(?P<year>\d{4})\s*[-/.年년]\s*(?P<month>\d{1,2})\s*[-/.月월]\s*(?P<day>\d{1,2})"
+    r"(?:\D*?(?P<hour>\d{1,2})\s*[:\N{FULLWIDTH COLON}点點時时시](?:\s*(?P<minute>\d{1,2}))?)?"
+)
+_AFTERNOON = re.compile(r"下午|晚上|傍晚|午後|오후|pm\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,12 @@ def parse(raw: list[dict[str, Any]]) -> list[Conversation]:
 
 
 def moment(text: str) -> datetime:
-    """The time of ``1:56 pm on 8 May, 2023``, taken as UTC."""
+    """The time of ``1:56 pm on 8 May, 2023`` or ``2023年5月8日 下午1:56``, taken as UTC."""
+    if numbers := _YEAR_FIRST.search(text):
+        hour, minute = int(numbers["hour"] or 0), int(numbers["minute"] or 0)
+        late = _AFTERNOON.search(text) is not None and hour < 12
+        year, month, day = (int(numbers[part]) for part in ("year", "month", "day"))
+        return datetime(year, month, day, hour + 12 * late, minute, tzinfo=UTC)
     return datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
 
 

@@ -147,6 +147,22 @@ def test_dates_are_read_as_both_formats_write_them() -> None:
     assert longmemeval.moment("2023/06/03 (Sat) 15:47") == datetime(2023, 6, 3, 15, 47, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("2023年5月8日 13:56", 13),
+        ("2023年5月8日下午1:56", 13),
+        ("2023年5月8日 星期一 晚上1点56分", 13),
+        ("2023-05-08T13:56:00", 13),
+        ("2023/5/8 01:56", 1),
+        ("2023년 5월 8일 오후 1시 56분", 13),
+    ],
+)
+def test_dates_with_the_year_first_are_read_too(text: str, hour: int) -> None:
+    assert locomo.moment(text) == datetime(2023, 5, 8, hour, 56, tzinfo=UTC)
+    assert locomo.moment("2023年5月8日") == datetime(2023, 5, 8, tzinfo=UTC)
+
+
 def test_a_locomo_conversation_is_read_with_speakers_captions_and_times() -> None:
     (conversation,) = locomo.parse([locomo_sample()])
     said = {turn.id: turn for turn in conversation.turns}
