@@ -13,7 +13,7 @@ from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
 from langmem_tiers.flows.packing import Packed, Packer, reasons
 from langmem_tiers.retrieval.fences import without_fences
-from langmem_tiers.retrieval.index_text import QUESTION_MARKS
+from langmem_tiers.retrieval.index_text import asks
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.scoring.terms import terms_of
 
@@ -170,7 +170,7 @@ class SessionContext:
 def _in_its_context(said: Sequence[Message]) -> str:
     # "And when was that?" asks about what was just spoken of.
     question = said[-1].content
-    if not question.rstrip().endswith(QUESTION_MARKS) or len(set(terms_of(question))) > _SHORT:
+    if not asks(question) or len(set(terms_of(question))) > _SHORT:
         return question
     before = [m.content[:_TALK_CHARACTERS] for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)]
     return "\n".join([question, *(without_fences(text) for text in before[-_TALK:])])

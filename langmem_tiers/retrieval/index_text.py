@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.indexes import IndexText
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
     from langmem_tiers.scoring.signals import Scorer
 
 _LONG_AGO_HOURS = 10.0**6  # so that time adds nothing to what is stored
-QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
+_QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
+_ASKING = re.compile(  # as people type it: without a mark, or with a laugh behind it
+    r"(?:[\N{FULLWIDTH QUESTION MARK}]|[吗嗎么麼谁誰]|哪[里裡儿兒]?|多少|几点|咋样|怎么样|怎麼樣"
+    r"|ですか|ますか|でしょうか)"
+    r"[\s。!~…\N{FULLWIDTH EXCLAMATION MARK}\N{FULLWIDTH TILDE}\u2600-\u27bf\U0001f300-\U0001faff\ufe0f\u200d]*\Z"
+)
+_ENDING = 20  # characters in which it shows
 
 
 class Indexer:
@@ -39,6 +46,13 @@ class Indexer:
             terms=terms,
             length=len(terms) if text.isascii() else length_of(terms),
             speaker=" ".join(dict.fromkeys(speaker)) or None,
-            asks=said.rstrip().endswith(QUESTION_MARKS),
+            asks=asks(said),
             importance=self._importance.score(subject).value,
         )
+
+
+def asks(said: str) -> bool:
+    """Whether a text ends as a question."""
+    if said.rstrip().endswith(_QUESTION_MARKS):
+        return True
+    return not said.isascii() and _ASKING.search(said[-_ENDING:]) is not None
