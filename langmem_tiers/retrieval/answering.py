@@ -81,7 +81,7 @@ class Answering:
         terms = query.terms_without(speakers)
         postings = self._postings(terms)
         evidence = Evidence(
-            words=score_words(places, words_of(places, postings, len(terms))),
+            words=score_words(places, words_of(places, postings, terms)),
             speaker=spoken,
             time=times_of(places, query.times),
         )

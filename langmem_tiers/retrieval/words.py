@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.scoring.terms import is_unspaced
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75
 """How soon more of the same word adds nothing, and how much longer texts are discounted."""
+PIECE = 0.4
+"""What a pair or a single character counts beside a word: a word of two characters makes three of them."""
 
 _CELLS = 20_000  # that are scored at once: a few words of a small namespace, one of a large
 
@@ -35,7 +39,9 @@ class Words:
     rows: Rows
     counts: Floats
     idf: Floats
-    """Of each word."""
+    """Of each word: how rare it is, times what it is worth."""
+    worth: Floats
+    """Of each word: less for a piece of a run of characters, of which a word makes several."""
     absent: float = 0.0
     """What the words of the query that are nowhere would be worth."""
 
@@ -60,24 +66,28 @@ class WordScores:
     sessions: Floats
 
 
-def words_of(places: Places, postings: Postings | None, asked: int = 0) -> Words:
+def words_of(places: Places, postings: Postings | None, asked: Sequence[str] = ()) -> Words:
     """The words that are in the namespace, as rows of its places.
 
     Args:
         places: The namespace.
         postings: Where words are.
-        asked: How many words were looked for.
+        asked: The words that were looked for.
     """
     if postings is None or not len(postings.keys):
         nothing = np.zeros(0, np.int64)
-        return Words(nothing, nothing, np.zeros(0), np.zeros(0))
+        return Words(nothing, nothing, np.zeros(0), np.zeros(0), np.zeros(0))
     rows = places.rows_of(postings.keys)
     here = rows >= 0  # what was written since the places were read is found the next time
     of = postings.of[here]
     holding = np.bincount(of, minlength=len(postings.terms))
-    nowhere = max(0, asked - int((holding > 0).sum())) * float(_idf(places.count, np.zeros(1, np.int64))[0])
-    idf = _idf(places.count, holding) * (holding > 0)
-    return Words(of, rows[here], postings.counts[here], idf, nowhere)
+    worth = np.array([PIECE if is_unspaced(term) else 1.0 for term in postings.terms])
+    idf = _idf(places.count, holding) * (holding > 0) * worth
+    # Pieces across two words are in no text: that they are nowhere says nothing.
+    there = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
+    nowhere = sum(term not in there and not is_unspaced(term) for term in asked)
+    absent = nowhere * float(np.log1p((places.count + 0.5) / 0.5))
+    return Words(of, rows[here], postings.counts[here], idf, worth, absent)
 
 
 def score_words(places: Places, words: Words) -> WordScores:
@@ -124,7 +134,7 @@ def _session_scores(places: Places, words: Words) -> Floats:
         return np.zeros(count)
     cells = words.of * count + places["session"][words.rows]
     held = _summed(cells, words.counts, number * count).reshape(number, count)
-    idf = _idf(count, (held > 0).sum(axis=1)) / words.total
+    idf = _idf(count, (held > 0).sum(axis=1)) * words.worth / words.total
     scores: Floats = (_saturated(held, _session_norms(places)) * idf[:, None]).sum(axis=0)
     return scores
 
