@@ -3,7 +3,7 @@
 Words are lowered, freed of accents, and stemmed by the rules of English where they are written in Latin
 letters; words that are in every text are left out. Scripts that do not put spaces between words
 (Chinese, Japanese, Korean, Thai and their neighbours) are cut into overlapping pairs of characters,
-Chinese into single characters too, where words of every text end a run. Marks separate: ``src/app.py``
+Chinese into single characters too; words of every text end a run. Marks separate: ``src/app.py``
 is three terms.
 """
 
@@ -15,7 +15,13 @@ from functools import cache, lru_cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.scoring.words import CHINESE_FILLERS, CHINESE_STOP_WORDS, STOP_WORDS
+from langmem_tiers.scoring.words import (
+    CHINESE_FILLERS,
+    CHINESE_STOP_WORDS,
+    JAPANESE_STOP_WORDS,
+    KOREAN_STOP_PIECES,
+    STOP_WORDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +46,9 @@ _FILLERS = frozenset(
     "s t ve ll re m d don didn doesn isn wasn aren won im yeah yes oh ok okay hey hi hello bye wow thank thanks".split()
 )  # what is left of short forms, and what people say without saying anything
 _PAIRS_OF_FILLERS = frozenset(map("".join, product(CHINESE_FILLERS, repeat=2)))
-_EVERYWHERE = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS
-_CHINESE_STOPS = re.compile("|".join(sorted(CHINESE_STOP_WORDS, key=len, reverse=True)))
+_PARTICLES = frozenset(map(chr, range(0x3041, 0x3097)))  # a single Hiragana is what is left between words
+_EVERYWHERE = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS | _PARTICLES | KOREAN_STOP_PIECES
+_STOPS = re.compile("|".join(sorted(CHINESE_STOP_WORDS | JAPANESE_STOP_WORDS, key=len, reverse=True)))
 
 
 def terms_of(text: str) -> list[str]:
@@ -92,7 +99,7 @@ def _term(word: str) -> str:
 def _cut(found: list[str]) -> Iterator[str]:
     for word in found:
         if is_unspaced(word):
-            for part in _CHINESE_STOPS.split(word):
+            for part in _STOPS.split(word):
                 yield from _pairs(part)
         else:
             yield word

@@ -26,6 +26,18 @@ CHINESE_STOP_WORDS = frozenset(
     """.split()
 )
 """Chinese words that are in every text, simplified."""
+JAPANESE_STOP_WORDS = frozenset(
+    """
+    ました ません ますか ます でした ですか でしょう です ください さん ちゃん から まで ので のに けど でも
+    している しています していた して いました います いる あります ある こと もの それ これ あれ そう
+    どこ いつ だれ どう どの どんな なぜ なに 何 誰 よね ですね には では とは って
+    """.split()
+)
+KOREAN_STOP_PIECES = frozenset(
+    "어요 아요 해요 했어 었어 았어 습니 니다 나요 가요 까요 에요 예요 에서 으로 에게 한테 까지 부터 하고 "
+    "무엇 어디 언제 누구 어떻 떻게 저는 나는 제가 내가".split()
+)
+"""Endings and small words, as pairs of syllables."""
 CHINESE_FILLERS = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊嘛呀哦这那个么什谁哪几")
 """Characters that say little by themselves."""
 

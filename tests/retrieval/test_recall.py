@@ -79,8 +79,32 @@ def test_what_somebody_said_is_found_by_their_name(words: MemoryEngine) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "asked"),
+    [
+        (("王芳", "王强"), "王强昨天看了什么？"),
+        (("李小明", "陈小雨"), "小雨看了什么？"),
+        (("田中太郎", "佐藤さくら"), "さくらさんは何を見ましたか"),
+        (("김민수", "이지은"), "지은이는 무엇을 봤나요?"),
+        (("Mike🐻", "sara_k"), "what did sara see"),
+    ],
+)
+def test_who_is_meant_is_known_in_every_script(
+    words: MemoryEngine, names: tuple[str, str], asked: str
+) -> None:
+    where = words.namespace("a")
+    for name in names:
+        say(where, f"with {name}", "A sunrise over the lake.", name=name)
+    best, other = where.recall(asked, limit=2)
+    assert best.message is not None
+    assert best.message.name == names[1]
+    assert best.signals["speaker"] > other.signals["speaker"] == 0
+
+
+@pytest.mark.parametrize(
     ("query", "now"),
     [
+        ("2023年5月7日发生了什么？", None),
+        ("上周三发生了什么？", datetime(2023, 5, 17, tzinfo=UTC)),
         ("What happened on 7 May 2023?", None),
         ("What happened last week?", datetime(2023, 5, 17, tzinfo=UTC)),
     ],

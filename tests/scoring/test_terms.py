@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.scoring.terms import MAX_TERMS, length_of, name_terms, terms_of
-from langmem_tiers.scoring.words import CHINESE_STOP_WORDS, STOP_WORDS
+from langmem_tiers.scoring.words import (
+    CHINESE_STOP_WORDS,
+    JAPANESE_STOP_WORDS,
+    KOREAN_STOP_PIECES,
+    STOP_WORDS,
+)
 
 LONGEST = 64
 ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")
@@ -95,7 +100,7 @@ def test_marks_separate() -> None:
         ("東京", ["東", "東京", "京"]),
         ("東京湾", ["東", "東京", "京", "京湾", "湾"]),
         ("ひらがな", ["ひら", "らが", "がな"]),
-        ("の", ["の"]),
+        ("の", []),
         ("食べる", ["食", "食べ", "べる"]),
         ("한국어", ["한국", "국어"]),
         ("\u1112\u1161\u11ab\u1100\u116e\u11a8", ["한국"]),  # the same, taken apart
@@ -117,6 +122,11 @@ def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
     assert terms_of(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
 
 
+@pytest.mark.parametrize("text", sorted(JAPANESE_STOP_WORDS | KOREAN_STOP_PIECES))
+def test_japanese_and_korean_words_of_every_text_are_left_out(text: str) -> None:
+    assert terms_of(text) == []
+
+
 def test_a_chinese_word_of_every_text_ends_a_run() -> None:
     assert terms_of("下雨因为刮风") == [*terms_of("下雨"), *terms_of("刮风")]
 
@@ -128,7 +138,7 @@ def test_a_chinese_word_of_every_text_ends_a_run() -> None:
         ("犬", 1),
         ("东京", 1),
         ("昨天下午去公园跑步", 5),
-        ("ひらがなです", 3),
+        ("ひらがなです", 2),
         ("한국어 공부", 2),
         ("我在Google上班", 2),
         ("café 3 km", 3),
