@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langmem_tiers.scoring.han import simplified
 from langmem_tiers.scoring.terms import is_unspaced, name_terms, terms_of, unspaced_runs
 from langmem_tiers.scoring.times.ranges import time_ranges
 
@@ -65,7 +66,7 @@ class Query:
         for run in unspaced_runs(self.read):
             pieces.append(self.read[end : run.start()])
             at, end = run.start(), run.end()
-            for first, last in _inside(run.group(), speakers, longest):
+            for first, last in _inside(simplified(run.group()), speakers, longest):
                 pieces.append(self.read[at : run.start() + first])
                 at = run.start() + last
             pieces.append(self.read[at:end])

@@ -13,13 +13,13 @@ _HANGUL_NAME = re.compile("[\uac00-\ud7af]{3}")
 _HAN_AND_KANA = re.compile("([\u3400-\u4dbf\u4e00-\u9fff]{2,3})([\u3040-\u30ff]{2,})")
 _HONORIFICS = frozenset("さん くん ちゃん さま".split())
 _TWO_CHARACTER_SURNAMES = frozenset(
-    "欧阳 上官 司马 司徒 诸葛 东方 皇甫 慕容 令狐 夏侯 尉迟 公孙 南宫 端木 歐陽 司馬 諸葛 東方".split()
+    "欧阳 上官 司马 司徒 诸葛 东方 皇甫 慕容 令狐 夏侯 尉迟 公孙 南宫 端木".split()
 )
 _FAMILIAR = "小阿老大"
 
 
 def name_forms(name: str) -> tuple[str, ...]:
-    """Other ways to say a name of one run of characters; nothing for names that are words."""
+    """Other ways to say a name of one run of simplified characters; nothing for names that are words."""
     if _HAN_NAME.fullmatch(name):
         return _han_forms(name)
     if _HANGUL_NAME.fullmatch(name):

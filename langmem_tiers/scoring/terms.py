@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.scoring.han import simplified
 from langmem_tiers.scoring.words import (
     CHINESE_FILLERS,
     CHINESE_STOP_WORDS,
@@ -62,7 +63,7 @@ def terms_of(text: str) -> list[str]:
 
 def name_terms(name: str) -> list[str]:
     """The terms of a name, in which no word is left out and none is cut: 王芳 is one."""
-    words = _TERM.findall(_plain(name[:_MAX_CHARACTERS]))
+    words = _TERM.findall(simplified(_plain(name[:_MAX_CHARACTERS])))
     return [word[:_LONGEST] if is_unspaced(word) else _term(word) or _without_ending(word) for word in words]
 
 
@@ -99,7 +100,7 @@ def _term(word: str) -> str:
 def _cut(found: list[str]) -> Iterator[str]:
     for word in found:
         if is_unspaced(word):
-            for part in _STOPS.split(word):
+            for part in _STOPS.split(simplified(word)):
                 yield from _pairs(part)
         else:
             yield word

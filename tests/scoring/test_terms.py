@@ -97,8 +97,8 @@ def test_marks_separate() -> None:
     ("text", "terms"),
     [
         ("犬", ["犬"]),
-        ("東京", ["東", "東京", "京"]),
-        ("東京湾", ["東", "東京", "京", "京湾", "湾"]),
+        ("东京", ["东", "东京", "京"]),
+        ("东京湾", ["东", "东京", "京", "京湾", "湾"]),
         ("ひらがな", ["ひら", "らが", "がな"]),
         ("の", []),
         ("食べる", ["食", "食べ", "べる"]),
@@ -106,8 +106,8 @@ def test_marks_separate() -> None:
         ("\u1112\u1161\u11ab\u1100\u116e\u11a8", ["한국"]),  # the same, taken apart
         ("ไทย", ["ไท", "ทย"]),
         ("我的猫", ["的猫", "猫"]),
-        ("AI東京tokyo", ["ai", "東", "東京", "京", "tokyo"]),
-        ("東京 大阪", ["東", "東京", "京", "大", "大阪", "阪"]),
+        ("AI东京tokyo", ["ai", "东", "东京", "京", "tokyo"]),
+        ("东京 大阪", ["东", "东京", "京", "大", "大阪", "阪"]),
     ],
 )
 def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_characters_too(
@@ -120,6 +120,20 @@ def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_chara
 def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
     assert terms_of(text) == []
     assert terms_of(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
+
+
+@pytest.mark.parametrize(
+    ("traditional", "simple"),
+    [
+        ("東京灣", "东京湾"),
+        ("我對貓過敏", "我对猫过敏"),
+        ("什麼時候結婚", "什么时候结婚"),
+        ("陳曉麗", "陈晓丽"),
+    ],
+)
+def test_traditional_and_simplified_characters_are_the_same(traditional: str, simple: str) -> None:
+    assert terms_of(traditional) == terms_of(simple) != []
+    assert name_terms(traditional) == name_terms(simple) == [simple]
 
 
 @pytest.mark.parametrize("text", sorted(JAPANESE_STOP_WORDS | KOREAN_STOP_PIECES))

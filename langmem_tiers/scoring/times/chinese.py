@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from langmem_tiers.scoring.han import simplified
 from langmem_tiers.scoring.times.spans import (
     DAY,
     FIRST_YEAR,
@@ -63,7 +64,7 @@ _WORD = re.compile(rf"(?<![{CHINESE_NOT_AFTER}])(?:{_WORDS})(?![{CHINESE_NOT_BEF
 
 def chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, Span]]:
     """Each time with its place in the text; a date wins over the words in it."""
-    end = 0
+    end, text = 0, simplified(text)
     matches = [match for pattern in _RULES for match in pattern.finditer(text)]
     for match in sorted(matches, key=lambda match: (match.start(), -match.end())):
         if match.start() < end:

@@ -137,13 +137,13 @@ CHINESE_WORDS: Final = {
         for week in ("周", "星期", "礼拜", "个星期", "个礼拜")
     },
     "今日": ("day", 0), "昨日": ("day", -1), "一昨日": ("day", -2), "明日": ("day", 1),
-    "今週": ("week", 0), "先週": ("week", -1), "来週": ("week", 1), "今月": ("month", 0), "先月": ("month", -1),
+    "今周": ("week", 0), "先周": ("week", -1), "来周": ("week", 1), "今月": ("month", 0), "先月": ("month", -1),
     "来月": ("month", 1), "昨年": ("year", -1), "一昨年": ("year", -2), "来年": ("year", 1),
     "오늘": ("day", 0), "어제": ("day", -1), "그저께": ("day", -2), "내일": ("day", 1), "이번 주": ("week", 0),
     "지난주": ("week", -1), "다음 주": ("week", 1), "이번 달": ("month", 0), "지난달": ("month", -1),
     "올해": ("year", 0), "작년": ("year", -1), "재작년": ("year", -2), "내년": ("year", 1),
 }  # fmt: skip
-"""Of Japanese and Korean those that are written as one word too."""
+"""In simplified characters; of Japanese and Korean the words that are like them."""
 CHINESE_NOT_AFTER: Final = "大目以之从如过晚早身世马年月日周"
 """Characters that make another word of what follows, as in 目前天气."""
 CHINESE_NOT_BEFORE: Final = "围边密转轻纪"
