@@ -224,3 +224,10 @@ def test_scores_follow_when_messages_are_added() -> None:
     scores = score_words(places, words_of(places, postings_of(TINY, ["narwhal"])))
     assert scores.own == pytest.approx(scores_of(TINY, "narwhal").own)
     assert scores.sessions == pytest.approx(scores_of(TINY, "narwhal").sessions)
+
+
+def test_a_word_of_two_characters_counts_about_as_much_as_a_word_of_letters() -> None:
+    said = [(1, "google"), (1, "上 上海 海"), (2, "other"), (2, "words")]
+    own = scores_of(said, "google 上 上海 海").own
+    assert own[1] == pytest.approx(own[0], rel=0.3)
+    assert own[2] == own[3] == 0
