@@ -24,8 +24,6 @@ UNTRIED = 0.5
 """The trust in a model where there is too little to try it on."""
 USUAL_SPREAD = 0.13
 """By how much cosines of unrelated texts differ, for the model that the weights were found with."""
-ALIKE = 0.5
-"""How alike neighbours are taken to be, where their vectors are added up without being looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ def unit(vectors: Floats) -> Floats:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def with_neighbours(places: Places, kernel: int, cosines: Floats, rows: Rows) -> Floats:
+def with_neighbours(places: Places, kernel: int, cosines: Floats, rows: Rows | slice) -> Floats:
     """The cosine of each row's text taken together with its neighbours', each as far as it lends.
 
     Args:
@@ -110,13 +108,9 @@ def with_neighbours(places: Places, kernel: int, cosines: Floats, rows: Rows) ->
         cosines: Of all messages.
         rows: For which.
     """
-    near = places["neighbours"][rows]
-    there = near >= 0
-    other_side = np.arange(near.shape[1])[::-1]
-    shares = np.where(there, places.lent(kernel)[near, other_side], 0)
-    added = cosines[rows] + (shares * cosines[near]).sum(axis=1)
-    squares, plain = 1 + (shares**2).sum(axis=1), 1 + shares.sum(axis=1)
-    together: Floats = added / np.sqrt(squares + ALIKE * (plain**2 - squares))
+    near = cosines.take(places["neighbours"][rows])
+    added = cosines[rows] + np.einsum("ij,ij->i", places.borrowed(kernel)[rows], near)
+    together: Floats = added / places.joined(kernel)[rows]
     return together
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.retrieval.embedding import Embedding
 
-_BYTES_PER_ROW = 200
+_BYTES_PER_ROW = 270
 _PAGE = 10_000
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from langmem_tiers.retrieval.speakers import Speakers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,8 @@ REACH = 4
 SLOTS = (*range(-REACH, 0), *range(1, REACH + 1))
 FORWARD, BACKWARD = 1.0, 0.7
 """What was said before explains what follows more than the other way round."""
+ALIKE = 0.5
+"""How alike the vectors of neighbours are taken to be, where they are added up without being looked at."""
 _COLUMNS = {
     "keys": np.int64,
     "sessions": np.int64,
@@ -64,6 +66,8 @@ class Places:
         for number in range(len(kernels)):
             self._columns[f"lent{number}"] = np.zeros((0, len(SLOTS)), np.float32)
             self._columns[f"length{number}"] = np.zeros(0, np.float32)
+            self._columns[f"borrowed{number}"] = np.zeros((0, len(SLOTS)), np.float32)
+            self._columns[f"joined{number}"] = np.zeros(0, np.float32)
         self.speakers = Speakers()
         self._of_session: dict[int, int] = {}
         self._tails: dict[int, NDArray[np.int64]] = {}
@@ -87,9 +91,24 @@ class Places:
         """What each message lends to each of its neighbours."""
         return self[f"lent{kernel}"]
 
+    def borrowed(self, kernel: int) -> NDArray[np.float32]:
+        """What each message is lent by each of its neighbours; 0 where there is none."""
+        return self[f"borrowed{kernel}"]
+
+    def joined(self, kernel: int) -> NDArray[np.float32]:
+        """How long the sum of each message's vector and of what it borrows from others is, about."""
+        return self[f"joined{kernel}"]
+
     def lengths_with_neighbours(self, kernel: int) -> NDArray[np.float32]:
         """How many terms each message has with those it borrows."""
         return self[f"length{kernel}"]
+
+    def once(self, name: object, make: Callable[[], NDArray[np.floating]]) -> NDArray[np.floating]:
+        """What follows from the rows alone: made when it is first asked for, and again after rows were added."""
+        known = self.derived.get(name)
+        if known is None:
+            known = self.derived[name] = make()
+        return known
 
     def rows_of(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows with these keys, -1 for those that are not here."""
@@ -105,6 +124,8 @@ class Places:
         Returns:
             False, with nothing added, if a key is new and earlier than one that is here.
         """
+        if not len(rows.keys):
+            return True
         fresh = rows.keys > self._newest
         if (self.rows_of(rows.keys[~fresh]) < 0).any():
             return False
@@ -127,6 +148,8 @@ class Places:
     def spoken_by(self, names: Iterable[str]) -> tuple[set[str], NDArray[np.bool_]]:
         """Which of the names are of speakers, and which messages are theirs."""
         known = {name for name in names if name in self.speakers}
+        if not known:
+            return known, np.zeros(self.count, np.bool_)
         return known, np.isin(self["speaker"], list(self.speakers.numbers(known)))
 
     def _grow(self, needed: int) -> None:
@@ -175,9 +198,9 @@ class Places:
             if offset == 1:
                 columns["follows_question"][chain[there]] = columns["asks"][chain[here]]
         changed |= chain >= start
-        self._sum_lengths(chain[changed])
+        self._borrow(chain[changed])
 
-    def _sum_lengths(self, rows: NDArray[np.int64]) -> None:
+    def _borrow(self, rows: NDArray[np.int64]) -> None:
         columns = self._columns
         near = columns["neighbours"][rows]
         there = near >= 0
@@ -185,5 +208,7 @@ class Places:
         for number in range(len(self.kernels)):
             # What a neighbour lends to a message stands in the neighbour's row, on the other side.
             share = columns[f"lent{number}"][near, np.arange(len(SLOTS))[::-1]]
-            borrowed = np.where(there, share * lengths, 0).sum(axis=1)
-            columns[f"length{number}"][rows] = columns["lengths"][rows] + borrowed
+            borrowed = columns[f"borrowed{number}"][rows] = np.where(there, share, 0)
+            columns[f"length{number}"][rows] = columns["lengths"][rows] + (borrowed * lengths).sum(axis=1)
+            squares, plain = 1 + (borrowed**2).sum(axis=1), 1 + borrowed.sum(axis=1)
+            columns[f"joined{number}"][rows] = np.sqrt(squares + ALIKE * (plain**2 - squares))

@@ -87,38 +87,61 @@ class Ranked:
 
 def rank(places: Places, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights) -> Ranked:
     """The best rows that are allowed."""
-    rows = candidates(places, evidence, allowed, limit, weights)
-    found = features(places, evidence, rows)
+    some = candidates(places, evidence, allowed, limit, weights)
+    rows, signals = np.arange(places.count)[some], _signals(places, evidence, some, weights)
+    together = np.concatenate(list(signals.values())).reshape(len(signals), len(rows))
+    scores = together.sum(axis=0)
+    order = _first(scores, limit)
+    parts = together[:, order] / weights.most
+    return Ranked(rows[order], scores[order] / weights.most, dict(zip(signals, parts, strict=True)))
+
+
+def _first(scores: Floats, limit: int) -> Rows:
+    # Among equals the newest first, so that the same memories always come in the same order.
+    best = np.arange(len(scores))
+    if limit < len(scores):  # sorting all of them would cost more than finding where the best begin
+        best = np.flatnonzero(scores >= scores[np.argpartition(scores, -limit)[-limit]])
+    return best[np.lexsort((-best, -scores[best]))[:limit]]
+
+
+def _signals(places: Places, evidence: Evidence, rows: Rows | slice, weights: Weights) -> dict[str, Floats]:
+    found = _found(places, evidence, rows)
     near, wide = found["near"], found["wide"]
     own = np.minimum(evidence.words.own[rows], np.minimum(near, wide))
-    gave = {name: getattr(weights, name) * part for name, part in found.items()}
     signals: dict[str, Floats] = {
         "message": (weights.near + weights.wide) * own,
         "neighbours": weights.near * (near - own) + weights.wide * (wide - own),
-        **{name: gave[name] for name in ("session", "meaning", "speaker", "time")},
-        "form": gave["length"] + gave["asks"] + gave["answers"],
+        "session": weights.session * found["session"],
+        "meaning": weights.meaning * found["meaning"],
+        "speaker": weights.speaker * found["speaker"],
+        "time": weights.time * found["time"],
+        "form": _form(places, rows, weights),
     }
     if evidence.second is not None:
         signals["second look"] = SECOND_LOOK * evidence.second[rows]
-    scores = sum(signals.values(), np.zeros(len(rows)))
-    # Among equals the newest first, so that the same memories always come in the same order.
-    order = np.lexsort((-rows, -scores))[:limit]
-    most = weights.most
-    return Ranked(
-        rows[order], scores[order] / most, {name: part[order] / most for name, part in signals.items()}
-    )
+    return signals
 
 
-def features(places: Places, evidence: Evidence, rows: Rows) -> dict[str, Floats]:
+def features(places: Places, evidence: Evidence, rows: Rows | slice) -> dict[str, Floats]:
     """What speaks for each row before it is weighed: one array for each field of ``Weights``."""
+    return _found(places, evidence, rows) | _forms(places, rows)
+
+
+def _found(places: Places, evidence: Evidence, rows: Rows | slice) -> dict[str, Floats]:
     words = evidence.words
+    near = words.with_neighbours[NEAR][rows]
     return {
-        "near": words.with_neighbours[NEAR][rows],
+        "near": near,
         "wide": words.with_neighbours[WIDE][rows],
         "session": words.sessions[places["session"][rows]],
-        "meaning": _meaning(places, evidence, rows),
+        "meaning": _meaning(places, evidence, rows, len(near)),
         "speaker": evidence.speaker[rows],
         "time": evidence.time[rows],
+    }
+
+
+def _forms(places: Places, rows: Rows | slice) -> dict[str, Floats]:
+    return {
         "asks": places["asks"][rows],
         "answers": places["follows_question"][rows],
         "length": np.log1p(np.minimum(places["lengths"][rows], LONG_ENOUGH)),
@@ -127,10 +150,10 @@ def features(places: Places, evidence: Evidence, rows: Rows) -> dict[str, Floats
 
 def candidates(
     places: Places, evidence: Evidence, allowed: Flags | None, limit: int, weights: Weights
-) -> Rows:
+) -> Rows | slice:
     """A true union: the best by words, speaker and time, and the nearest by meaning."""
     if places.count <= FEW:
-        return np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
+        return slice(None) if allowed is None else np.flatnonzero(allowed)
     words = evidence.words
     by_words = weights.near * words.with_neighbours[NEAR] + weights.wide * words.with_neighbours[WIDE]
     by_words += weights.session * words.sessions[places["session"]]
@@ -167,14 +190,28 @@ def _top(scores: Floats, allowed: Flags | None, many: int) -> Rows:
     return best if rows is None else rows[best]
 
 
-def _meaning(places: Places, evidence: Evidence, rows: Rows) -> Floats:
-    if evidence.trust is None or evidence.trust.share == 0 or not len(rows):
-        return np.zeros(len(rows))
+def _meaning(places: Places, evidence: Evidence, rows: Rows | slice, count: int) -> Floats:
+    if evidence.trust is None or evidence.trust.share == 0 or not count:
+        return np.zeros(count)
     cosines = evidence.cosines
     if cosines is None:
         if evidence.fetch is None:
-            return np.zeros(len(rows))
-        near = places["neighbours"][rows]
-        cosines = evidence.fetch(np.unique(np.concatenate([rows, near[near >= 0]])))
+            return np.zeros(count)
+        near, own = places["neighbours"][rows], np.arange(places.count)[rows]
+        cosines = evidence.fetch(np.unique(np.concatenate([own, near[near >= 0]])))
     together = with_neighbours(places, NEAR, cosines, rows)
     return evidence.trust.share * evidence.trust.scale * together
+
+
+def _form(places: Places, rows: Rows | slice, weights: Weights) -> Floats:
+    if isinstance(rows, slice):  # all of them, which stay as they are
+        return places.once(weights, lambda: _weighed_form(places, rows, weights))
+    return _weighed_form(places, rows, weights)
+
+
+def _weighed_form(places: Places, rows: Rows | slice, weights: Weights) -> Floats:
+    parts = _forms(places, rows)
+    form: Floats = (
+        weights.length * parts["length"] + weights.asks * parts["asks"] + weights.answers * parts["answers"]
+    )
+    return form

@@ -14,7 +14,7 @@ import numpy as np
 from langmem_tiers.scoring.terms import is_unspaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -27,15 +27,13 @@ K1, B = 1.2, 0.75
 PIECE = 0.4
 """What a pair or a single character counts beside a word: a word of two characters makes three of them."""
 
-_CELLS = 20_000  # that are scored at once: a few words of a small namespace, one of a large
-
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The words of a query where they stand: one entry for each word in each message that holds it."""
 
     of: Rows
-    """Which word."""
+    """Which word, in their order."""
     rows: Rows
     counts: Floats
     idf: Floats
@@ -106,25 +104,24 @@ def own_scores(places: Places, words: Words) -> Floats:
 
 
 def _neighbour_scores(places: Places, words: Words, weights: Floats) -> tuple[Floats, ...]:
-    kernels, count = range(len(places.kernels)), places.count
-    scores = tuple(np.zeros(count) for _ in kernels)
-    at_once = max(1, _CELLS // max(1, count))
-    for first in range(0, len(weights), at_once):
-        some = (words.of >= first) & (words.of < first + at_once)
-        of, rows, counts = words.of[some] - first, words.rows[some], words.counts[some]
-        near = places["neighbours"][rows]
-        there = near >= 0
-        # Each word has a stretch of cells of its own, one for each message.
-        cells = np.concatenate([of * count + rows, (near + (of * count)[:, None])[there]])
-        width = min(at_once, len(weights) - first) * count
-        for kernel in kernels:
-            lent = (places.lent(kernel)[rows] * counts[:, None])[there]
-            held = _summed(cells, np.concatenate([counts, lent]), width)
-            filled = np.flatnonzero(held)
-            row = filled % count
-            gave = _saturated(held[filled], _kernel_norms(places, kernel)[row])
-            scores[kernel][:] += _summed(row, gave * weights[first + filled // count], count)
-    return scores
+    count, rows = places.count, words.rows[:, None]
+    near = places["neighbours"][words.rows]
+    # Each word goes to its own message and to its neighbours. Where there is none, nothing is lent.
+    to = np.concatenate([rows, np.where(near < 0, rows, near)], axis=1)
+    kernels = range(len(places.kernels))
+    # Each kernel has a stretch of cells, one for each message, so that all are filled in one go.
+    cells = np.concatenate([to + kernel * count for kernel in kernels], axis=1)
+    whole = np.ones(rows.shape, np.float32)
+    shares = [part for kernel in kernels for part in (whole, places.lent(kernel)[words.rows])]
+    given = np.concatenate(shares, axis=1) * words.counts[:, None]
+    norms, scores = _kernel_norms(places), np.zeros(len(kernels) * count)
+    ends = np.searchsorted(words.of, np.arange(len(weights)), side="right").tolist()
+    for start, end, weight in zip([0, *ends], ends, weights.tolist(), strict=False):
+        filled = cells[start:end].ravel()
+        held = _summed(filled, given[start:end].ravel(), len(scores))[filled]
+        # A cell that is filled several times holds the same each time, and is set, not added to.
+        scores[filled] += _saturated(held, norms[filled]) * weight
+    return tuple(scores.reshape(len(kernels), count))
 
 
 def _session_scores(places: Places, words: Words) -> Floats:
@@ -143,25 +140,23 @@ def _idf(count: int, holding: NDArray[np.integer]) -> Floats:
     return np.log1p((count - holding + 0.5) / (holding + 0.5))
 
 
-def _kernel_norms(places: Places, kernel: int) -> Floats:
-    return _norms(places, kernel, lambda: places.lengths_with_neighbours(kernel))
+def _kernel_norms(places: Places) -> Floats:
+    # One stretch for each kernel, each with a mean of its own.
+    lengths = (places.lengths_with_neighbours(kernel) for kernel in range(len(places.kernels)))
+    return places.once("kernel norms", lambda: np.concatenate([_norms(each) for each in lengths]))
 
 
 def _own_norms(places: Places) -> Floats:
-    return _norms(places, "own", lambda: places["lengths"])
+    return places.once("own norms", lambda: _norms(places["lengths"]))
 
 
 def _session_norms(places: Places) -> Floats:
     count = places.session_count
-    return _norms(places, "session", lambda: _summed(places["session"], places["lengths"], count))
+    return places.once("session norms", lambda: _norms(_summed(places["session"], places["lengths"], count)))
 
 
-def _norms(places: Places, of: object, lengths: Callable[[], Floats]) -> Floats:
-    known = places.derived.get(of)
-    if known is None:
-        each = lengths()
-        known = places.derived[of] = K1 * (1 - B + B * each / max(float(each.mean()), 1e-9))
-    return known
+def _norms(lengths: Floats) -> Floats:
+    return K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
 
 
 def _saturated(counts: Floats, norms: Floats) -> Floats:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.indexes import Postings
-from langmem_tiers.retrieval import words as words_module
 from langmem_tiers.retrieval.words import K1, B, WordScores, own_scores, score_words, words_of
 from tests.retrieval.test_places import KERNELS, filled, index_rows
 
@@ -167,15 +166,15 @@ def corpora(draw: st.DrawFn) -> tuple[Corpus, str]:
 
 
 @given(corpora())
-def test_many_words_at_once_score_as_one_after_the_other(given: tuple[Corpus, str]) -> None:
-    at_once = scores_of(*given)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words_module, "_CELLS", 1)
-        one_by_one = scores_of(*given)
-    for some, others in zip(at_once.with_neighbours, one_by_one.with_neighbours, strict=True):
-        assert some == pytest.approx(others, rel=1e-9)
-    assert (at_once.own == one_by_one.own).all()
-    assert (at_once.sessions == one_by_one.sessions).all()
+def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpus, str]) -> None:
+    corpus, query = given
+    texts = [text for _, text in corpus]
+    together, expected = scores_of(corpus, query), np.zeros((len(KERNELS) + 1, len(corpus)))
+    for word in query.split():
+        alone = scores_of(corpus, word)
+        expected += worth(texts, word) * np.array([alone.own, *alone.with_neighbours])
+    expected /= worth(texts, query) or 1
+    assert np.array([together.own, *together.with_neighbours]) == pytest.approx(expected, rel=1e-9)
 
 
 @given(corpora())
