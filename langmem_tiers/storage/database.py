@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.pool import PoolProxiedConnection
 
     from langmem_tiers.core.config import EngineConfig
 
@@ -68,6 +69,16 @@ class Database:
         """A connection for single statements, each of which sees all that was committed before it."""
         with self._guard(locked=self.is_memory), self._reader.connect() as connection:
             yield connection
+
+    @contextmanager
+    def read_raw(self) -> Iterator[PoolProxiedConnection]:
+        """As ``read()``, for statements that run on the driver: SQLAlchemy's part costs more than a small one."""
+        if not self.is_sqlite:  # the connection is told how to begin, which only SQLAlchemy does
+            with self.read() as connection:
+                yield connection.connection
+            return
+        with self._guard(locked=self.is_memory), closing(self._engine.raw_connection()) as raw:
+            yield raw
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

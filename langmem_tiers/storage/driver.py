@@ -7,7 +7,7 @@ same expression on each, and handed to the driver inside SQLAlchemy's transactio
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TypeDecorator
@@ -15,7 +15,8 @@ from sqlalchemy import TypeDecorator
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sqlalchemy import ClauseElement, Connection, Dialect
+    from sqlalchemy import ClauseElement, Dialect
+    from sqlalchemy.pool import PoolProxiedConnection
 
 
 class DriverStatement:
@@ -43,48 +44,45 @@ class DriverStatement:
                 self._convert[name] = convert
 
         selected: Any = getattr(statement, "selected_columns", ())
-        self._read = [
-            column.type.dialect_impl(dialect).result_processor(dialect, None)
-            if isinstance(column.type, TypeDecorator)
-            else None
-            for column in selected
-        ]
-        self._names = [column.name for column in selected]
+        self._read: dict[int, Callable[[Any], Any]] = {}
+        for place, column in enumerate(selected):
+            if isinstance(column.type, TypeDecorator):
+                read = column.type.dialect_impl(dialect).result_processor(dialect, None)
+                if read is not None:
+                    self._read[place] = read
+        names = [column.name for column in selected]
+        self._row: Any = namedtuple("_Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - of its columns
 
-    def run(self, connection: Connection, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a driver's row
+    def run(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a driver's row
         """Run it once; the first row, if it returns any."""
-        cursor = connection.connection.cursor()
+        cursor = connection.cursor()
         try:
             cursor.execute(self._sql, self._arguments(values))
             return cursor.fetchone() if self._returns else None
         finally:
             cursor.close()
 
-    def all(self, connection: Connection, values: Mapping[str, Any]) -> list[Any]:
+    def all(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it once; all its rows, as the driver gives them."""
-        cursor = connection.connection.cursor()
+        cursor = connection.cursor()
         try:
             cursor.execute(self._sql, self._arguments(values))
             return list(cursor.fetchall())
         finally:
             cursor.close()
 
-    def named(self, connection: Connection, values: Mapping[str, Any]) -> list[Any]:
+    def named(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it once; all its rows with names, and their values as SQLAlchemy would give them."""
-        rows = self.all(connection, values)
-        if not rows:
-            return []
-        columns = [
-            [None if value is None else convert(value) for value in column] if convert is not None else column
-            for column, convert in zip(zip(*rows, strict=True), self._read, strict=True)
-        ]
-        return [
-            SimpleNamespace(**dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)
-        ]
+        rows = [list(row) for row in self.all(connection, values)]
+        for row in rows:
+            for place, convert in self._read.items():
+                if row[place] is not None:
+                    row[place] = convert(row[place])
+        return [self._row(*row) for row in rows]
 
-    def run_many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+    def run_many(self, connection: PoolProxiedConnection, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run it once for each row."""
-        cursor = connection.connection.cursor()
+        cursor = connection.cursor()
         try:
             cursor.executemany(self._sql, [self._arguments(row) for row in rows])
         finally:

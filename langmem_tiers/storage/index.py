@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Integer, String, bindparam, cast, func, select, text, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    String,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    text,
+    type_coerce,
+)
 
-from langmem_tiers.core.indexes import Found, IndexRows, Refresh, Tenant
+from langmem_tiers.core.indexes import Found, IndexRows, Postings, Refresh, Tenant
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.names import namespace_key, unescape
 from langmem_tiers.storage.driver import DriverStatement
@@ -25,14 +36,15 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Select
 
     from langmem_tiers.core.entries import Tier
-    from langmem_tiers.core.indexes import Postings
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
 _KEYS_PER_QUERY = 500
 _ROLES = {role.value: number for number, role in enumerate(Role)}
-_HORIZON = text("SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+_HORIZON: Select[int] = select(
+    literal_column("CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+)
 _COUNT = text(  # an access is counted beside the message, which stays as it is
     """INSERT INTO lmt_accesses (message_pk, count, last_at)
         SELECT pk, :count, :now FROM lmt_messages WHERE pk = :key AND namespace_pk = :namespace
@@ -97,27 +109,29 @@ class SqlIndexStore:
         self._search = sqlite if database.is_sqlite else postgres
         self._tenant = DriverStatement(_TENANT, database.dialect)
         self._found = DriverStatement(_found(database.is_sqlite), database.dialect)
+        self._horizon = DriverStatement(_HORIZON, database.dialect)
         self._rows = DriverStatement(_rows(database.is_sqlite), database.dialect)
 
     def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
         """The rows that were written behind the mark."""
-        with self._database.read() as connection:
+        with self._database.read_raw() as connection:
             # In this order, nothing that happens meanwhile is missed: it is seen now or the next time.
             tenant = self._tenant.run(connection, {"path": namespace_key(namespace)})
             if tenant is None:
-                return Refresh(None, _arrays([]), 0)
-            horizon = 0 if self._database.is_sqlite else connection.execute(_HORIZON).scalar_one()
+                return Refresh(None, _no_rows(), 0)
+            horizon = None if self._database.is_sqlite else self._horizon.run(connection, {})[0]
             rows = self._rows.all(connection, {"namespace": tenant[0], "mark": mark})
-        if self._database.is_sqlite:
+        if horizon is None:
             horizon = rows[-1][0] if rows else mark
-        return Refresh(Tenant(*tenant), _arrays(rows), horizon)
+        return Refresh(Tenant(*tenant), _arrays(rows) if rows else _no_rows(), horizon)
 
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
         """Where the terms are, in this namespace."""
         own = [f"{namespace}_{term}" for term in terms]
-        with self._database.read() as connection:
+        with self._database.read_raw() as connection:
             found: Postings = self._search.postings(connection, own)
-        return replace(found, terms=[term.partition("_")[2] for term in found.terms])
+        bare = [term.partition("_")[2] for term in found.terms]
+        return Postings(bare, found.of, found.keys, found.counts)
 
     def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
         """The keys of the messages that were moved to a tier."""
@@ -144,7 +158,7 @@ class SqlIndexStore:
     def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
         """The messages with these keys; those that are gone are left out."""
         wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
-        with self._database.read() as connection:
+        with self._database.read_raw() as connection:
             rows = self._found.named(
                 connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erased}
             )
@@ -175,6 +189,11 @@ def is_as_it_was(connection: Connection, tenant: Tenant) -> bool:
 
 def _pieces(keys: Sequence[int]) -> list[Sequence[int]]:
     return [keys[start : start + _KEYS_PER_QUERY] for start in range(0, len(keys), _KEYS_PER_QUERY)]
+
+
+@cache  # most often nothing is new
+def _no_rows() -> IndexRows:
+    return _arrays([])
 
 
 def _arrays(rows: Sequence[AnyRow]) -> IndexRows:

@@ -77,8 +77,9 @@ class SqlMessageStore:
             return Appended(tuple(new), tuple(duplicates), revision)
 
     def _append(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
+        raw = connection.connection
         tokens = sum(message.token_count for message in batch)
-        row = self._advance.run(connection, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
+        row = self._advance.run(raw, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
             raise no_session()
         last_position, revision, namespace_pk = row
@@ -89,9 +90,9 @@ class SqlMessageStore:
             for index, message in enumerate(batch)
         ]
         if len(rows) == 1:
-            self._insert.run(connection, rows[0])
+            self._insert.run(raw, rows[0])
         else:
-            self._insert.run_many(connection, rows)
+            self._insert.run_many(raw, rows)
         return int(revision)
 
     def latest(self, key: int, limit: int) -> Tail:

@@ -294,9 +294,7 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
         session.add("user", "the walrus")
         with engine._database.write() as connection:
             connection.execute(text("ANALYZE"))
-            plan = connection.execute(
-                text("EXPLAIN " + str(postgres._PLACES)), {"query": "'1_walrus'", "terms": ["1_walrus"]}
-            )
+            plan = connection.exec_driver_sql("EXPLAIN " + postgres._PLACES, ("'1_walrus'", ["1_walrus"]))
             assert "lmt_messages_terms" in "\n".join(row[0] for row in plan)
 
 

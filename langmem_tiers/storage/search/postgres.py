@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, literal_column, select, text
+from sqlalchemy import func, literal_column, select
 
 from langmem_tiers.core.indexes import Postings
 from langmem_tiers.storage.schema import knowledge
@@ -16,7 +16,8 @@ from langmem_tiers.storage.schema import knowledge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnClause, Connection, Subquery, Table
+    from sqlalchemy import ColumnClause, Subquery, Table
+    from sqlalchemy.pool import PoolProxiedConnection
 
 MESSAGES_DDL = (
     "CREATE INDEX lmt_messages_terms ON lmt_messages USING gin (terms)",
@@ -36,12 +37,10 @@ DDL = (
 )
 
 
-_PLACES = text(
-    """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
+_PLACES = """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
         FROM lmt_messages, unnest(terms) AS place
-        WHERE terms @@ CAST(:query AS tsquery) AND place.lexeme = ANY(:terms)
+        WHERE terms @@ CAST(%s AS tsquery) AND place.lexeme = ANY(%s)
         GROUP BY place.lexeme"""
-)
 
 
 _MOST_BYTES = 1_000_000  # of a vector; PostgreSQL takes 1 MB
@@ -70,13 +69,17 @@ def unpacked(vector: str) -> list[str]:
     return terms
 
 
-def postings(connection: Connection, terms: Sequence[str]) -> Postings:
+def postings(connection: PoolProxiedConnection, terms: Sequence[str]) -> Postings:
     """Where the terms are."""
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
     query = " | ".join(_quoted(term) for term in terms)
-    rows = connection.execute(_PLACES, {"query": query, "terms": list(terms)})
-    found = rows.all()
+    cursor = connection.cursor()
+    try:
+        cursor.execute(_PLACES, (query, list(terms)))
+        found = cursor.fetchall()
+    finally:
+        cursor.close()
     sizes = [len(keys) for _, keys, _ in found]
     return Postings(
         [term for term, _, _ in found],

@@ -19,7 +19,8 @@ from langmem_tiers.core.indexes import Postings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnClause, Connection, Subquery
+    from sqlalchemy import ColumnClause, Subquery
+    from sqlalchemy.pool import PoolProxiedConnection
 
 MESSAGES_DDL = (
     # The plain tokenizer splits at ASCII marks alone, and terms hold none but the underscore.
@@ -69,14 +70,14 @@ def unpacked(text: str) -> list[str]:
     return text.split()
 
 
-def postings(connection: Connection, terms: Sequence[str]) -> Postings:
+def postings(connection: PoolProxiedConnection, terms: Sequence[str]) -> Postings:
     """Where the terms are."""
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
     marks = ",".join("?" * len(terms))
     # One text for all places of a term: a row for each would cost more to hand over than to find.
     query = f"SELECT term, group_concat(doc) FROM lmt_messages_places WHERE term IN ({marks}) GROUP BY term"  # noqa: S608 - marks
-    cursor = connection.connection.cursor()
+    cursor = connection.cursor()
     try:
         cursor.execute(query, terms)
         rows = cursor.fetchall()
@@ -86,9 +87,10 @@ def postings(connection: Connection, terms: Sequence[str]) -> Postings:
     each = np.fromstring(",".join(places for _, places in rows), np.int64, sep=",")
     # One place of one term after the other, by term and message: where one repeats, it is counted.
     together = np.sort(np.repeat(np.arange(len(rows)) << _KEY_BITS, sizes) | each)
-    starts = np.flatnonzero(np.diff(together, prepend=-1))
-    counts = np.diff(starts, append=len(together)).astype(np.float32)
-    first = together[starts]
+    is_first = np.ones(len(together) + 1, np.bool_)  # and one behind the last
+    np.not_equal(together[1:], together[:-1], out=is_first[1:-1])
+    starts = np.flatnonzero(is_first)
+    first, counts = together[starts[:-1]], (starts[1:] - starts[:-1]).astype(np.float32)
     return Postings([term for term, _ in rows], first >> _KEY_BITS, first & _KEYS, counts)
 
 
