@@ -70,6 +70,8 @@ def escape(name: str) -> str:
 
 def unescape(stored: str) -> str:
     """The name whose stored form is ``stored``."""
+    if "%" not in stored:
+        return stored
     return _ESCAPED.sub(lambda m: chr(int(m[1].removeprefix("u"), 16)), stored)
 
 

@@ -70,8 +70,8 @@ class Answering:
         hours = np.maximum(0, microseconds(self._wish.now) - places["times"][rows]) / 3.6e9
         recent = np.maximum(0.0, 0.2 - hours / 24 * 0.1)
         used = np.minimum(0.1, places["accesses"][rows].astype(np.float64) * 0.02)
-        together: Floats = np.clip(np.round(places["importance"][rows] + recent + used, 6), 0, 1)
-        return together
+        together: Floats = np.round(places["importance"][rows] + recent + used, 6)
+        return np.minimum(np.maximum(together, 0.0), 1.0)
 
     def evidence(self) -> Evidence:
         """All that the query finds to speak for messages."""
@@ -143,8 +143,8 @@ class Answering:
         if embedding is None:
             return None
         try:
-            held.load_vectors(embedding)
-            if held.embed_missing(embedding, self._retriever.deadline()):
+            is_complete = held.load_vectors(embedding).is_complete(held.places)
+            if not is_complete and held.embed_missing(embedding, self._retriever.deadline()):
                 self._retriever.embed_in_background(held.path)
                 self.problems.append("some messages are not embedded yet: they are found by their words")
             held.try_model(embedding, self._retriever.index)

@@ -100,7 +100,7 @@ class Embedding:
         with self._lock:
             known = self._recent.get(key)
         if known is None:
-            kept = self._kept([key]).get(key)
+            kept = None if self._is_quick else self._kept([key]).get(key)
             known = self._asked_query(text) if kept is None else kept
             self._keep({key: known}, new=kept is None)
         return known
@@ -196,7 +196,7 @@ class Embedding:
         with self._lock:
             found = {key: vector for key in keys if (vector := self._recent.get(key)) is not None}
         missing = [key for key in keys if key not in found]
-        if missing and not self._is_quick:
+        if missing:
             kept = self.store.cached(self.model(), missing, self._clock.now())
             found.update((key, np.frombuffer(vector, "<f4")) for key, vector in kept.items())
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,8 @@ class Retriever:
         self.config = config
         self._clock = clock
         self._background = Background()
-        self._accesses: Counter[tuple[Tenant, int]] = Counter()
+        self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
+        self._counted = 0
         self._reset()
         forks.watch(self)
 
@@ -200,44 +201,50 @@ class Retriever:
     def _count(self, tenant: Tenant, keys: list[int]) -> None:
         # Only noted here: writing waits until there is enough of it, or the engine closes.
         with self._lock:
-            self._accesses.update((tenant, key) for key in keys)
-        if self._accesses.total() >= _ACCESSES_BEFORE_WRITING:
+            self._accesses[tenant].update(keys)
+            self._counted += len(keys)
+        if self._counted >= _ACCESSES_BEFORE_WRITING:
             self._background.submit("accesses", self._write_accesses)
 
     def _write_accesses(self) -> None:
         with self._lock:
-            counted, self._accesses = self._accesses, Counter()
-        by_tenant: dict[Tenant, dict[int, int]] = {}
-        for (tenant, key), count in counted.items():
-            by_tenant.setdefault(tenant, {})[key] = count
+            left, self._accesses, self._counted = self._accesses, defaultdict(Counter), 0
         try:
-            while by_tenant:
-                tenant, accesses = next(iter(by_tenant.items()))
+            while left:
+                tenant, accesses = next(iter(left.items()))
                 self.index.touch(tenant, accesses, self._clock.now())
-                del by_tenant[tenant]
+                del left[tenant]
         except StorageError:  # another time
-            left = {(tenant, key): n for tenant, some in by_tenant.items() for key, n in some.items()}
             with self._lock:
-                self._accesses.update(left)
+                for tenant, accesses in left.items():
+                    self._accesses[tenant].update(accesses)
+                    self._counted += accesses.total()
 
 
 def _hits(
     namespace: NamespacePath, found: Sequence[Found], ranked: Ranked, importance: Sequence[float]
 ) -> tuple[Hit, ...]:
-    scores = ranked.scores.tolist()
     names = list(ranked.signals)
-    gave = list(zip(*(part.tolist() for part in ranked.signals.values()), strict=True))
-    return tuple(
-        _hit(namespace, item, score, dict(zip(names, parts, strict=True)), weight)
-        for item, score, parts, weight in zip(found, scores, gave, importance, strict=True)
-    )
+    telling = [name for name in names if name not in _CIRCUMSTANCES]
+    gave = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
+    hits = []
+    for item, score, parts, weight in zip(found, ranked.scores.tolist(), gave, importance, strict=True):
+        signals = dict(zip(names, parts, strict=True))
+        hits.append(
+            Hit(
+                entry=_entry(namespace, item, weight),
+                message=item.shown.message,
+                score=score,
+                signals=signals,
+                found_by=max(telling, key=signals.__getitem__),
+            )
+        )
+    return tuple(hits)
 
 
-def _hit(
-    namespace: NamespacePath, found: Found, score: float, signals: dict[str, float], importance: float
-) -> Hit:
+def _entry(namespace: NamespacePath, found: Found, importance: float) -> Entry:
     shown, message = found.shown, found.shown.message
-    entry = Entry(
+    return Entry(
         id=message.id,
         namespace=namespace,
         session=found.session,
@@ -249,14 +256,6 @@ def _hit(
         importance=importance,
         token_count=message.token_count,
         state=shown.state,
-    )
-    telling = [name for name in signals if name not in _CIRCUMSTANCES]
-    return Hit(
-        entry=entry,
-        message=message,
-        score=score,
-        signals=signals,
-        found_by=max(telling, key=signals.__getitem__),
     )
 
 
