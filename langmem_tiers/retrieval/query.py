@@ -55,6 +55,8 @@ class Query:
 
     def without(self, speakers: Collection[str]) -> str:
         """The text without the names of speakers: who said it says nothing of what was said."""
+        if not speakers:
+            return " ".join(self.text.split()) or self.text
         words = self._cut(speakers).split()
         kept = [word for word in words if not any(term in speakers for term in name_terms(word))]
         return " ".join(kept) or self.text
