@@ -125,7 +125,7 @@ class RecallConfig:
     strategy: Strategy = Strategy.BEST
     hybrid: HybridWeights = field(default_factory=HybridWeights)
     tf_idf: TfIdfWeights = field(default_factory=TfIdfWeights)
-    relevance_threshold: float = 0.12
+    relevance_threshold: float = 0.08
     """What words and meaning must give to a memory for it to come into a conversation unasked."""
     index_megabytes: int = 1024
     """What places and vectors of namespaces may take in memory; the least recently used leave first."""

@@ -118,6 +118,9 @@ class RecallFilters:
         check_score(self.min_importance, "min_importance")
 
 
+_CIRCUMSTANCES = {"form", "speaker", "time", "session"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A memory that answers a query, and why."""
@@ -134,9 +137,8 @@ class Hit:
 
     @property
     def relevance(self) -> float:
-        """What words and meaning gave, without what speaks for any memory of that form, speaker or time."""
-        told = (value for name, value in self.signals.items() if name not in {"form", "speaker", "time"})
-        return sum(told)
+        """What words and meaning gave, without what speaks for any memory of that form, speaker, time or session."""
+        return sum(value for name, value in self.signals.items() if name not in _CIRCUMSTANCES)
 
     @property
     def session(self) -> str | None:

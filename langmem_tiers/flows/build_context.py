@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = 100
 """Memories that are looked at for a context, at least."""
+FLOOR = 0.03
+"""What words and meaning must give to a memory at least: less is what any question gets from any text."""
 LEAST_TOKENS = 12
 """What a memory takes at least: so many more may fit."""
 
@@ -40,7 +42,9 @@ def build_context(
     wish = checked(parts, Asked(query, None, None, filters, now), limit=limit)
     found = recalled(parts, namespace, wish, counts=False)
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    packed = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now).pack(found.hits, room)
+    packer = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now)
+    relevant = [hit for hit in found.hits if hit.relevance >= FLOOR]
+    packed = packer.pack(relevant, room, frozenset([query]))
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import NO_ROOM, Context
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.core.groups import without_orphans
+from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.standing import Standing, window_within
 from langmem_tiers.scoring.partition import Sized, partition
 from langmem_tiers.scoring.tokens import count_framed, count_messages
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SUMMARY_SHARE = 0.3
 """What a summary takes of a context at most; one that was made for a larger budget is told again."""
+SYSTEM_SHARE = 0.3
+"""Up to which system messages at the beginning of a conversation are always shown."""
 PATIENCE = 20
 """After so many groups in a row without room, all that is older is left out without being tried."""
 _PREFIX_TOKENS = 16  # of the summary's mark and frame, with some to spare
@@ -59,13 +62,15 @@ class ContextBuilder:
         self._standing = standing = Standing.of(view, window)
         self._summary = None if standing.summary is None else self._short_summary(view.items[0])
         groups = view.groups if standing.summary is None else view.groups[1:]
-        tokens = [0, *accumulate(standing.sizes(self._counter))]
-        there = [0, *accumulate(message is not None for message in standing.shown)]
+        tokens = [0, *itertools.accumulate(standing.sizes(self._counter))]
+        there = [0, *itertools.accumulate(message is not None for message in standing.shown)]
         self._groups = [(start, end) for start, end in groups if there[end] > there[start]]
         self._sizes = [
             Sized(there[end] - there[start], tokens[end] - tokens[start]) for start, end in self._groups
         ]
+        self._fixed = self._leading_system()
         self._short: dict[int, list[Message]] = {}
+        self._known: list[tuple[Division, list[Message | None]]] = []
 
     def divide(self, beside: Sequence[Message] = (), told: frozenset[str] = frozenset()) -> Division:
         """What has room in full, what compressed, and what not at all.
@@ -81,18 +86,23 @@ class ContextBuilder:
         pinned = [*([] if self._summary is None else [self._summary]), *beside]
         left_out: list[str] = []
         while True:
-            division = self._divided(pinned, self._without(told))
+            division = self._divided(pinned, told, self._fixed)
             if division is not None:
                 return replace(division, left_out=tuple(left_out))
             if not pinned:
                 break
             left_out.append(pinned.pop().id)  # the newest message goes before what stands beside it
+        if self._fixed and (division := self._divided((), told, frozenset())) is not None:
+            return replace(division, left_out=tuple(left_out))
         if self._groups:
             raise self._too_large()
         return Division((), frozenset(), frozenset(), tuple(left_out))
 
-    def _divided(self, pinned: Sequence[Message], indexes: Sequence[int]) -> Division | None:
-        taken = count_messages(self._counter, pinned)
+    def _divided(
+        self, pinned: Sequence[Message], told: frozenset[str], fixed: frozenset[int]
+    ) -> Division | None:
+        indexes = [index for index in self._without(told) if index not in fixed]
+        taken = count_messages(self._counter, pinned) + sum(self._sizes[index].tokens for index in fixed)
         parts = partition(
             [self._sizes[index] for index in indexes],
             self._budget,
@@ -100,7 +110,7 @@ class ContextBuilder:
             pinned_tokens=taken,
             patience=PATIENCE,
         )
-        shown = {indexes[index] for index in (*parts.full, *parts.compressed)}
+        shown = {indexes[index] for index in (*parts.full, *parts.compressed)} | fixed
         newest = len(self._groups) - 1
         if taken > self._budget.available or (newest >= 0 and newest not in shown):
             return None
@@ -114,6 +124,16 @@ class ContextBuilder:
         """Ids of the messages of the view that are not shown: archived, or without room."""
         placed = zip(self._items, self._placed(division), strict=True)
         return {item.message.id for item, message in placed if message is None}
+
+    def keys_shown_by(self, division: Division) -> list[int]:
+        """Keys of the messages of the conversation that are shown."""
+        placed = zip(self._items, self._placed(division), strict=True)
+        return [item.key for item, message in placed if message is not None]
+
+    def texts_shown_by(self, division: Division) -> set[str]:
+        """What those messages say, as far as it is shown in full."""
+        placed = zip(self._items, self._placed(division), strict=True)
+        return {message.content for item, message in placed if message is item.message}
 
     def shows_newest_in_full(self, division: Division) -> bool:
         """Whether the newest message is there as it was said."""
@@ -157,8 +177,29 @@ class ContextBuilder:
             problems=self._cut_newest(is_full),
         )
 
+    def _leading_system(self) -> frozenset[int]:
+        # How the system was told to be stays in sight, as long as it is no large part of the budget.
+        leading = itertools.takewhile(
+            lambda index: all(message.role is Role.SYSTEM for message in self._group(index)),
+            range(len(self._groups)),
+        )
+        fixed, room = set(), self._budget.share(SYSTEM_SHARE)
+        for index in leading:
+            room -= self._sizes[index].tokens
+            if room < 0:
+                break
+            fixed.add(index)
+        return frozenset(fixed)
+
     def _placed(self, division: Division) -> list[Message | None]:
         # One for each item: the message as it is shown, or None. The summary stands apart.
+        known = next((placed for one, placed in self._known if one is division), None)
+        if known is None:
+            known = self._place(division)
+            self._known.append((division, known))
+        return known
+
+    def _place(self, division: Division) -> list[Message | None]:
         placed = list(self._standing.shown)
         if self._summary is not None:
             placed[0] = None

@@ -15,6 +15,7 @@ from langmem_tiers.tiers.short_term import seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from langmem_tiers.core.knowledge import Knowledge
     from langmem_tiers.core.names import NamespacePath
@@ -114,9 +115,17 @@ def _answers(item: Knowledge, asked: set[str]) -> bool:
 
 
 def recalled_message(
-    parts: ShortTermParts, hits: Sequence[KnowledgeHit], question: Message, max_tokens: int
+    parts: ShortTermParts, hits: Sequence[KnowledgeHit], name: str, when: datetime, max_tokens: int
 ) -> tuple[Message | None, tuple[KnowledgeHit, ...]]:
-    """A system message with the hits that fit, best first, and those hits. Its id follows from the question's."""
+    """A system message with the hits that fit, best first, and those hits.
+
+    Args:
+        parts: Counts tokens and makes messages.
+        hits: Best first.
+        name: The message's id.
+        when: The message's time.
+        max_tokens: What it may take.
+    """
     lines: list[str] = []
     told: list[KnowledgeHit] = []
     message: Message | None = None
@@ -124,8 +133,8 @@ def recalled_message(
         draft = MessageDraft(
             Role.SYSTEM,
             fenced([*lines, line := known_line(hit.knowledge)]),
-            id=f"recalled-{question.id}"[:200],
-            created_at=question.created_at,
+            id=name[:200],
+            created_at=when,
             name=MEMORY,
         )
         (sealed,) = seal(parts, [draft])

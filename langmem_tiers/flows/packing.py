@@ -6,7 +6,7 @@ memories always make the same text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from langmem_tiers.tiers.short_term import seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import date, datetime
 
     from langmem_tiers.compression.compress import Compressor
@@ -47,6 +48,10 @@ class Packed:
     left_out: tuple[Hit, ...]
     summarised: tuple[Hit, ...] = ()
     """Those without room that are told in a few words."""
+    doubles: tuple[Hit, ...] = ()
+    """Those that say what is told or in sight already."""
+    irrelevant: tuple[Hit, ...] = ()
+    """Those that have too little to do with the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class _Line:
     value: float
 
     @property
-    def day(self) -> tuple[str, date]:
-        return self.hit.session or "", self.hit.entry.created_at.date()
+    def day(self) -> date:
+        return self.hit.entry.created_at.date()
 
 
 class Packer:
@@ -78,9 +83,40 @@ class Packer:
         self._name = name
         self._when = when
 
-    def pack(self, hits: Sequence[Hit], max_tokens: int) -> Packed:
-        """As many of the hits as fit, by their value for what they take."""
-        lines = [self._line(hit) for hit in hits if without_fences(hit.entry.content).strip()]
+    def pack(
+        self,
+        hits: Sequence[Hit],
+        max_tokens: int,
+        said: AbstractSet[str] = frozenset(),
+        limit: int | None = None,
+    ) -> Packed:
+        """As many of the hits as fit, by their value for what they take.
+
+        Args:
+            hits: Best first.
+            max_tokens: What the message may take.
+            said: Texts that are in sight already.
+            limit: How many memories at most.
+        """
+        lines, doubles = self._lines(hits, said)
+        again = {id(hit) for hit in doubles}
+        hits = [hit for hit in hits if id(hit) not in again][:limit]
+        return replace(self._packed(hits, lines[:limit], max_tokens), doubles=tuple(doubles))
+
+    def _lines(self, hits: Sequence[Hit], said: AbstractSet[str]) -> tuple[list[_Line], list[Hit]]:
+        lines: dict[str, _Line] = {}
+        doubles: list[Hit] = []
+        for hit in hits:
+            if not without_fences(hit.entry.content).strip():
+                continue
+            line = self._line(hit)
+            if line.text in lines or hit.entry.content in said:
+                doubles.append(hit)
+            else:
+                lines[line.text] = line
+        return list(lines.values()), doubles
+
+    def _packed(self, hits: Sequence[Hit], lines: list[_Line], max_tokens: int) -> Packed:
         chosen = self._choose(lines, max_tokens)
         while chosen and self._tokens(self._message(chosen)) > max_tokens:
             chosen.remove(min(chosen, key=lambda line: line.value))
@@ -118,8 +154,11 @@ class Packer:
         return _Line(hit, text, self._count(text) + 1, exp(SHARPNESS * min(hit.score, 2.0)))
 
     def _message(self, lines: list[_Line], summary: str | None = None) -> Message:
-        ordered = sorted(lines, key=lambda line: (line.hit.entry.created_at, line.day[0], line.hit.entry.id))
-        days: dict[tuple[str, date], list[str]] = {}
+        ordered = sorted(
+            lines,
+            key=lambda line: (line.day, line.hit.session or "", line.hit.entry.created_at, line.hit.entry.id),
+        )
+        days: dict[date, list[str]] = {}
         for line in ordered:
             days.setdefault(line.day, [_heading(line)]).append(line.text)
         draft = MessageDraft(
@@ -135,7 +174,13 @@ class Packer:
 
 def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
     """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
-    verdicts = {"recalled": packed.told, "no room": packed.left_out, "in few words": packed.summarised}
+    verdicts = {
+        "recalled": packed.told,
+        "no room": packed.left_out,
+        "in few words": packed.summarised,
+        "said already": packed.doubles,
+        "not relevant enough": packed.irrelevant,
+    }
     return {
         hit.entry.id
         if hit.session == own
@@ -146,7 +191,7 @@ def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
 
 
 def _heading(line: _Line) -> str:
-    return f"{line.day[1].isoformat()}:"
+    return f"{line.day.isoformat()}:"
 
 
 def _told(hit: Hit) -> str:

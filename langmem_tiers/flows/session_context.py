@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,18 @@ from langmem_tiers.retrieval.fences import without_fences
 from langmem_tiers.retrieval.index_text import asks
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.scoring.tokens import count_framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.recall import Hit, Recall
+    from langmem_tiers.core.recall import Recall
     from langmem_tiers.core.records import View
     from langmem_tiers.flows.context import Division
     from langmem_tiers.flows.parts import MemoryParts
@@ -34,15 +38,31 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 KNOWLEDGE_SHARE = 0.1
 """What knowledge from other sessions may take of a context."""
-_TRIES = 3  # what is recalled and what has room beside it settle at once or soon
 RECALLED_SHARE = 0.4
 """What recalled memories may take of a context at most; recent messages have the rest."""
-
-
-_LOOKED_BACK = 100  # messages among which the newest question is looked for
+SPARE = 2
+"""How many more memories are looked at than are told: some say the same."""
+_TRIES = 3  # what is recalled and what has room beside it settle at once or soon
 _TALK = 2  # messages before a short question that say what it is about
 _TALK_CHARACTERS = 300
 _SHORT = 2  # terms up to which a question may be about what was said before it
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What memory is asked, by whom and where."""
+
+    text: str
+    name: str
+    """The same for the same question, so that what is recalled for it has the same id."""
+    asked_at: datetime
+    said: Shown | None = None
+    """The message that asks."""
+
+    @property
+    def id(self) -> str | None:
+        """Id of the message that asks."""
+        return None if self.said is None else self.said.message.id
 
 
 class SessionContext:
@@ -63,11 +83,7 @@ class SessionContext:
         self._session = session
         self._budget = budget
         self._builder = ContextBuilder(view, budget, parts.analyzer.compressor)
-        said = [item.message for item in view.items[-_LOOKED_BACK:]]
-        asked = (index for index in reversed(range(len(said))) if said[index].role is Role.USER)
-        place = next(asked, None)
-        self._question = None if place is None else said[place]
-        self._query = query or (None if place is None else _in_its_context(said[: place + 1]))
+        self._question = _question(view.items, query, parts.now())
 
     def alone(self) -> Context:
         """The conversation without anything beside it."""
@@ -80,74 +96,84 @@ class SessionContext:
             counts: Whether what is told counts as used.
         """
         alone, question = self._builder.divide(), self._question
-        if self._query is None or not self._query.strip() or question is None:
+        if question is None:
             return self._builder.lay_out(alone)
         known = self._parts.knowledge_of(self._session.namespace)
-        found = answering(known.recall(self._query, use=False), self._query)
+        found = answering(known.recall(question.text, use=False), question.text)
         hits = [*found, *preferences(known, found)]
         room = self._budget.share(KNOWLEDGE_SHARE)
-        message, told = recalled_message(self._parts.short_term, hits, question, room)
-        found_elsewhere = self._found()
-        division, packed = self._with_recalled(alone, [] if message is None else [message], found_elsewhere)
-        context = self._builder.lay_out(division, before=question.id)
+        message, told = recalled_message(
+            self._parts.short_term, hits, f"recalled-{question.name}", question.asked_at, room
+        )
+        beside = [] if message is None else [message]
+        division, packed, recall = self._with_recalled(alone, beside)
         if message not in division.pinned:
-            told = ()
+            message, told = None, ()
         if counts and told:
             self._count_use(known, [hit for hit in told if hit in found], question)
+        context = self._builder.lay_out(division, before=question.id)
+        context = _with_knowledge(context, hits, told, self._framed(message))
+        return self._with_report(context, packed, recall)
+
+    def _with_report(self, context: Context, packed: Packed, recall: Recall | None) -> Context:
+        told = {hit.entry.id for hit in packed.told if hit.session == self._session.name}
+        here = {name: why for name, why in context.reasons.items() if name not in told}
         return replace(
             context,
-            knowledge=told,
             recalled=packed.told,
             left_out=packed.left_out,
-            reasons={**context.reasons, **reasons(packed, self._session.name)},
-            problems=(*context.problems, *(() if found_elsewhere is None else found_elsewhere.problems)),
+            dropped=tuple(name for name in context.dropped if name not in told),
+            reasons=reasons(packed, self._session.name) | here,
+            problems=(*context.problems, *(() if recall is None else recall.problems)),
         )
 
-    def _found(self) -> Recall | None:
-        config = self._parts.config.recall
-        wish = wish_for(self._query or "", now=self._parts.now(), limit=config.max_limit)
-        if not wish.query.terms:  # small talk: nothing is asked for
-            return None
-        return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
-
     def _with_recalled(
-        self, alone: Division, beside: list[Message], found: Recall | None
-    ) -> tuple[Division, Packed]:
-        hidden = self._builder.hidden_by(alone)
+        self, alone: Division, beside: list[Message]
+    ) -> tuple[Division, Packed, Recall | None]:
+        shown = alone
         for _ in range(_TRIES):
-            packed = self._packed(found, hidden)
+            recall = self._recall(shown)
+            packed = self._packed(recall, shown)
             recalled = [] if packed.message is None else [packed.message]
             # What is told here is not told again where it was said.
             told = frozenset(hit.entry.id for hit in packed.told if hit.session == self._session.name)
             division = self._beside(alone, [*beside, *recalled], told)
             if packed.message is None or packed.message not in division.pinned:
-                return division, Packed(None, (), (*packed.told, *packed.left_out))
-            now_hidden = self._builder.hidden_by(division)
-            if now_hidden <= hidden:
+                without = Packed(None, (), (*packed.told, *packed.left_out), doubles=packed.doubles)
+                return division, without, recall
+            if self._builder.hidden_by(division) <= self._builder.hidden_by(shown):
                 break
-            hidden |= now_hidden  # what had to make room may be worth recalling itself
-        return division, packed
+            shown = division  # what had to make room may be worth recalling itself
+        return division, packed, recall
 
-    def _packed(self, found: Recall | None, hidden: set[str]) -> Packed:
+    def _recall(self, shown: Division) -> Recall | None:
         config, question = self._parts.config.recall, self._question
-        if found is None or question is None:
-            return Packed(None, (), ())
-        hits = [
-            hit
-            for hit in found.hits
-            if hit.relevance >= config.relevance_threshold and not self._is_in_sight(hit, hidden)
-        ][: config.limit]
-        parts, name = self._parts, f"memories-{question.id}"
-        packer = Packer(parts.short_term, parts.analyzer.compressor, name, question.created_at)
-        return packer.pack(hits, self._budget.share(RECALLED_SHARE))
+        if question is None:
+            return None
+        wish = wish_for(
+            question.text,
+            now=self._parts.now(),
+            limit=min(config.max_limit, SPARE * config.limit),
+            without=self._builder.keys_shown_by(shown),
+            asking=None if question.said is None else question.said.key,
+        )
+        if not wish.query.terms:  # small talk: nothing is asked for
+            return None
+        return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
 
-    def _is_in_sight(self, hit: Hit, hidden: set[str]) -> bool:
-        message = hit.message
-        if hit.session != self._session.name or message is None:
-            return False
-        # A call and its result stay where they are, so that neither is told without the other.
-        is_of_a_tool = bool(message.tool_calls or message.tool_call_id)
-        return is_of_a_tool or not (message.is_compressed or message.id in hidden)
+    def _packed(self, recall: Recall | None, shown: Division) -> Packed:
+        parts, question = self._parts, self._question
+        if recall is None or question is None:
+            return Packed(None, (), ())
+        config = parts.config.recall
+        relevant = [hit for hit in recall.hits if hit.relevance >= config.relevance_threshold]
+        packer = Packer(
+            parts.short_term, parts.analyzer.compressor, f"memories-{question.name}", question.asked_at
+        )
+        said = self._builder.texts_shown_by(shown)
+        packed = packer.pack(relevant, self._budget.share(RECALLED_SHARE), said, config.limit)
+        rest = tuple(hit for hit in recall.hits if hit.relevance < config.relevance_threshold)
+        return replace(packed, irrelevant=rest)
 
     def _beside(self, alone: Division, beside: Sequence[Message], told: frozenset[str]) -> Division:
         in_full = self._builder.shows_newest_in_full
@@ -157,14 +183,32 @@ class SessionContext:
                 return division
         return alone
 
-    def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: Message) -> None:
+    def _framed(self, message: Message | None) -> int:
+        return 0 if message is None else count_framed(self._parts.counter, message)
+
+    def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: _Question) -> None:
         # Once for each question, however often the context for it is built.
         now = self._parts.now()
-        since = question.created_at if question.created_at <= now else now - timedelta(days=1)
+        since = question.asked_at if question.asked_at <= now else now - timedelta(days=1)
         try:
             known.use([hit.knowledge for hit in told], since=since)
         except StorageError as error:  # the context is there: counting can wait
             _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+
+
+def _question(items: Sequence[Shown], query: str | None, now: datetime) -> _Question | None:
+    asked = (index for index in reversed(range(len(items))) if items[index].message.role is Role.USER)
+    place = next(asked, None)
+    if place is None:
+        if query is None or not query.strip():
+            return None
+        name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        return _Question(query, name, items[-1].message.created_at if items else now)
+    message = items[place].message
+    text = query or _in_its_context([item.message for item in items[max(0, place - 2 * _TALK) : place + 1]])
+    if not text.strip():
+        return None
+    return _Question(text, message.id, message.created_at, items[place])
 
 
 def _in_its_context(said: Sequence[Message]) -> str:
@@ -174,3 +218,22 @@ def _in_its_context(said: Sequence[Message]) -> str:
         return question
     before = [m.content[:_TALK_CHARACTERS] for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)]
     return "\n".join([question, *(without_fences(text) for text in before[-_TALK:])])
+
+
+def _with_knowledge(
+    context: Context, hits: Sequence[KnowledgeHit], told: tuple[KnowledgeHit, ...], tokens: int
+) -> Context:
+    there = {(hit.knowledge.category, hit.knowledge.key) for hit in told}
+    why = {
+        f"{hit.knowledge.category}/{hit.knowledge.key}": "known"
+        if (hit.knowledge.category, hit.knowledge.key) in there
+        else "known, and no room"
+        for hit in hits
+    }
+    memories = context.sections.get("memories", 0) - tokens
+    return replace(
+        context,
+        knowledge=told,
+        sections={**context.sections, "knowledge": tokens, "memories": memories},
+        reasons={**context.reasons, **why},
+    )

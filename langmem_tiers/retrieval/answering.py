@@ -42,6 +42,7 @@ class Answering:
         self._held = held
         self._places = held.places
         self._wish = wish
+        self._asking = next(iter(self._rows_of([] if wish.asking is None else [wish.asking]).tolist()), None)
         self.problems: list[str] = []
         self.embedder: str | None = None
         self.candidates = 0
@@ -81,7 +82,7 @@ class Answering:
         terms = query.terms_without(speakers)
         postings = self._postings(terms)
         evidence = Evidence(
-            words=score_words(places, words_of(places, postings, terms)),
+            words=score_words(places, words_of(places, postings, terms, self._asking)),
             speaker=spoken,
             time=times_of(places, query.times),
         )
@@ -120,6 +121,8 @@ class Answering:
         evidence.trust = vectors.trust
         if vectors.holds_vectors:
             evidence.cosines = vectors.cosines(self._places.count, vector)
+            if self._asking is not None:
+                evidence.cosines[self._asking] = 0
             return
         embedding, places = self._retriever.embedding, self._places
         assert embedding is not None  # noqa: S101 - there is a vector
@@ -221,11 +224,13 @@ class Answering:
         return presets.tf_idf(self._places, rows, texts, holding, others, limit, weights)
 
     def _allowed(self) -> Flags | None:
-        filters = self._wish.filters
-        if filters is None:
+        filters, places = self._wish.filters, self._places
+        if filters is None and not self._wish.without:
             return None
-        places = self._places
         allowed = np.ones(places.count, np.bool_)
+        allowed[self._rows_of(self._wish.without)] = False
+        if filters is None:
+            return allowed
         if filters.kinds is not None and "message" not in filters.kinds:
             allowed[:] = False
         if filters.categories is not None or filters.tags is not None:
@@ -239,6 +244,10 @@ class Answering:
         if filters.min_importance > 0:
             allowed &= self.importance() >= filters.min_importance
         return self._in_tiers(self._in_sessions(allowed, filters), filters)
+
+    def _rows_of(self, keys: Sequence[int]) -> Rows:
+        rows = self._places.rows_of(np.sort(np.array(keys, np.int64)))
+        return rows[rows >= 0]
 
     def _in_sessions(self, allowed: Flags, filters: RecallFilters) -> Flags:
         if filters.sessions is None:

@@ -76,8 +76,9 @@ class Query:
 
 
 def read_query(text: str, now: datetime) -> Query:
-    """Read a query; of a very long one the beginning."""
-    short = text[:_MAX_CHARACTERS]
+    """Read a query; of a very long one the beginning and the end."""
+    half = _MAX_CHARACTERS // 2
+    short = text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
     has_runs = not short.isascii() and any(unspaced_runs(short))
     read = unicodedata.normalize("NFKC", short) if has_runs else short
     names = name_terms(" ".join(re.findall(r"\S+", read)))
@@ -91,11 +92,12 @@ def read_query(text: str, now: datetime) -> Query:
 
 
 def distinct_terms(text: str) -> list[str]:
-    """The first different terms of a text, as many as are looked for."""
+    """The different terms of a text; of many the first and the last, where people say what they want."""
     terms = list(dict.fromkeys(terms_of(text)))
     if len(terms) <= MAX_TERMS:
         return terms
-    return terms[: MAX_TERMS * (_PIECES if any(unspaced_runs(text)) else 1)]
+    most = MAX_TERMS * (_PIECES if any(unspaced_runs(text)) else 1)
+    return terms if len(terms) <= most else [*terms[: most // 2], *terms[-most // 2 :]]
 
 
 def _inside(run: str, names: Container[str], longest: int) -> Iterator[tuple[int, int]]:

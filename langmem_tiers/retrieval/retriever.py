@@ -43,6 +43,10 @@ class Wish:
     strategy: Strategy
     filters: RecallFilters | None
     now: datetime
+    without: Sequence[int] = ()
+    """Keys of messages that may not come, such as those in sight."""
+    asking: int | None = None
+    """Key of the message that asks: its words are not among those that are looked through."""
 
 
 class Retriever:
@@ -271,6 +275,8 @@ def wish_for(
     limit: int,
     strategy: Strategy = Strategy.BEST,
     filters: RecallFilters | None = None,
+    without: Sequence[int] = (),
+    asking: int | None = None,
 ) -> Wish:
     """A query read and put together with what it is limited by."""
-    return Wish(read_query(text, now), limit, strategy, filters, now)
+    return Wish(read_query(text, now), limit, strategy, filters, now, without, asking)

@@ -6,6 +6,7 @@ query time, so nothing is indexed twice, and how rare a word is counts within on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75
 """How soon more of the same word adds nothing, and how much longer texts are discounted."""
+COMMON = 0.15
+"""What a word counts at least, beside one that is nowhere else: where all speak of boats, boats still matter."""
 PIECE = 0.4
 """What a pair or a single character counts beside a word: a word of two characters makes three of them."""
 
@@ -50,8 +53,11 @@ class Words:
 
     @property
     def shares(self) -> Floats:
-        """Of each word in what the whole query is worth: half a query that is found is half an answer."""
-        return self.idf / (self.total + self.absent)
+        """Of each word in what the whole query is worth: half a query that is found is half an answer.
+
+        Words that are nowhere count no more than those that are there: they may be mere phrases.
+        """
+        return self.idf / (self.total + min(self.absent, self.total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +70,24 @@ class WordScores:
     sessions: Floats
 
 
-def words_of(places: Places, postings: Postings | None, asked: Sequence[str] = ()) -> Words:
+def words_of(
+    places: Places, postings: Postings | None, asked: Sequence[str] = (), asking: int | None = None
+) -> Words:
     """The words that are in the namespace, as rows of its places.
 
     Args:
         places: The namespace.
         postings: Where words are.
         asked: The words that were looked for.
+        asking: The row of the message that asks, which is no place for its words to be found.
     """
     if postings is None or not len(postings.keys):
         nothing = np.zeros(0, np.int64)
         return Words(nothing, nothing, np.zeros(0), np.zeros(0), np.zeros(0))
     rows = places.rows_of(postings.keys)
     here = rows >= 0  # what was written since the places were read is found the next time
+    if asking is not None:
+        here &= rows != asking
     of = postings.of[here]
     holding = np.bincount(of, minlength=len(postings.terms))
     worth = np.array([PIECE if is_unspaced(term) else 1.0 for term in postings.terms])
@@ -84,7 +95,7 @@ def words_of(places: Places, postings: Postings | None, asked: Sequence[str] = (
     # Pieces across two words are in no text: that they are nowhere says nothing.
     there = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
     nowhere = sum(term not in there and not is_unspaced(term) for term in asked)
-    absent = nowhere * float(np.log1p((places.count + 0.5) / 0.5))
+    absent = nowhere * _rarest(places.count)
     return Words(of, rows[here], postings.counts[here], idf, worth, absent)
 
 
@@ -137,7 +148,12 @@ def _session_scores(places: Places, words: Words) -> Floats:
 
 
 def _idf(count: int, holding: NDArray[np.integer]) -> Floats:
-    return np.log1p((count - holding + 0.5) / (holding + 0.5))
+    idf = np.log1p((count - holding + 0.5) / (holding + 0.5))
+    return np.maximum(idf, COMMON * _rarest(count))
+
+
+def _rarest(count: int) -> float:
+    return math.log1p((count + 0.5) / 0.5)
 
 
 def _kernel_norms(places: Places) -> Floats:

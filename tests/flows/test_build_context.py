@@ -87,7 +87,7 @@ def test_a_question_brings_what_answers_it_fenced_and_in_the_order_it_was_said(
 def test_the_same_memories_make_the_same_text_whatever_the_question(words: MemoryEngine) -> None:
     where = words.namespace("a")
     remember(where, *TRIPS)
-    one, two = (where.build_context(query).messages[0] for query in ("red boat", "the captain's lemons"))
+    one, two = (where.build_context(query).messages[0] for query in ("red boat", "Is the boat red?"))
     assert one.content == two.content
     assert one == where.build_context("red boat").messages[0]
     assert one.id != two.id
@@ -133,12 +133,12 @@ def test_a_larger_budget_tells_more_and_what_has_no_room_is_named(words: MemoryE
     where = words.namespace("a")
     remember(where, *TRIPS)
     told = []
-    for tokens in (20, 60, 100, 200, 4000):
+    for tokens in (20, 60, 80, 100, 4000):
         context = where.build_context("red boat", budget=TokenBudget.of(tokens))
-        assert len(context.recalled) + len(context.left_out) == len(TRIPS)
+        assert len(context.recalled) + len(context.left_out) == 3
         told.append(len(context.recalled))
     assert told == sorted(told)
-    assert (told[0], told[-1]) == (0, len(TRIPS))
+    assert (told[0], told[-1]) == (0, 3)
 
 
 def test_a_session_is_told_what_was_said_elsewhere_and_nothing_twice(
@@ -203,6 +203,88 @@ def test_a_context_tells_what_each_section_takes_and_what_the_budget_was_too_sma
     dropped = len(small.dropped)
     assert f"{dropped} messages of the conversation have no room in 200 tokens" in small.warnings
     assert where.build_context("red boat", budget=TokenBudget.of(60)).warnings
+
+
+def test_a_question_that_was_stored_does_not_stand_in_its_own_way(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *(f"The server in hall {n} was moved to rack {n + 7}." for n in range(40)))
+    session = where.session("now")
+    session.add("user", "Which server stands in the hall, pray tell, dear assistant?")
+    told = session.build_context().recalled
+    assert len(told) == RecallConfig().limit
+    assert all("server" in hit.entry.content for hit in told)
+
+
+def test_what_is_in_sight_does_not_crowd_out_what_is_not(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, "The captain of the red boat is called Henrik.")
+    session = where.session("now")
+    session.add_many(MessageDraft("user", f"Red boat, captain, red boat: remark {n}.") for n in range(150))
+    session.add("user", "Who is the captain of the red boat?")
+    assert "Henrik" in text_of(session.build_context())
+
+
+def test_a_question_that_was_asked_often_is_not_what_is_told(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *["Who is the captain of the red boat?"] * 15, *["He is called Henrik, the captain."] * 2)
+    session = where.session("now")
+    session.add("user", "Who is the captain of the red boat?")
+    for context in (session.build_context(), where.build_context("Who is the captain of the red boat?")):
+        assert text_of(context).count("Who is the captain of the red boat?") <= 1
+        assert text_of(context).count("Henrik") == 1
+        assert any(reason.startswith("said already") for reason in context.reasons.values())
+
+
+def test_a_query_is_answered_whoever_spoke_last(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    question = "Who is the captain of the red boat?"
+    empty, opened, working = (where.session(name) for name in ("empty", "opened", "working"))
+    opened.add("assistant", "Good morning! What can I do for you?")
+    working.add("user", question)
+    for n in range(60):
+        working.add(MessageDraft("assistant", "", tool_calls=(ToolCall(f"{n}", "look", "{}"),)))
+        working.add(MessageDraft("tool", "Nothing here.", tool_call_id=f"{n}"))
+    for context in (empty.build_context(question), opened.build_context(question), working.build_context()):
+        assert "Henrik" in text_of(context)
+    assert empty.build_context(question) == empty.build_context(question)
+    assert empty.build_context().messages == ()
+
+
+def test_what_a_tool_said_comes_back_when_it_is_out_of_sight(words: MemoryEngine) -> None:
+    session = words.session("a", "s")
+    session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("c", "measure", "{}"),)))
+    session.add(MessageDraft("tool", "The turbine had a burst of 93 decibels.", tool_call_id="c"))
+    session.add_many(MessageDraft("user", f"{TRIPS[2]} {TRIPS[3]} Number {n}.") for n in range(60))
+    session.add("user", "How loud was the burst of the turbine?")
+    context = session.build_context(budget=TokenBudget.of(1400))
+    assert "burst of 93" in text_of(context)
+    assert not any(message.role is Role.TOOL or message.tool_calls for message in context.messages)
+
+
+def test_how_the_system_was_told_to_be_stays_in_sight(words: MemoryEngine) -> None:
+    session = words.session("a", "s")
+    session.add("system", "You are a laconic harbour master.")
+    session.add_many(MessageDraft("user", f"{TRIPS[2]} {TRIPS[3]} Number {n}.") for n in range(60))
+    context = session.build_context(budget=TokenBudget.of(300), recall=False)
+    assert context.messages[0].content == "You are a laconic harbour master."
+    assert context.dropped
+    tiny = session.build_context(budget=TokenBudget.of(40), recall=False)
+    assert [message.role for message in tiny.messages] == [Role.USER]
+
+
+def test_what_has_nothing_to_do_with_a_question_is_not_told(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    assert where.build_context("quantum chromodynamics").messages == ()
+
+
+def test_the_end_of_a_long_query_counts_as_much_as_its_beginning(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *TRIPS)
+    noise = " ".join(f"frame{n} at line{n}" for n in range(3000))
+    for query in (f"{noise} captain of the red boat?", f"captain of the red boat? {noise}"):
+        assert "Henrik" in where.recall(query, limit=1)[0].entry.content
 
 
 def test_what_has_no_room_is_told_in_a_few_words_with_its_facts(words: MemoryEngine) -> None:
@@ -273,7 +355,7 @@ def test_every_message_in_or_out_has_its_reason(words: MemoryEngine) -> None:
         hit.entry.id if hit.session == "now" else f"{hit.session}/{hit.entry.id}"
         for hit in (*context.recalled, *context.left_out)
     }
-    assert context.reasons.keys() == expected
+    assert context.reasons.keys() >= expected
     assert all(context.reasons.values())
     assert {message.id for message in session.messages()} <= expected
 

@@ -93,7 +93,7 @@ def test_the_window_shows_what_was_said_even_if_it_was_compressed(
     session.apply(session.analyze())
     assert session.build_context().messages[0].content == text  # archived, but the newest there is
     session.add_many(MessageDraft("user", f"remark number {n} about the boats") for n in range(30))
-    context = session.build_context()
+    context = session.build_context(recall=False)
     assert len(context.messages) == 30
     assert len(context.dropped) == 1
 

@@ -162,9 +162,9 @@ def test_the_learned_window_is_used_for_contexts(
     clock.advance(days=3)
     session.apply(session.analyze())
     session.apply(session.analyze())
-    assert len(session.build_context().messages) == 30
+    assert len(session.build_context(recall=False).messages) == 30
     _learned(small, tenant, TuningParameters(full_message_window=12))
-    assert len(session.build_context().messages) == 12
+    assert len(session.build_context(recall=False).messages) == 12
 
 
 def _learned(

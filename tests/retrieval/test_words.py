@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.indexes import Postings
-from langmem_tiers.retrieval.words import K1, B, WordScores, own_scores, score_words, words_of
+from langmem_tiers.retrieval.words import COMMON, K1, B, WordScores, own_scores, score_words, words_of
 from tests.retrieval.test_places import KERNELS, filled, index_rows
 
 if TYPE_CHECKING:
@@ -58,12 +58,18 @@ def scores_of(corpus: Corpus, query: str) -> WordScores:
     return score_words(places, words_of(places, postings_of(corpus, query.split())))
 
 
+def idf_of(count: int, holding: int) -> float:
+    """How rare a word is; one that is everywhere still counts a little."""
+    rarest = math.log(1 + (count + 0.5) / 0.5)
+    return max(COMMON * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
+
+
 def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
     """BM25 as it is written in books, as a share of what all words are worth."""
     counts = [Counter(text.split()) for text in texts]
     average = sum(len(text.split()) for text in texts) / len(texts)
     holding = {term: sum(term in each for each in counts) for term in query.split()}
-    idf = {t: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for t, n in holding.items() if n}
+    idf = {t: idf_of(len(texts), n) for t, n in holding.items() if n}
     total = sum(idf.values()) if total is None else total
     scores = []
     for text, each in zip(texts, counts, strict=True):
@@ -76,7 +82,7 @@ def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> lis
 def worth(texts: Sequence[str], query: str) -> float:
     """What all words of a query are worth among messages."""
     holding = [sum(term in text.split() for text in texts) for term in query.split()]
-    return sum(math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for n in holding if n)
+    return sum(idf_of(len(texts), n) for n in holding if n)
 
 
 QUERIES = ("narwhal", "swims", "narwhal swims", "far boat tea", "narwhal unicorn", "tea deep away whale")
@@ -230,3 +236,24 @@ def test_a_word_of_two_characters_counts_about_as_much_as_a_word_of_letters() ->
     own = scores_of(said, "google 上 上海 海").own
     assert own[1] == pytest.approx(own[0], rel=0.3)
     assert own[2] == own[3] == 0
+
+
+def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_than_to_half() -> None:
+    places = places_of(TINY)
+
+    def best(asked: list[str]) -> float:
+        return float(own_scores(places, words_of(places, postings_of(TINY, asked), asked)).max())
+
+    found, half, worse = best(["narwhal"]), best(["narwhal", "zebra"]), best(["narwhal", *"vwxyz"])
+    assert found > half == pytest.approx(worse)
+    assert half == pytest.approx(found / 2, rel=0.35)
+
+
+def test_the_words_of_the_message_that_asks_are_not_found_in_it() -> None:
+    places = places_of(TINY)
+    asking = next(row for row, (_, text) in enumerate(TINY) if "narwhal" in text.split())
+    postings = postings_of(TINY, ["narwhal"])
+    with_it, without = words_of(places, postings), words_of(places, postings, (), asking)
+    assert asking in with_it.rows
+    assert asking not in without.rows
+    assert without.idf[0] > with_it.idf[0]
