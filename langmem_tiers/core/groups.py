@@ -72,17 +72,22 @@ def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
 def groups_of(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """The list as half-open ranges that must not be parted, one after the other without gaps."""
     groups: list[tuple[int, int]] = []
-    spans = iter(tool_spans(messages))
-    span = next(spans, None)
-    index = 0
-    while index < len(messages):
-        end = index + 1
-        while span is not None and span[0] < end:  # spans that overlap are one group
-            end = max(end, min(span[1], len(messages)))
-            span = next(spans, None)
-        groups.append((index, end))
-        index = end
-    return groups
+    done = 0
+    for start, end in _without_overlap(tool_spans(messages)):
+        groups += [(index, index + 1) for index in range(done, start)]
+        done = min(end, len(messages))
+        groups.append((start, done))
+    return groups + [(index, index + 1) for index in range(done, len(messages))]
+
+
+def _without_overlap(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    apart: list[tuple[int, int]] = []
+    for start, end in spans:
+        if apart and start < apart[-1][1]:  # spans that overlap are one group
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    return apart
 
 
 def window_start(groups: Sequence[tuple[int, int]], window: int) -> int:

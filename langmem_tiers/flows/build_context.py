@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CANDIDATES = 100
 """Memories that are looked at for a context, at least."""
-FLOOR = 0.03
+FLOOR = 0.02
 """What words and meaning must give to a memory at least: less is what any question gets from any text."""
 LEAST_TOKENS = 12
 """What a memory takes at least: so many more may fit."""

@@ -6,10 +6,11 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.context import NO_ROOM, Context
+from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.core.groups import without_orphans
 from langmem_tiers.core.messages import Role
+from langmem_tiers.flows.reasons import Reasons, fullness, says_the_same
 from langmem_tiers.flows.standing import Standing, window_within
 from langmem_tiers.scoring.partition import Sized, partition
 from langmem_tiers.scoring.tokens import count_framed, count_messages
@@ -138,7 +139,7 @@ class ContextBuilder:
     def shows_newest_in_full(self, division: Division) -> bool:
         """Whether the newest message is there as it was said."""
         newest = len(self._groups) - 1
-        return newest not in division.compressed or _says_the_same(
+        return newest not in division.compressed or says_the_same(
             self._compressed(newest)[-1], self._items[-1].message
         )
 
@@ -158,22 +159,24 @@ class ContextBuilder:
         summary = tuple(message for message in division.pinned if message is self._summary)
         beside = division.pinned[len(summary) :]
         everything = (*summary, *messages[:place], *beside, *messages[place:])
-        is_full = self._fullness(placed, messages)
-        reasons = self._reasons_for(is_full) | self._reasons_against(is_full, division)
-        names = is_full.keys() | {message.id for message in division.pinned}
+        is_full = fullness(self._items, placed, messages)
+        why = Reasons(self._standing, self._budget.full_message_window, is_full)
+        dropped = why.against(self._summary, division.left_out)
+        sections = {
+            "summary": self._tokens(summary),
+            "conversation": self._tokens(messages),
+            "memories": self._tokens(beside),
+        }
+        frame = count_messages(self._counter, ()) if everything else 0
         return Context(
             messages=everything,
-            token_count=count_messages(self._counter, everything) if everything else 0,
+            token_count=frame + sum(sections.values()),
             token_budget=self._budget.available,
             full=tuple(name for name, full in is_full.items() if full),
             compressed=tuple(name for name, full in is_full.items() if not full),
-            sections={
-                "summary": self._tokens(summary),
-                "conversation": self._tokens(messages),
-                "memories": self._tokens(beside),
-            },
-            dropped=tuple(name for name in reasons if name not in names),
-            reasons=reasons | self._reasons_beside(division),
+            sections=sections,
+            dropped=tuple(dropped),
+            reasons=why.in_favour() | dropped | why.beside(summary, beside),
             problems=self._cut_newest(is_full),
         )
 
@@ -211,45 +214,6 @@ class ContextBuilder:
             for place in range(*self._groups[index]):
                 placed[place] = None if placed[place] is None else next(short)
         return placed
-
-    def _fullness(self, placed: Sequence[Message | None], messages: Sequence[Message]) -> dict[str, bool]:
-        is_full = {
-            message.id: _says_the_same(message, item.message)
-            for item, message in zip(self._items, placed, strict=True)
-            if message is not None
-        }
-        if len(messages) == len(is_full):
-            return is_full
-        return {message.id: is_full[message.id] for message in messages}  # without results of no call
-
-    def _reasons_for(self, is_full: dict[str, bool]) -> dict[str, str]:
-        window = self._budget.full_message_window
-        recent = {item.message.id for item in self._items[self._standing.window_start :]}
-        texts = {
-            (full, new): f"{'in full' if full else 'compressed'}: "
-            + (f"among the newest {window}" if new else "older, and there is room")
-            for full in (True, False)
-            for new in (True, False)
-        }
-        return {name: texts[full, name in recent] for name, full in is_full.items()}
-
-    def _reasons_against(self, is_full: dict[str, bool], division: Division) -> dict[str, str]:
-        there = zip(self._items, self._standing.shown, strict=True)
-        first = None if self._summary is None else self._summary.id
-        against = {
-            item.message.id: "archived" if shown is None else NO_ROOM
-            for item, shown in there
-            if item.message.id not in is_full and item.message.id != first
-        }
-        return against | dict.fromkeys(division.left_out, NO_ROOM)
-
-    def _reasons_beside(self, division: Division) -> dict[str, str]:
-        return {
-            message.id: "pinned: it stands for what was said before"
-            if message is self._summary
-            else "recalled for the question"
-            for message in division.pinned
-        }
 
     def _without(self, told: frozenset[str]) -> Sequence[int]:
         every = range(len(self._groups))
@@ -301,9 +265,3 @@ class ContextBuilder:
 
     def _compressed_tokens(self, index: int) -> int:
         return self._tokens(self._compressed(index))
-
-
-def _says_the_same(message: Message, original: Message) -> bool:
-    return message is original or (
-        (message.content, message.tool_calls) == (original.content, original.tool_calls)
-    )
