@@ -26,6 +26,7 @@ from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.retrieval.retriever import Retriever
 from langmem_tiers.scoring.tables import Scoring
+from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import ContentAwareCounter
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
@@ -92,7 +93,7 @@ class MemoryEngine:
         indexer = Indexer(scoring.importance)
         self._database = Database(url, config)
         try:
-            migrate(self._database, check_time(clock.now()), indexer)
+            migrate(self._database, check_time(clock.now()), indexer, terms_of)
         except BaseException:
             self._database.close()
             raise
@@ -111,7 +112,7 @@ class MemoryEngine:
             ),
             entries=entries,
             views=ViewCache(entries, config.cache, clock.monotonic),
-            knowledge=SqlKnowledgeStore(self._database),
+            knowledge=SqlKnowledgeStore(self._database, terms_of),
             tuning=SqlTuningStore(self._database),
             analyzer=Analyzer(
                 compressor=Compressor(counter, finder),

@@ -239,9 +239,19 @@ class KnowledgeStore(Protocol):
         ...
 
     def search(
-        self, namespace: NamespacePath, words: Sequence[str], *, category: str | None, limit: int
+        self, namespace: NamespacePath, terms: Sequence[str], *, category: str | None, limit: int
     ) -> tuple[KnowledgeHit, ...]:
-        """What holds any of the words in its key or value, best first."""
+        """What holds any of the terms in its key or value, best first.
+
+        What other namespaces hold changes neither what is found nor its order. Of two that are as
+        good, the surer comes first, then the one whose key does.
+
+        Args:
+            namespace: Whose.
+            terms: As ``scoring.terms.terms_of`` makes them of a text: keys and values hold what it makes of them.
+            category: Of this category only.
+            limit: How many at most.
+        """
         ...
 
     def stale(

@@ -102,10 +102,11 @@ def answering(hits: Sequence[KnowledgeHit], question: str) -> list[KnowledgeHit]
 
 def preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
     """What the user prefers, which holds whatever the question is, the surest first."""
-    there = {hit.knowledge.key for hit in found}
+    there = {(hit.knowledge.category, hit.knowledge.key) for hit in found}
     items = known.page(KnowledgeCategory.USER_PREFERENCE, limit=_PREFERENCES)
     by_confidence = sorted(items, key=lambda item: -item.confidence)
-    return [KnowledgeHit(knowledge=item, score=0.0) for item in by_confidence if item.key not in there]
+    untold = (item for item in by_confidence if (item.category, item.key) not in there)
+    return [KnowledgeHit(knowledge=item, score=0.0) for item in untold]
 
 
 def _answers(item: Knowledge, asked: set[str]) -> bool:

@@ -12,8 +12,9 @@ from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
 from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.schema import knowledge, knowledge_history, namespaces
-from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.knowledge_finder import KnowledgeFinder
+from langmem_tiers.storage.schema import KNOWN, knowledge, knowledge_history, namespaces
+from langmem_tiers.storage.search import known_columns
 from langmem_tiers.storage.sessions import namespace_pk_of
 from langmem_tiers.storage.text import pack_json, storable, unpack_json
 
@@ -32,10 +33,17 @@ _NAMES_PER_QUERY = 400  # well below every database's limit on parameters
 
 
 class SqlKnowledgeStore:
-    """Serves the ``KnowledgeStore`` port."""
+    """Serves the ``KnowledgeStore`` port.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: Where.
+        terms_of: The terms of a text, by which it is found.
+    """
+
+    def __init__(self, database: Database, terms_of: Callable[[str], Sequence[str]]) -> None:
         self._database = database
+        self._terms_of = terms_of
+        self._finder = KnowledgeFinder(database)
 
     def change(
         self,
@@ -55,7 +63,7 @@ class SqlKnowledgeStore:
                     namespace_pk = namespace_pk_of(connection, namespace_key(namespace), now)
                 rows = _rows(connection, namespace_pk, names)
                 kept = {
-                    name: _replace(connection, namespace_pk, rows.get(name), decide)
+                    name: self._replace(connection, namespace_pk, rows.get(name), decide)
                     for name in dict.fromkeys(names)
                 }
                 return tuple(kept[name] for name in names)
@@ -80,20 +88,11 @@ class SqlKnowledgeStore:
         return self._read(query)
 
     def search(
-        self, namespace: NamespacePath, words: Sequence[str], *, category: str | None, limit: int
+        self, namespace: NamespacePath, terms: Sequence[str], *, category: str | None, limit: int
     ) -> tuple[KnowledgeHit, ...]:
-        """What holds any of the words in its key or value, best first."""
-        found = (sqlite if self._database.is_sqlite else postgres).knowledge_matches(words)
-        query = (
-            _known(namespace, category)
-            .add_columns(found.c.score)
-            .join(found, found.c.pk == knowledge.c.pk)
-            .order_by(found.c.score.desc(), knowledge.c.confidence.desc(), knowledge.c.pk)
-            .limit(limit)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return tuple(KnowledgeHit(knowledge=_knowledge(row), score=float(row.score)) for row in rows)
+        """What holds any of the terms in its key or value, best first."""
+        found = self._finder.find(namespace, terms, category, limit)
+        return tuple(KnowledgeHit(knowledge=_knowledge(row), score=score) for row, score in found)
 
     def stale(
         self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
@@ -119,6 +118,36 @@ class SqlKnowledgeStore:
         with self._database.read() as connection:
             return tuple(_past(row) for row in connection.execute(query))
 
+    def _replace(
+        self,
+        connection: Connection,
+        namespace_pk: int,
+        row: AnyRow | None,
+        decide: Callable[[Knowledge | None], Kept],
+    ) -> Kept:
+        kept = decide(None if row is None else _knowledge(row))
+        if kept.past is not None:
+            connection.execute(insert(knowledge_history), _past_row(kept.past, namespace_pk))
+        if kept.knowledge is None:
+            if row is not None:
+                connection.execute(delete(knowledge).where(knowledge.c.pk == row.pk))
+            return kept
+        values = _row(kept.knowledge, namespace_pk)
+        if row is None:
+            connection.execute(insert(knowledge), values | self._index(kept.knowledge, namespace_pk))
+            return kept
+        # Only what changed: an untouched text need not be indexed again.
+        changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+        if "value" in changed:
+            changed |= self._index(kept.knowledge, namespace_pk)
+        if changed:
+            connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), changed)
+        return kept
+
+    def _index(self, item: Knowledge, namespace_pk: int) -> dict[str, Any]:
+        terms = self._terms_of(f"{item.key} {item.value}")
+        return known_columns(terms, namespace_pk, self._database.is_sqlite)
+
     def _read(self, query: Select[*tuple[Any, ...]]) -> tuple[Knowledge, ...]:
         with self._database.read() as connection:
             return tuple(_knowledge(row) for row in connection.execute(query))
@@ -131,7 +160,7 @@ def _rows(
     rows: dict[tuple[str, str], AnyRow] = {}
     for start in range(0, len(stored), _NAMES_PER_QUERY):
         query = (
-            select(knowledge)
+            select(*KNOWN)
             .where(
                 knowledge.c.namespace_pk == namespace_pk,
                 tuple_(knowledge.c.category, knowledge.c.key).in_(stored[start : start + _NAMES_PER_QUERY]),
@@ -143,42 +172,18 @@ def _rows(
     return rows
 
 
-def _replace(
-    connection: Connection,
-    namespace_pk: int,
-    row: AnyRow | None,
-    decide: Callable[[Knowledge | None], Kept],
-) -> Kept:
-    kept = decide(None if row is None else _knowledge(row))
-    if kept.past is not None:
-        connection.execute(insert(knowledge_history), _past_row(kept.past, namespace_pk))
-    if kept.knowledge is None:
-        if row is not None:
-            connection.execute(delete(knowledge).where(knowledge.c.pk == row.pk))
-        return kept
-    values = _row(kept.knowledge, namespace_pk)
-    if row is None:
-        connection.execute(insert(knowledge), values)
-        return kept
-    # Only what changed: an untouched text need not be indexed again.
-    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
-    if changed:
-        connection.execute(update(knowledge).where(knowledge.c.pk == row.pk), changed)
-    return kept
-
-
 def _find_namespace(connection: Connection, namespace: NamespacePath) -> int | None:
     query = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace))
     return connection.execute(query).scalar()
 
 
 def _known(namespace: NamespacePath, category: str | None) -> Select[*tuple[Any, ...]]:
-    query = select(knowledge).join(namespaces).where(namespaces.c.path == namespace_key(namespace))
+    query = select(*KNOWN).join(namespaces).where(namespaces.c.path == namespace_key(namespace))
     return query if category is None else query.where(knowledge.c.category == escape(category))
 
 
 def _texts(value: str, source: str | None = None) -> dict[str, str | None]:
-    # Readable for the index and for people, and exactly beside it where a database refuses a character.
+    # Readable for people, and exactly beside it where a database refuses a character.
     readable = storable(value)
     is_exact = readable is value and (source is None or storable(source) is source)
     exact = None if is_exact else pack_json(json.dumps([value, source], ensure_ascii=False))
@@ -197,7 +202,6 @@ def _row(item: Knowledge, namespace_pk: int) -> dict[str, Any]:
         "namespace_pk": namespace_pk,
         "category": escape(item.category),
         "key": escape(item.key),
-        "key_text": storable(item.key),
         **_texts(item.value, item.source),
         "confidence": item.confidence,
         "created_at": item.created_at,

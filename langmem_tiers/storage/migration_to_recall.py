@@ -1,4 +1,4 @@
-"""Version 4: what recall looks at. The terms of messages that are there already are written after it."""
+"""Version 4: what recall looks at. The terms of what is there already are written after it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ TO_RECALL = Migration(
         "DROP TRIGGER lmt_messages_text_add",
         "DROP TRIGGER lmt_messages_text_remove",
         "DROP TABLE lmt_messages_text",
+        "DROP TRIGGER lmt_knowledge_text_add",
+        "DROP TRIGGER lmt_knowledge_text_change",
+        "DROP TRIGGER lmt_knowledge_text_remove",
+        "DROP TABLE lmt_knowledge_text",
+        "ALTER TABLE lmt_knowledge DROP COLUMN key_text",
+        "ALTER TABLE lmt_knowledge ADD COLUMN term_count INTEGER",
+        "ALTER TABLE lmt_knowledge ADD COLUMN terms TEXT",
         "ALTER TABLE lmt_namespaces ADD COLUMN erased BIGINT DEFAULT '0' NOT NULL",
         "ALTER TABLE lmt_sessions ADD COLUMN view_revision BIGINT DEFAULT '0' NOT NULL",
         "ALTER TABLE lmt_messages ADD COLUMN namespace_pk INTEGER",
@@ -63,10 +70,31 @@ TO_RECALL = Migration(
         """CREATE TRIGGER lmt_messages_terms_remove AFTER DELETE ON lmt_messages WHEN old.terms IS NOT NULL BEGIN
             INSERT INTO lmt_messages_terms(lmt_messages_terms, rowid, terms) VALUES ('delete', old.pk, old.terms);
         END""",
+        """CREATE VIRTUAL TABLE lmt_knowledge_terms USING fts5(
+            terms, content='lmt_knowledge', content_rowid='pk', tokenize="ascii tokenchars '_'"
+        )""",
+        "CREATE VIRTUAL TABLE lmt_knowledge_places USING fts5vocab(lmt_knowledge_terms, instance)",
+        """CREATE TRIGGER lmt_knowledge_terms_add AFTER INSERT ON lmt_knowledge WHEN new.terms IS NOT NULL BEGIN
+            INSERT INTO lmt_knowledge_terms(rowid, terms) VALUES (new.pk, new.terms);
+        END""",
+        """CREATE TRIGGER lmt_knowledge_terms_change AFTER UPDATE OF terms ON lmt_knowledge
+        WHEN old.terms IS NOT NULL BEGIN
+            INSERT INTO lmt_knowledge_terms(lmt_knowledge_terms, rowid, terms) VALUES ('delete', old.pk, old.terms);
+            INSERT INTO lmt_knowledge_terms(rowid, terms) VALUES (new.pk, new.terms);
+        END""",
+        """CREATE TRIGGER lmt_knowledge_terms_remove AFTER DELETE ON lmt_knowledge WHEN old.terms IS NOT NULL BEGIN
+            INSERT INTO lmt_knowledge_terms(lmt_knowledge_terms, rowid, terms) VALUES ('delete', old.pk, old.terms);
+        END""",
     ),
     postgresql=(
         "DROP INDEX lmt_messages_text",
         "ALTER TABLE lmt_messages DROP COLUMN content_vector",
+        "DROP INDEX lmt_knowledge_text",
+        "ALTER TABLE lmt_knowledge DROP COLUMN text_vector",
+        "ALTER TABLE lmt_knowledge DROP COLUMN key_text",
+        "ALTER TABLE lmt_knowledge ADD COLUMN term_count INTEGER",
+        "ALTER TABLE lmt_knowledge ADD COLUMN terms TSVECTOR",
+        "CREATE INDEX lmt_knowledge_terms ON lmt_knowledge USING gin (terms)",
         "ALTER TABLE lmt_namespaces ADD COLUMN erased BIGINT DEFAULT '0' NOT NULL",
         "ALTER TABLE lmt_sessions ADD COLUMN view_revision BIGINT DEFAULT '0' NOT NULL",
         "ALTER TABLE lmt_messages ADD COLUMN namespace_pk BIGINT",

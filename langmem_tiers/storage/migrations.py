@@ -12,12 +12,12 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage.migration_steps import MIGRATIONS
-from langmem_tiers.storage.reindex import INDEXED_SINCE, index_all
+from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
 from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from langmem_tiers.core.indexes import IndexText
@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 _ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
 
 
-def migrate(database: Database, now: datetime, index_text: Callable[[Message], IndexText]) -> None:
+def migrate(
+    database: Database,
+    now: datetime,
+    index_text: Callable[[Message], IndexText],
+    terms_of: Callable[[str], Sequence[str]],
+) -> None:
     """Create what is missing, or bring an older schema up to date after a backup copy.
 
     Args:
         database: Which.
         now: When.
         index_text: What recall is to find of a message, for those of an older schema.
+        terms_of: The terms of a text, for what was known in an older schema.
 
     Raises:
         SchemaVersionError: The database is newer than this release; it is left untouched.
@@ -43,11 +49,16 @@ def migrate(database: Database, now: datetime, index_text: Callable[[Message], I
         _refuse_encoding(database, connection)
     _refuse_newer(database, version)
     if version < SCHEMA_VERSION:
-        _upgrade(database, now, index_text)
+        _upgrade(database, now, index_text, terms_of)
     database.prepare()
 
 
-def _upgrade(database: Database, now: datetime, index_text: Callable[[Message], IndexText]) -> None:
+def _upgrade(
+    database: Database,
+    now: datetime,
+    index_text: Callable[[Message], IndexText],
+    terms_of: Callable[[str], Sequence[str]],
+) -> None:
     with database.write() as connection:
         if not database.is_sqlite:
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -61,7 +72,8 @@ def _upgrade(database: Database, now: datetime, index_text: Callable[[Message], 
             _back_up(database, connection, version, now)
             _apply(connection, version)
             if version < INDEXED_SINCE:
-                index_all(connection, index_text)
+                index_messages(connection, index_text)
+                index_knowledge(connection, terms_of)
         connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION, applied_at=now))
 
 

@@ -212,7 +212,6 @@ knowledge = Table(
     Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
     Column("category", _Name, nullable=False),
     Column("key", _Name, nullable=False),
-    Column("key_text", Text, nullable=False),
     Column("value", Text, nullable=False),
     Column("exact", Text),
     Column("confidence", Double, nullable=False),
@@ -223,10 +222,15 @@ knowledge = Table(
     Column("use_count", BigInteger, nullable=False),
     Column("store_count", BigInteger, nullable=False),
     Column("source", Text),
+    # What a search looks at.
+    Column("term_count", Integer),
+    Column("terms", Text().with_variant(TextVector(), "postgresql")),
     UniqueConstraint("namespace_pk", "category", "key"),
     Index("lmt_knowledge_by_freshness", "namespace_pk", "fresh_at"),
     Index("lmt_knowledge_by_confidence", "namespace_pk", "confidence"),
 )
+KNOWN = tuple(column for column in knowledge.c if column.name not in {"term_count", "terms"})
+"""The columns of something known as it was stored."""
 
 knowledge_history = Table(
     "lmt_knowledge_history",

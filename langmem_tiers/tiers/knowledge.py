@@ -19,7 +19,7 @@ from langmem_tiers.core.knowledge import (
     PastKnowledge,
 )
 from langmem_tiers.core.names import check_name
-from langmem_tiers.scoring.words import query_words
+from langmem_tiers.scoring.terms import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +35,7 @@ UNUSED = -0.1
 UNUSED_AFTER = timedelta(days=30)
 PRUNED_BELOW = 0.1
 _BATCH = 500
+_MAX_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
 _SPACE = re.compile(r"\s+")
 
 
@@ -118,10 +119,10 @@ class KnowledgeBase:
         if not isinstance(text, str):
             raise InvalidInputError(f"recall() takes words as a str, got a {type(text).__name__}")
         category = None if category is None else check_name(category, "category")
-        words = query_words(text)
-        if not words:
+        terms = list(dict.fromkeys(terms_of(text)))[:_MAX_TERMS]
+        if not terms:
             return ()
-        found = self._store.search(self._namespace, words, category=category, limit=limit)
+        found = self._store.search(self._namespace, terms, category=category, limit=limit)
         if not use or not found:
             return found
         used = self._used([hit.knowledge for hit in found])

@@ -9,6 +9,7 @@ import pytest
 from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.scoring.importance import IMPORTANCE
+from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
 from langmem_tiers.storage.index import SqlIndexStore
@@ -39,12 +40,12 @@ INDEXER = Indexer(IMPORTANCE)
 @pytest.fixture
 def sql_stores(url: str) -> Iterator[Stores]:
     database = Database(url, EngineConfig())
-    migrate(database, NOW, INDEXER)
+    migrate(database, NOW, INDEXER, terms_of)
     yield Stores(
         sessions=SqlSessionStore(database),
         messages=SqlMessageStore(database, INDEXER),
         entries=SqlEntryStore(database),
-        knowledge=SqlKnowledgeStore(database),
+        knowledge=SqlKnowledgeStore(database, terms_of),
         tuning=SqlTuningStore(database),
         index=SqlIndexStore(database),
         vectors=SqlVectorStore(database),

@@ -99,6 +99,18 @@ def test_a_context_of_a_namespace_tells_what_is_known(where: Namespace) -> None:
     assert message.content.count("400 crowns") == 1
 
 
+def test_a_preference_is_told_beside_what_is_known_under_the_same_key(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    known = engine.namespace(tenant).knowledge
+    known.store("domain", "dinner", "dinner is served at eight")
+    known.store("user_preference", "dinner", "no fish")
+    session = engine.session(tenant, "s")
+    session.add("user", "When is dinner served?")
+    told = {hit.knowledge.value for hit in session.build_context().knowledge}
+    assert told == {"dinner is served at eight", "no fish"}
+
+
 def test_knowledge_of_another_namespace_is_never_told(engine: MemoryEngine, where: Namespace) -> None:
     other = engine.namespace(*where.path, "other")
     other.session("s").add("user", "A red boat.")

@@ -28,6 +28,15 @@ ROWS = (
     f"INSERT INTO lmt_messages VALUES (2, 1, 4, 'b', 'tool', 'found', '{NOW}', 3, 'content1', NULL, '{{\"x\":1}}')",
     f"INSERT INTO lmt_schema_versions VALUES (1, '{NOW}')",
 )
+_KNOWN = (
+    "INSERT INTO lmt_knowledge VALUES ({}, 1, 'domain', '{}', '{}', '{}', NULL, 0.5, "
+    f"'{NOW}', '{NOW}', '{NOW}', NULL, 0, 1, NULL)"
+)
+KNOWN_IN_VERSION_3 = (
+    _KNOWN.format(1, "keys", "keys", "in the 100% drawer"),
+    _KNOWN.format(2, "a%25b", "a%b", "红色的船"),
+    f"INSERT INTO lmt_schema_versions VALUES (3, '{NOW}')",
+)
 
 
 @pytest.fixture
@@ -60,6 +69,25 @@ def test_a_file_of_the_first_version_opens_with_all_it_holds(old_file: Path) -> 
         assert session.get("b").payload == {"x": 1}
         assert len(engine.namespace("acme").search("walrus")) == 1
         session.add("user", "new")
+
+
+def test_what_was_known_before_knowledge_had_terms_is_found(old_file: Path) -> None:
+    for statement in (*MIGRATIONS[0].sqlite, *MIGRATIONS[1].sqlite, *KNOWN_IN_VERSION_3):
+        execute(old_file, statement)
+    with MemoryEngine(old_file) as engine:
+        _finds_what_was_known(engine)
+    execute(old_file, "INSERT INTO lmt_knowledge_terms(lmt_knowledge_terms) VALUES ('integrity-check')")
+
+
+def _finds_what_was_known(engine: MemoryEngine) -> None:
+    known = engine.namespace("acme").knowledge
+    assert [hit.knowledge.value for hit in known.recall("drawers", use=False)] == ["in the 100% drawer"]
+    assert [hit.knowledge.key for hit in known.recall("船", use=False)] == ["a%b"]
+    known.store("domain", "a%b", "red")
+    assert known.recall("船") == ()
+    assert [hit.knowledge.value for hit in known.recall("red")] == ["red"]
+    assert known.remove("domain", "keys")
+    assert known.recall("drawer") == ()
 
 
 def test_a_migrated_file_has_the_schema_of_a_new_one(old_file: Path, tmp_path: Path) -> None:
@@ -159,6 +187,20 @@ def test_postgresql_is_migrated_to_the_schema_of_a_new_one(new_postgres_database
         assert engine.session("acme", "s").get("b").payload == {"x": 1}
         assert len(engine.namespace("acme").search("walrus")) == 1
     assert _postgres_schema(old) == _postgres_schema(new)
+
+
+def test_what_was_known_on_postgresql_before_knowledge_had_terms_is_found(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    server = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    before = (*MIGRATIONS[0].postgresql, *MIGRATIONS[1].postgresql, *KNOWN_IN_VERSION_3)
+    with server.begin() as connection:
+        for statement in (*schema_v1.POSTGRESQL, *ROWS, *before):
+            connection.exec_driver_sql(statement.replace("%", "%%"))
+    server.dispose()
+    with MemoryEngine(url) as engine:
+        _finds_what_was_known(engine)
 
 
 def test_many_who_open_an_empty_postgresql_at_once_create_it_once(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.storage.search import postgres, sqlite
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langmem_tiers.core.indexes import IndexText
 
 
@@ -16,12 +18,21 @@ def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str,
     Every term begins with the namespace's key, so that a tenant's words are its own: others add
     neither to what it costs to find them nor to how rare they seem.
     """
-    pack = sqlite.packed if is_sqlite else postgres.packed
     return {
         "namespace_pk": namespace,
         "term_count": text.length,
         "asks": int(text.asks),
         "importance": text.importance,
         "speaker": text.speaker,
-        "terms": pack([f"{namespace}_{term}" for term in text.terms]),
+        "terms": _packed(text.terms, namespace, is_sqlite),
     }
+
+
+def known_columns(terms: Sequence[str], namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
+    """The columns of something known that a search looks at; its terms are the namespace's own too."""
+    return {"term_count": len(terms), "terms": _packed(terms, namespace, is_sqlite)}
+
+
+def _packed(terms: Sequence[str], namespace: int, is_sqlite: bool) -> str:  # noqa: FBT001
+    pack = sqlite.packed if is_sqlite else postgres.packed
+    return pack([f"{namespace}_{term}" for term in terms])

@@ -1,22 +1,18 @@
 """Full text on PostgreSQL: text search vectors of messages and of knowledge, and indexes over them.
 
-A message's vector is made of terms that come made, so no configuration of the server has a say.
+A vector is made of terms that come made, so no configuration of the server has a say.
 How much a place is worth is not left to ``ts_rank``, which does not know how rare a word is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sqlalchemy import func, literal_column, select
+from typing import TYPE_CHECKING, Literal
 
 from langmem_tiers.core.indexes import Postings
-from langmem_tiers.storage.schema import knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnClause, Subquery, Table
     from sqlalchemy.pool import PoolProxiedConnection
 
 MESSAGES_DDL = (
@@ -28,17 +24,12 @@ MESSAGES_DDL = (
 )
 DDL = (
     *MESSAGES_DDL,
-    # Marks become spaces: left in, they make one word of an address or a path.
-    """ALTER TABLE lmt_knowledge ADD COLUMN text_vector tsvector
-        GENERATED ALWAYS AS (to_tsvector('english', translate(
-            left(key_text || ' ' || value, 100000), './:@_#?&=+~-', '            '
-        ))) STORED""",
-    "CREATE INDEX lmt_knowledge_text ON lmt_knowledge USING gin (text_vector)",
+    "CREATE INDEX lmt_knowledge_terms ON lmt_knowledge USING gin (terms)",
 )
 
 
 _PLACES = """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
-        FROM lmt_messages, unnest(terms) AS place
+        FROM lmt_{of}, unnest(terms) AS place
         WHERE terms @@ CAST(%s AS tsquery) AND place.lexeme = ANY(%s)
         GROUP BY place.lexeme"""
 
@@ -69,14 +60,16 @@ def unpacked(vector: str) -> list[str]:
     return terms
 
 
-def postings(connection: PoolProxiedConnection, terms: Sequence[str]) -> Postings:
-    """Where the terms are."""
+def postings(
+    connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
+) -> Postings:
+    """Where the terms are, in messages or in what is known."""
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
     query = " | ".join(_quoted(term) for term in terms)
     cursor = connection.cursor()
     try:
-        cursor.execute(_PLACES, (query, list(terms)))
+        cursor.execute(_PLACES.format(of=of), (query, list(terms)))
         found = cursor.fetchall()
     finally:
         cursor.close()
@@ -91,19 +84,3 @@ def postings(connection: PoolProxiedConnection, terms: Sequence[str]) -> Posting
 
 def _quoted(term: str) -> str:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def knowledge_matches(words: Sequence[str]) -> Subquery:
-    """The keys of knowledge that holds any of the words, with a score."""
-    return _matches(knowledge, "lmt_knowledge.text_vector", words)
-
-
-def _matches(table: Table, vector_name: str, words: Sequence[str]) -> Subquery:
-    vector: ColumnClause[str] = literal_column(vector_name)
-    words_quoted = " or ".join(f'"{word}"' for word in words)
-    query = func.websearch_to_tsquery(literal_column("'english'"), words_quoted)
-    return (
-        select(table.c.pk, func.ts_rank(vector, query).label("score"))
-        .where(vector.op("@@")(query))
-        .subquery()
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.core.knowledge import Kept, Knowledge
+from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance
 
 if TYPE_CHECKING:
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import KnowledgeStore
 
 
-def known(key: str = "key", value: str = "value", *, category: str = "domain", days: int = 0) -> Knowledge:
+def known(
+    key: str = "key",
+    value: str = "value",
+    *,
+    category: str = "domain",
+    days: int = 0,
+    confidence: float = 0.5,
+) -> Knowledge:
     """Something known, so many days after the start."""
     at = NOW + timedelta(days=days)
     return Knowledge(
         category=category,
         key=key,
         value=value,
-        confidence=0.5,
+        confidence=confidence,
         created_at=at,
         updated_at=at,
         fresh_at=at,
@@ -51,7 +59,8 @@ def found(
     limit: int = 10,
 ) -> list[str]:
     """The keys that a search finds, best first."""
-    return [hit.knowledge.key for hit in store.search(namespace, words, category=category, limit=limit)]
+    terms = terms_of(" ".join(words))
+    return [hit.knowledge.key for hit in store.search(namespace, terms, category=category, limit=limit)]
 
 
 class KnowledgeSearchConformance(StoreConformance):
@@ -108,6 +117,54 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "narwhal") == ["shape"]
         knowledge.change(namespace, [("domain", "shape")], lambda _: Kept(None), NOW)
         assert found(knowledge, namespace, "narwhal", "shape") == []
+
+    def test_search_finds_nothing_for_no_terms_and_where_nothing_is_known(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        assert found(knowledge, namespace, "walrus") == []
+        put(knowledge, namespace, known("walrus"))
+        assert found(knowledge, namespace) == []
+        knowledge.change(namespace, [("domain", "walrus")], lambda _: Kept(None), NOW)
+        assert found(knowledge, namespace, "walrus") == []
+
+    def test_search_finds_words_of_scripts_without_spaces(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("停车", "红色的船每月付四百克朗"), known("晚饭", "不吃鱼"))
+        assert found(knowledge, namespace, "红色的船要付多少?") == ["停车"]
+        assert found(knowledge, namespace, "晚飯") == ["晚饭"]
+
+    def test_search_counts_a_rare_word_more_than_a_common_one(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, *(known(f"{n}", "boat") for n in range(5)), known("rare", "walrus"))
+        assert found(knowledge, namespace, "boat", "walrus")[0] == "rare"
+
+    def test_search_puts_the_surer_first_where_both_are_as_good(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        items = [
+            known(f"walrus {n}", confidence=sure) for n, sure in ((3, 0.5), (1, 0.2), (4, 0.9), (2, 0.5))
+        ]
+        put(knowledge, namespace, *items)
+        assert found(knowledge, namespace, "walrus") == ["walrus 4", "walrus 2", "walrus 3", "walrus 1"]
+        assert found(knowledge, namespace, "walrus", limit=2) == ["walrus 4", "walrus 2"]
+
+    def test_what_others_know_changes_neither_what_is_found_nor_its_order_nor_its_score(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(
+            knowledge,
+            namespace,
+            known("one", "a boat with a sail"),
+            known("two", "boat boat, and a long talk about this and that and the weather"),
+            known("three", "a walrus with a sail"),
+        )
+        terms = terms_of("boat walrus sail")
+        alone = knowledge.search(namespace, terms, category=None, limit=2)
+        for other in ((*namespace, "other"), (*namespace[:-1], f"{namespace[-1]}0")):
+            put(knowledge, other, *(known(f"{n}", "walrus walrus sail") for n in range(20)))
+        assert knowledge.search(namespace, terms, category=None, limit=2) == alone
 
     def test_search_takes_operators_and_any_text_as_words(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
