@@ -13,6 +13,7 @@ from langmem_tiers.compression.fitting import most_that_fits
 from langmem_tiers.compression.layout import worthiest
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role, ToolCall
 from langmem_tiers.scoring.tokens import count_draft
 
@@ -73,7 +74,7 @@ class Compressor:
         """The text in the form ``[role] first line``, ``... last line``, ``[preserved: fact, fact]``.
 
         It is never longer than the original: a text that cannot be made shorter without losing a
-        fact comes back as it is.
+        fact comes back as it is. What was injected from memory is no part of the shorter form.
 
         Args:
             content: The text.
@@ -81,15 +82,16 @@ class Compressor:
             max_tokens: A limit that goes before the facts; what it costs is reported as missing.
         """
         before = self.counter.count(_check_text(content))
-        places = self.facts.places(content)
+        said = without_fences(content)
+        places = self.facts.places(said)
         facts = tuple(dict.fromkeys(place.fact for place in places))
-        text, kept = self._by_lines(content, str(role), places)
+        text, kept = self._by_lines(said, str(role), places)
         after = self.counter.count(text)
-        if len(text) >= len(content) or after >= before:
+        if not text.strip() or len(text) >= len(content) or after >= before:
             text, after = content, before
         missing: tuple[Fact, ...] = ()
         if max_tokens is not None and after > check_whole(max_tokens, 0, "max_tokens"):
-            text = self._within(max_tokens, content, places)
+            text = self._within(max_tokens, said, places)
             after = self.counter.count(text)
             missing = missing_from(text, facts)
         elif text != content:

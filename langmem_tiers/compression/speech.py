@@ -1,10 +1,11 @@
-"""Messages as plain text: what was said, and what was called."""
+"""Messages as plain text: what was said, and what was called, without what memory itself had injected."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import Message, Role
 
 if TYPE_CHECKING:
@@ -14,8 +15,12 @@ SPEAKERS = {Role.USER: "User", Role.ASSISTANT: "Agent", Role.SYSTEM: "System", R
 
 
 def speech(message: Message) -> str:
-    """The text of a message, and each tool call with its arguments on lines of their own."""
-    return "\n".join(filter(None, [message.content, *(called(call) for call in message.tool_calls)]))
+    """The text of a message, and each tool call with its arguments on lines of their own.
+
+    What was injected from memory is left out: told again, it would come back as something new.
+    """
+    texts = (message.content, *(called(call) for call in message.tool_calls))
+    return "\n".join(filter(None, map(without_fences, texts)))
 
 
 def called(call: ToolCall) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import Entry, Tier
+from langmem_tiers.core.fences import MEMORY, fenced, harmless
 from langmem_tiers.core.knowledge import KnowledgeCategory, KnowledgeHit
 from langmem_tiers.core.messages import Message, MessageDraft, Role
 from langmem_tiers.core.recall import Hit, RecallFilters, Strategy
-from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.words import all_words, query_words
 from langmem_tiers.tiers.short_term import seal

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.names import check_name, check_namespace, namespace_key
 from langmem_tiers.core.tuning import EfficiencyReport, Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
@@ -242,5 +243,5 @@ class Optimizer:
             load = Load(standing, parts.counter)
             tokens = load.tokens + (planner.goal.summary_for(load.window) if hidden else 0)
         shown = [message for message in standing.shown if message is not None]
-        facts = sum(bool(parts.analyzer.key_facts(message.content)) for message in shown)
+        facts = sum(bool(parts.analyzer.key_facts(without_fences(message.content))) for message in shown)
         return Outcome(tokens / parts.config.budget.available, facts)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.core.messages import MessageDraft, Role
 from langmem_tiers.flows.known import known_line
-from langmem_tiers.retrieval.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.tiers.short_term import seal
 

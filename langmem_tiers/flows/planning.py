@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.compression.digest import Digest
 from langmem_tiers.compression.fitting import cut
 from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import SUMMARY_PREFIX, MessageDraft, Role
 from langmem_tiers.core.records import RollUp
 from langmem_tiers.flows.fit import Goal, Load, fit
@@ -69,9 +70,10 @@ def hidden_of(items: Sequence[Shown], hidden: int) -> tuple[list[Message], Diges
 def _remembered(items: Sequence[Shown]) -> Digest:
     # What somebody promoted by hand, and how the system began, is told in every summary.
     facts = tuple(
-        Fact("remember", cut(" ".join(item.message.content.split()), characters), _REMEMBERED_PRIORITY)
+        Fact("remember", cut(said, characters), _REMEMBERED_PRIORITY)
         for item in items
-        if (characters := _remembered_characters(item)) and item.message.content.strip()
+        if (characters := _remembered_characters(item))
+        and (said := " ".join(without_fences(item.message.content).split()))
     )
     return Digest(facts=facts)
 

@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import StorageError
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
 from langmem_tiers.flows.packing import Packed, Packer, reasons
-from langmem_tiers.retrieval.fences import without_fences
 from langmem_tiers.retrieval.index_text import asks
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.scoring.terms import terms_of

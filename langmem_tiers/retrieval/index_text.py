@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.indexes import IndexText
-from langmem_tiers.retrieval.fences import without_fences
 from langmem_tiers.scoring.signals import Subject
 from langmem_tiers.scoring.terms import length_of, name_terms, terms_of
 
@@ -37,7 +37,7 @@ class Indexer:
     def __call__(self, message: Message) -> IndexText:
         """What is kept of one message. What was injected from memory is not indexed again."""
         said = without_fences(message.content)
-        calls = "".join(f" {call.name} {call.arguments}" for call in message.tool_calls)
+        calls = "".join(f" {call.name} {without_fences(call.arguments)}" for call in message.tool_calls)
         speaker = [] if message.name is None else name_terms(message.name)
         subject = Subject(said, message.role, age_hours=_LONG_AGO_HOURS)
         text = said + calls

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langmem_tiers.retrieval.fences import without_fences
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.retrieval.meaning import VectorIndex, find_trust, sample
 from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS

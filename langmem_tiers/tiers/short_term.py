@@ -13,6 +13,7 @@ from langmem_tiers.core.errors import (
     MessageNotFoundError,
     SessionNotFoundError,
 )
+from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers.core.groups import safe_cut, without_orphans
 from langmem_tiers.core.messages import (
     COUNTED_BY_CALLER,
@@ -30,7 +31,6 @@ from langmem_tiers.core.reports import (
     MessagePage,
     SessionInfo,
 )
-from langmem_tiers.retrieval.fences import is_only_fenced
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:

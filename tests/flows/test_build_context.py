@@ -22,7 +22,7 @@ from langmem_tiers import (
     ToolCall,
     count_messages,
 )
-from langmem_tiers.retrieval.fences import CLOSING, OPENING
+from langmem_tiers.core.fences import CLOSING, OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.messages import COUNTER
 
