@@ -2,7 +2,8 @@
 
 A message's cosine is taken together with those of its neighbours, like its words. How much that counts
 is found on the messages themselves: a useful model places what was said in a row nearer to each other
-than to the rest, about as well as shared words do. One that does not has no say.
+than to the rest, about as well as shared words do. One that does not has no say. It is tried on the first
+16, 32, 64, ... messages, so that whoever looks at the same memory trusts it alike, whenever they came.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.retrieval.places import REACH, Places
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from langmem_tiers.retrieval.arrays import Flags, Floats, Rows
-    from langmem_tiers.retrieval.places import Places
 
 SAMPLE_PAIRS, SAMPLE_OTHERS = 64, 512
-LEAST_PAIRS = 12
+LEAST_PAIRS, LEAST_OTHERS = 12, 4
+FIRST_TRIAL = 16
+"""Messages that a model is tried on first; each later time there are twice as many."""
+FAR = 20
+"""Messages of one session that lie more than so many places apart need not be about the same."""
+ENOUGH = 0.9
+"""The part of a sample that must have vectors. A text that the embedder refuses holds nothing up."""
+TELLING = 0.05
+"""By how much words or vectors must beat chance; where neither does, a trial says nothing."""
 UNTRIED = 0.5
 """The trust in a model where there is too little to try it on."""
 USUAL_SPREAD = 0.13
@@ -34,14 +44,44 @@ class Trust:
     scale: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Messages to try a model on: some, for each the one before it, and others to tell it from."""
+
+    size: int
+    """How many messages it was taken from."""
+    rows: Rows
+    before: Rows
+    others: Rows
+
+    @property
+    def parts(self) -> tuple[Rows, Rows, Rows]:
+        """The rows of each kind."""
+        return self.rows, self.before, self.others
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """What tells it from a sample that more of the messages had vectors for."""
+        return self.size, len(self.rows), len(self.others)
+
+    def among(self, there: Flags) -> Sample | None:
+        """What of it has vectors; None if too much has not."""
+        pairs, others = there[self.rows] & there[self.before], there[self.others]
+        if min(pairs.mean(), others.mean()) < ENOUGH:
+            return None
+        return Sample(self.size, self.rows[pairs], self.before[pairs], self.others[others])
+
+
 class VectorIndex:
     """The vectors of one namespace by one model, one row for each message, of length 1."""
 
     def __init__(self, dimension: int) -> None:
         self.mark = 0
         self.trust = Trust()
+        self.tried: tuple[int, int, int] | None = None
+        """The extent of the sample that the trust was found on."""
         self.tried_on = 0
-        """How many messages there were when the trust was found."""
+        """How many messages that sample was taken from, if nothing can be added to it."""
         self._matrix = np.zeros((0, dimension), np.float32)
         self._there = np.zeros(0, np.bool_)
         self.holds_vectors = True
@@ -69,6 +109,11 @@ class VectorIndex:
         """The keys of messages that have no vector."""
         self._grow(places.count)
         return places["keys"][~self._there[: places.count]]
+
+    def there(self, count: int) -> Flags:
+        """Which of the first rows have a vector."""
+        self._grow(count)
+        return self._there[:count]
 
     def vectors(self, rows: Rows) -> Floats:
         """The vectors of some rows."""
@@ -114,24 +159,29 @@ def with_neighbours(places: Places, kernel: int, cosines: Floats, rows: Rows | s
     return together
 
 
-def sample(places: Places) -> tuple[Rows, Rows, Rows] | None:
-    """Messages to try a model on: some, for each the one before it, and others."""
-    before = places["neighbours"][:, 3]
-    worth = places["lengths"] >= 4
-    rows = np.flatnonzero((before >= 0) & worth & worth[before])
+def trial_sizes(count: int) -> Iterator[int]:
+    """How many of the first messages a model is tried on, the most first."""
+    size = FIRST_TRIAL << max(0, (count // FIRST_TRIAL).bit_length() - 1)
+    while FIRST_TRIAL <= size <= count:
+        yield size
+        size //= 2
+
+
+def sample(places: Places, size: int) -> Sample | None:
+    """Some of the first ``size`` messages to try a model on; None if there are too few."""
+    before = places["neighbours"][:size, REACH - 1].astype(np.int64)
+    worth = places["lengths"][:size] >= 4
+    rows = np.flatnonzero((before >= 0) & (before < size) & worth)
+    rows = rows[worth[before[rows]]]
     if len(rows) < LEAST_PAIRS:
         return None
-    rng = np.random.default_rng(places.count)  # the same messages, the same sample
+    rng = np.random.default_rng(size)  # the same messages, the same sample
     rows = rng.permutation(rows)[:SAMPLE_PAIRS]
-    others = rng.permutation(np.flatnonzero(worth))[:SAMPLE_OTHERS]
-    return rows, before[rows].astype(np.int64), others
+    return Sample(size, rows, before[rows], rng.permutation(np.flatnonzero(worth))[:SAMPLE_OTHERS])
 
 
 def find_trust(
-    places: Places,
-    picked: tuple[Rows, Rows, Rows],
-    vectors: Sequence[Floats],
-    terms: Sequence[Sequence[Sequence[str]]],
+    places: Places, picked: Sample, vectors: Sequence[Floats], terms: Sequence[Sequence[Sequence[str]]]
 ) -> Trust:
     """Compare how well vectors and shared words tell the message before from others.
 
@@ -141,27 +191,38 @@ def find_trust(
         vectors: Of each of its three parts.
         terms: Of each of its three parts.
     """
-    rows, _, others = picked
-    elsewhere = places["session"][others][None, :] != places["session"][rows][:, None]
-    by_vectors = _told_apart([unit(part) for part in vectors], elsewhere)
-    by_words = _told_apart(_term_vectors(terms), elsewhere)
-    share = (by_vectors - 0.5) / max(by_words - 0.5, 0.05)
-    spread = float((unit(vectors[2]) @ unit(vectors[0]).T).std())
-    return Trust(
-        share=float(np.clip((share - 0.4) / 0.4, 0, 1)),
-        scale=float(np.clip(USUAL_SPREAD / max(spread, 1e-3), 0.5, 4)),
-    )
+    units = [unit(part) for part in vectors]
+    elsewhere = _elsewhere(places, picked)
+    counted = elsewhere.sum(axis=1) >= LEAST_OTHERS
+    if counted.sum() < LEAST_PAIRS:
+        return Trust()
+    spread = float((units[0] @ units[2].T)[elsewhere].std())
+    scale = float(np.clip(USUAL_SPREAD / max(spread, 1e-3), 0.5, 4))
+    by_vectors = _told_apart(units, elsewhere, counted) - 0.5
+    by_words = _told_apart(_term_vectors(terms), elsewhere, counted) - 0.5
+    if max(by_vectors, by_words) < TELLING:
+        return Trust(scale=scale)
+    share = by_vectors / max(by_words, TELLING)
+    return Trust(share=float(np.clip((share - 0.4) / 0.4, 0, 1)), scale=scale)
 
 
-def _told_apart(parts: Sequence[Floats], elsewhere: Flags) -> float:
-    # How often the message before is nearer than one of another session: 0.5 is chance, 1 is always.
+def _elsewhere(places: Places, picked: Sample) -> Flags:
+    # Which of the others are of another session than each row, or far away in its own.
+    session = places["session"][: picked.size]
+    order = np.empty(picked.size, np.int64)
+    order[np.lexsort((places["positions"][: picked.size], session))] = np.arange(picked.size)
+    apart: Flags = np.abs(order[picked.others][None, :] - order[picked.rows][:, None]) > FAR
+    other: Flags = session[picked.others][None, :] != session[picked.rows][:, None]
+    return np.logical_or(other, apart)
+
+
+def _told_apart(parts: Sequence[Floats], elsewhere: Flags, counted: Flags) -> float:
+    # How often the message before is nearer than one from elsewhere: 0.5 is chance, 1 is always.
     rows, before, others = parts
     near = (rows * before).sum(axis=1)[:, None]
     far = rows @ others.T
-    wins = (far < near) + 0.5 * (far == near)
-    counted = elsewhere.sum(axis=1)
-    some = counted > 0
-    return float(((wins * elsewhere).sum(axis=1)[some] / counted[some]).mean()) if some.any() else 0.5
+    wins = ((far < near) + 0.5 * (far == near)) * elsewhere
+    return float((wins[counted].sum(axis=1) / elsewhere[counted].sum(axis=1)).mean())
 
 
 def _term_vectors(terms: Sequence[Sequence[Sequence[str]]]) -> list[Floats]:

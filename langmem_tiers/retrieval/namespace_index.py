@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langmem_tiers.core.fences import without_fences
-from langmem_tiers.retrieval.meaning import VectorIndex, find_trust, sample
+from langmem_tiers.retrieval.meaning import Sample, VectorIndex, find_trust, sample, trial_sizes
 from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS
 
@@ -98,23 +98,39 @@ class NamespaceIndex:
         return len(missing) - done
 
     def try_model(self, embedding: Embedding, store: IndexStore) -> None:
-        """Find how far the embedder is to be trusted here; again each time twice as much is known."""
+        """Find how far the embedder is to be trusted here; again each time twice as much is known.
+
+        It follows from what is stored alone, not from when this process looked at it.
+        """
         vectors, places = self.vectors, self.places
-        if vectors is None or places.count < 2 * vectors.tried_on:
+        sizes = list(trial_sizes(places.count))
+        if vectors is None or not sizes or vectors.tried_on == sizes[0]:
             return
-        picked = sample(places)
-        if picked is None:
+        picked = self._sample(vectors, sizes)
+        if picked is None or picked.extent == vectors.tried:
             return
-        vectors.tried_on = places.count
-        keys = [places["keys"][rows].tolist() for rows in picked]
+        vectors.tried = picked.extent
+        keys = [places["keys"][rows].tolist() for rows in picked.parts]
         terms = store.terms([key for part in keys for key in part])
         if vectors.holds_vectors:
-            tables = [vectors.vectors(rows) for rows in picked]
+            tables = [vectors.vectors(rows) for rows in picked.parts]
         else:
             tables = [self._fetched(embedding, part) for part in keys]
         vectors.trust = find_trust(
             places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys]
         )
+
+    def _sample(self, vectors: VectorIndex, sizes: list[int]) -> Sample | None:
+        for size in sizes:
+            whole = sample(self.places, size)
+            if whole is None:  # then there is none among fewer messages either
+                vectors.tried_on = sizes[0] if size == sizes[0] else 0
+                return None
+            picked = whole.among(vectors.there(self.places.count))
+            if picked is not None:
+                vectors.tried_on = size if picked.extent == whole.extent else 0
+                return picked
+        return None
 
     def _fetched(
         self, embedding: Embedding, keys: list[int]

@@ -278,6 +278,55 @@ def test_a_model_that_knows_nothing_has_no_say() -> None:
     assert answers[0] != answers[2]  # one that knows words has
 
 
+def ranking(where: Namespace) -> list[list[tuple[str, float]]]:
+    """What is recalled for each of the things, with scores."""
+    return [
+        [(hit.entry.id, hit.score) for hit in where.recall(f"which {thing} breaks", limit=10)]
+        for thing in THINGS
+    ]
+
+
+def test_engines_of_different_history_rank_the_same(url: str, tenant: str, backend: str) -> None:
+    clock = FrozenClock()
+    with MemoryEngine(url, clock=clock, embedder=HashEmbedder(24)) as along:
+        where = along.namespace(tenant)
+        for number, thing in enumerate(THINGS * 4):
+            where.session(f"s{number}").add_many(
+                MessageDraft("user", f"The {thing} of {number} near {THINGS[number % 7]} breaks {n}")
+                for n in range(number % 9 + 1)
+            )
+            where.recall(f"which {thing} breaks")
+        where.recall("which boat breaks")
+        assert along._parts.retriever._held[tenant,].vectors.tried_on == 128  # type: ignore[union-attr]
+        if backend == "sqlite-memory":  # nobody else can look at it
+            along._parts.retriever.forget()
+            fresh = ranking(where)
+        else:
+            with MemoryEngine(url, clock=clock, embedder=HashEmbedder(24)) as other:
+                fresh = ranking(other.namespace(tenant))
+        assert ranking(where) == fresh
+
+
+def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
+    config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=1e-9, batch_size=7))
+    with (
+        MemoryEngine(config=config, embedder=HashEmbedder()) as slowly,
+        MemoryEngine(embedder=HashEmbedder()) as at_once,
+    ):
+        trusts = []
+        for engine in (slowly, at_once):
+            where = engine.namespace("a")
+            conversation(where)
+            where.recall("boat")
+            end = time.monotonic() + 20
+            while where.recall("boat").problems and time.monotonic() < end:
+                time.sleep(0.02)
+            held = engine._parts.retriever._held["a",].vectors
+            assert held is not None
+            trusts.append(held.trust)
+        assert trusts[0] == trusts[1]
+
+
 def test_every_database_ranks_the_same(engine: MemoryEngine, tenant: str) -> None:
     with MemoryEngine(clock=FrozenClock(), ids=seeded_ids()) as plain:
         here, there = engine.namespace(tenant), plain.namespace(tenant)

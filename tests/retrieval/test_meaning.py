@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.retrieval.meaning import (
+    FAR,
     LEAST_PAIRS,
     SAMPLE_OTHERS,
     SAMPLE_PAIRS,
@@ -16,6 +17,7 @@ from langmem_tiers.retrieval.meaning import (
     VectorIndex,
     find_trust,
     sample,
+    trial_sizes,
     unit,
     with_neighbours,
 )
@@ -57,13 +59,17 @@ def words_by_topic(share: float = 0.5) -> list[list[str]]:
     ]
 
 
-def trust_in(table: np.ndarray[tuple[int, int], np.dtype[np.float32]], words: list[list[str]]) -> Trust:
+def trust_in(
+    table: np.ndarray[tuple[int, int], np.dtype[np.float32]],
+    words: list[list[str]],
+    places: Places | None = None,
+) -> Trust:
     """The trust that is found in these vectors."""
-    places = talks()
-    picked = sample(places)
+    places = places or talks()
+    picked = sample(places, places.count)
     assert picked is not None
-    terms = [[words[row] for row in rows] for rows in picked]
-    return find_trust(places, picked, [table[rows] for rows in picked], terms)
+    terms = [[words[row] for row in rows] for rows in picked.parts]
+    return find_trust(places, picked, [table[rows] for rows in picked.parts], terms)
 
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3), min_size=1, max_size=9))
@@ -127,39 +133,75 @@ def test_cosines_that_differ_little_are_stretched_more() -> None:
     assert trust_in(crowded, words_by_topic()).scale > trust_in(topical(), words_by_topic()).scale
 
 
-def test_the_same_messages_give_the_same_sample() -> None:
-    one, other = sample(talks()), sample(talks())
+def test_the_first_messages_give_the_same_sample_however_many_follow() -> None:
+    few = Places(talks().kernels)
+    few.extend(index_rows(np.repeat(np.arange(1, 12), EACH).tolist(), lengths=[6] * 11 * EACH))
+    one, other = sample(talks(), 128), sample(few, 128)
     assert one is not None
     assert other is not None
-    assert all((a == b).all() for a, b in zip(one, other, strict=True))
+    assert all((a == b).all() for a, b in zip(one.parts, other.parts, strict=True))
+
+
+def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
+    assert [list(trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
+        [],
+        [],
+        [16],
+        [16],
+        [32, 16],
+        [64, 32, 16],
+    ]
 
 
 def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> None:
     places = talks()
-    picked = sample(places)
+    picked = sample(places, 128)
     assert picked is not None
-    rows, before, others = picked
-    assert len(rows) == len(before) == SAMPLE_PAIRS
-    assert len(others) <= SAMPLE_OTHERS
-    assert (before == rows - 1).all()
-    assert (places["session"][rows] == places["session"][before]).all()
+    assert len(picked.rows) == len(picked.before) == SAMPLE_PAIRS
+    assert len(picked.others) <= SAMPLE_OTHERS
+    assert (picked.before == picked.rows - 1).all()
+    assert (places["session"][picked.rows] == places["session"][picked.before]).all()
+    assert max(rows.max() for rows in picked.parts) < 128
 
 
 def test_too_few_messages_are_not_tried_on() -> None:
-    assert sample(Places(talks().kernels)) is None
-    assert sample(filled(index_rows([1] * LEAST_PAIRS, lengths=[6] * LEAST_PAIRS))) is None
-    assert sample(filled(index_rows([1] * (LEAST_PAIRS + 1), lengths=[6] * (LEAST_PAIRS + 1)))) is not None
-    assert sample(filled(index_rows([1] * 99, lengths=[3] * 99))) is None
+    assert sample(Places(talks().kernels), 0) is None
+    for count, least in ((LEAST_PAIRS, None), (LEAST_PAIRS + 1, LEAST_PAIRS)):
+        picked = sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
+        assert (None if picked is None else len(picked.rows)) == least
+    assert sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
     assert VectorIndex(SIZE).trust.share == UNTRIED
 
 
-def test_within_one_session_nothing_can_be_told_apart() -> None:
-    places = filled(index_rows([1] * 30, lengths=[6] * 30))
-    picked = sample(places)
-    assert picked is not None
-    table, words = topical(), words_by_topic()
-    terms = [[words[row] for row in rows] for rows in picked]
-    assert find_trust(places, picked, [table[rows] for rows in picked], terms).share == 0
+def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off() -> None:
+    whole = sample(talks(), 128)
+    assert whole is not None
+    there = np.ones(SESSIONS * EACH, np.bool_)
+    assert whole.among(there) is not None
+    there[whole.rows[0]] = False
+    some = whole.among(there)
+    assert some is not None
+    assert len(some.rows) < len(whole.rows)
+    assert all(there[rows].all() for rows in some.parts)
+    assert some.extent != whole.extent
+    there[whole.others[: len(whole.others) // 2]] = False
+    assert whole.among(there) is None
+
+
+def test_in_a_short_session_nothing_can_be_told_apart_and_the_model_stays_untried() -> None:
+    places = filled(index_rows([1] * FAR, lengths=[6] * FAR))
+    assert trust_in(topical(), words_by_topic(), places) == Trust(UNTRIED, 1.0)
+
+
+def test_in_one_long_session_a_model_is_tried_on_what_lies_far_apart() -> None:
+    places = filled(index_rows([1] * 96, lengths=[6] * 96))
+    assert trust_in(topical(), words_by_topic(), places).share > 0.9
+    assert trust_in(vectors(96), words_by_topic(), places).share < 0.1
+
+
+def test_where_neither_words_nor_vectors_tell_anything_apart_the_model_stays_untried() -> None:
+    unlike = [[f"w{row}n{n}" for n in range(6)] for row in range(SESSIONS * EACH)]
+    assert trust_in(vectors(SESSIONS * EACH), unlike).share == UNTRIED
 
 
 def test_vectors_stay_where_they_are_as_messages_are_added() -> None:
