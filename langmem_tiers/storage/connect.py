@@ -38,7 +38,10 @@ def connect_sqlite(url: URL, config: EngineConfig) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        if connection.get_execution_options().get("lmt_write"):
+        options = connection.get_execution_options()
+        if "lmt_patience" in options:
+            _begin_soon(connection.connection, options["lmt_patience"], config.busy_timeout_seconds)
+        elif options.get("lmt_write"):
             connection.connection.execute("BEGIN IMMEDIATE")
 
     return engine
@@ -56,7 +59,23 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
         "client_encoding": "utf8",
         "options": f"{' '.join(given)} {options}".strip(),
     }
-    return _engine(url, config, arguments, QueuePool)
+    engine = _engine(url, config, arguments, QueuePool)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        patience = connection.get_execution_options().get("lmt_patience")
+        if patience is not None:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(patience * 1000))}")
+
+    return engine
+
+
+def _begin_soon(connection: Any, patience_seconds: float, usual_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
+    connection.execute(f"PRAGMA busy_timeout = {int(patience_seconds * 1000)}")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(usual_seconds * 1000)}")
 
 
 def use_wal(connection: Any, patience_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own

@@ -81,9 +81,16 @@ class Database:
             yield raw
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction: all of it is durable when the block ends, or none of it happened."""
-        with self._guard(locked=self.is_sqlite), self._writer.begin() as connection:
+    def write(self, patience_seconds: float | None = None) -> Iterator[Connection]:
+        """A transaction: all of it is durable when the block ends, or none of it happened.
+
+        Args:
+            patience_seconds: How long to wait for others who write; as the engine's settings say, if left out.
+        """
+        writer = self._writer
+        if patience_seconds is not None:
+            writer = writer.execution_options(lmt_patience=patience_seconds)
+        with self._guard(locked=self.is_sqlite, patience=patience_seconds), writer.begin() as connection:
             yield connection
 
     def prepare(self) -> None:
@@ -110,7 +117,7 @@ class Database:
         return sqlite3.connect(f"{self.url.database}?{query}", uri=True, check_same_thread=False)
 
     @contextmanager
-    def _guard(self, *, locked: bool) -> Iterator[None]:
+    def _guard(self, *, locked: bool, patience: float | None = None) -> Iterator[None]:
         # Ctrl-C may arrive between any two steps: leaving and releasing are safe to do too often.
         token = object()
         try:
@@ -118,7 +125,7 @@ class Database:
             self._refuse_if_closed()
             try:
                 if locked:
-                    self._lock()
+                    self._lock(patience)
                 if self._interrupted:
                     self._recover()
                 with translated(self.label, self._driver):
@@ -145,8 +152,8 @@ class Database:
         gc.collect()
         self._engine.dispose()
 
-    def _lock(self) -> None:
-        patience = self._config.busy_timeout_seconds
+    def _lock(self, patience: float | None) -> None:
+        patience = self._config.busy_timeout_seconds if patience is None else patience
         if not self._write_lock.acquire(timeout=patience):
             raise StorageBusyError(
                 f"other threads held {self.label!r} for more than {patience} s: "
