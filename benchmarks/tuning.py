@@ -108,7 +108,9 @@ class Signals:
         """A row for each message, a column for each weight."""
         places = self._held.places
         wish = wish_for(question, now=now, limit=DEEPEST)
-        evidence = Answering(self._retriever, self._held, wish).evidence()
+        evidence = Answering(
+            self._retriever, self._held, wish, self._retriever.meaning_of(self._held, wish)
+        ).evidence()
         columns = features(places, evidence, np.arange(places.count))
         return np.stack([np.asarray(columns[name], np.float64) for name in asdict(Weights())], axis=1)
 

@@ -129,7 +129,7 @@ class IndexStore(Protocol):
 class VectorStore(Protocol):
     """Vectors of messages, each with the model that made it."""
 
-    def model(self, identity: str, dimension: int) -> int:
+    def model(self, identity: str, dimension: int, *, patience_seconds: float | None = None) -> int:
         """The key under which this model's vectors are kept."""
         ...
 
@@ -137,8 +137,23 @@ class VectorStore(Protocol):
         """The texts of some messages, to be embedded; those that are gone are left out."""
         ...
 
-    def put(self, tenant: Tenant, model: int, keys: Sequence[int], vectors: NDArray[np.float32]) -> bool:
+    def put(
+        self,
+        tenant: Tenant,
+        model: int,
+        keys: Sequence[int],
+        vectors: NDArray[np.float32],
+        *,
+        patience_seconds: float | None = None,
+    ) -> bool:
         """Keep vectors; messages that are gone meanwhile are left out.
+
+        Args:
+            tenant: Whose messages they are.
+            model: Which made them.
+            keys: Of the messages.
+            vectors: One row for each.
+            patience_seconds: How long to wait for others who write; as long as for any write, if left out.
 
         Returns:
             False, with nothing written, if anything was erased since the tenant was looked at.

@@ -8,7 +8,6 @@ import numpy as np
 
 from langmem_tiers.core.clock import microseconds
 from langmem_tiers.core.entries import Tier
-from langmem_tiers.core.errors import EmbeddingError
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.recall import Strategy
 from langmem_tiers.retrieval import presets
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.indexes import Postings
     from langmem_tiers.core.recall import RecallFilters
     from langmem_tiers.retrieval.arrays import Flags, Floats, Rows
+    from langmem_tiers.retrieval.filling import Meaning
     from langmem_tiers.retrieval.namespace_index import NamespaceIndex
     from langmem_tiers.retrieval.retriever import Retriever, Wish
 
@@ -37,14 +37,15 @@ WEIGHTS = Weights()
 class Answering:
     """Ranks the messages of a namespace for one wish. The namespace's lock must be held."""
 
-    def __init__(self, retriever: Retriever, held: NamespaceIndex, wish: Wish) -> None:
+    def __init__(self, retriever: Retriever, held: NamespaceIndex, wish: Wish, meaning: Meaning) -> None:
         self._retriever = retriever
         self._held = held
         self._places = held.places
         self._wish = wish
         self._asking = next(iter(self._rows_of([] if wish.asking is None else [wish.asking]).tolist()), None)
-        self.problems: list[str] = []
-        self.embedder: str | None = None
+        self._vector = meaning.vector
+        self.problems = list(meaning.problems)
+        self.embedder = meaning.embedder
         self.candidates = 0
 
     def ranked(self) -> Ranked:
@@ -86,7 +87,7 @@ class Answering:
             speaker=spoken,
             time=times_of(places, query.times),
         )
-        self._add_meaning(evidence, query.without(speakers))
+        self._add_meaning(evidence)
         return evidence
 
     def _best(self, allowed: Flags | None, limit: int) -> Ranked:
@@ -113,9 +114,8 @@ class Answering:
         assert self._held.tenant is not None  # noqa: S101 - refreshed before
         return self._retriever.index.postings(self._held.tenant.key, terms)
 
-    def _add_meaning(self, evidence: Evidence, text: str) -> None:
-        vector = self._vector(text)
-        vectors = self._held.vectors
+    def _add_meaning(self, evidence: Evidence) -> None:
+        vector, vectors = self._vector, self._held.vectors
         if vector is None or vectors is None:
             return
         evidence.trust = vectors.trust
@@ -140,24 +140,6 @@ class Answering:
 
         evidence.fetch = fetch
 
-    def _vector(self, text: str) -> Floats | None:
-        # Everything about vectors that can fail fails here, and then words alone decide.
-        embedding, held = self._retriever.embedding, self._held
-        if embedding is None:
-            return None
-        try:
-            is_complete = held.load_vectors(embedding).is_complete(held.places)
-            if not is_complete and held.embed_missing(embedding, self._retriever.deadline()):
-                self._retriever.embed_in_background(held.path)
-                self.problems.append("some messages are not embedded yet: they are found by their words")
-            held.try_model(embedding, self._retriever.index)
-            vector = embedding.query(text)
-        except EmbeddingError as error:
-            self.problems.append(str(error))
-            return None
-        self.embedder = embedding.identity
-        return vector
-
     def _by_words(self, allowed: Flags | None, limit: int) -> Ranked:
         postings = self._postings(self._wish.query.terms)
         scores = own_scores(self._places, words_of(self._places, postings))
@@ -173,7 +155,7 @@ class Answering:
             speaker=np.zeros(self._places.count, np.bool_),
             time=np.zeros(self._places.count),
         )
-        self._add_meaning(evidence, self._wish.query.text)
+        self._add_meaning(evidence)
         if evidence.cosines is not None:
             rows = np.arange(self._places.count) if allowed is None else np.flatnonzero(allowed)
             return presets.by_score("similarity", rows, evidence.cosines[rows], limit)

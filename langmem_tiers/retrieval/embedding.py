@@ -6,6 +6,7 @@ import hashlib
 import logging
 import queue
 import threading
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 MAX_CHARACTERS = 8000
 """Of a text that are embedded; models look no further, or make a mush of it."""
+_ITSELF, _DOCUMENTS, _QUERIES = _SIDES = ("itself", "documents", "queries")
+"""What an embedder is asked about; each is left alone for itself after it failed."""
+_PLAIN = "hello"
+"""A word that every embedder takes."""
+
+
+class _RefusedError(EmbeddingError):
+    """The embedder raised or answered nonsense: it may be down, or take this text amiss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What came of some texts; those that are neither done nor refused had no time."""
+
+    vectors: NDArray[np.float32]
+    """One row per text."""
+    done: list[int]
+    """The numbers of those that have one."""
+    refused: list[int]
+    """The numbers of those that the embedder refuses."""
 
 
 class Embedding:
@@ -46,7 +67,7 @@ class Embedding:
         self.store = store
         self._config = config
         self._clock = clock
-        self._is_quick = bool(getattr(embedder, "is_quick", False))
+        self.is_quick = bool(getattr(embedder, "is_quick", False))
         self._recent: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
             config.cache_entries, config.cache_hours * 3600, timer=clock.monotonic
         )
@@ -54,7 +75,7 @@ class Embedding:
         self._left_behind: threading.Thread | None = None
         self._identity: str | None = None
         self._model: int | None = None
-        self._retry_at = 0.0
+        self._retry_at: dict[str, float] = {}
         forks.watch(self)
 
     @property
@@ -62,24 +83,28 @@ class Embedding:
         """Names the model; what it is called before it has said so is its class."""
         return self._identity or type(self.embedder).__name__
 
-    def model(self) -> int:
+    def model(self, patience_seconds: float | None = None) -> int:
         """The key of the model's vectors; the first look may ask the embedder for its dimension."""
         if self._model is None:
-            identity, dimension = self._told_of_itself()
-            if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
-                raise self._unusable(
-                    f"the embedder says that its vectors have {dimension!r} numbers: "
-                    "dimension must be a whole number from 1"
-                )
-            self._identity, self._dimension = identity, dimension
-            self._model = self.store.model(identity, dimension)
+            try:
+                self._identity, self._dimension = self._told_of_itself()
+            except EmbeddingError:  # asked again at once it would say the same
+                if self._clock.monotonic() >= self._retry_at.get(_ITSELF, 0.0):
+                    self._leave_alone(*_SIDES)
+                raise
+            self._model = self.store.model(self._identity, self._dimension, patience_seconds=patience_seconds)
         return self._model
 
-    def _told_of_itself(self) -> tuple[str, object]:
-        told: Any = self._asked(lambda: (self.embedder.identity, self.embedder.dimension))
+    def _told_of_itself(self) -> tuple[str, int]:
+        told: Any = self._asked(_ITSELF, lambda: (self.embedder.identity, self.embedder.dimension))
         identity, dimension = told
         if not isinstance(identity, str) or not identity:
-            raise self._unusable(f"the embedder's identity must be a name, got a {type(identity).__name__}")
+            raise EmbeddingError(f"the embedder's identity must be a name, got a {type(identity).__name__}")
+        if isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1:
+            raise EmbeddingError(
+                f"the embedder says that its vectors have {dimension!r} numbers: "
+                "dimension must be a whole number from 1"
+            )
         return identity, dimension
 
     @property
@@ -100,34 +125,47 @@ class Embedding:
         with self._lock:
             known = self._recent.get(key)
         if known is None:
-            kept = None if self._is_quick else self._kept([key]).get(key)
+            kept = None if self.is_quick else self._kept([key]).get(key)
             known = self._asked_query(text) if kept is None else kept
             self._keep({key: known}, new=kept is None)
         return known
 
-    def documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, in batches; texts that say nothing get no direction."""
+    def documents(self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True) -> Embedded:
+        """One row per text, in batches; texts that say nothing get no direction.
+
+        A batch that fails is cut in two, again and again, until what the embedder refuses stands alone.
+
+        Args:
+            texts: What to embed.
+            go_on: Whether there is time for one more question after one that failed.
+
+        Raises:
+            EmbeddingError: It does not come back, or refuses a plain word as well.
+        """
         import numpy as np  # noqa: PLC0415 - not before something is embedded
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         short = [text[:MAX_CHARACTERS] for text in texts]
-        keys = [self._key(b"d", text) for text in short]
-        known = {} if self._is_quick else self._kept(list(dict.fromkeys(keys)))
-        todo = [number for number, text in enumerate(short) if text.strip() and keys[number] not in known]
+        said = [number for number, text in enumerate(short) if text.strip()]
         size = self._config.batch_size
-        for start in range(0, len(todo), size):
-            some = todo[start : start + size]
-            batch = [short[number] for number in some]
-            answer = self._asked(lambda batch=batch: self.embedder.embed_documents(batch))  # type: ignore[misc]
-            found = self._checked(answer, len(batch))
-            fresh = {keys[number]: vector for number, vector in zip(some, found, strict=True)}
-            if not self._is_quick:
-                self._keep(fresh, new=True)
-            known.update(fresh)
-        for number, key in enumerate(keys):
-            if key in known:
-                vectors[number] = known[key]
-        return vectors
+        todo = [said[start : start + size] for start in range(0, len(said), size)]
+        refused, late, failed = list[int](), list[int](), False
+        while todo:
+            some = todo.pop(0)
+            if failed and not go_on():
+                late += some
+                continue
+            try:
+                vectors[some] = self._answered(_DOCUMENTS, [short[number] for number in some])
+            except _RefusedError as error:
+                if not failed:
+                    self._check_that_it_works(_DOCUMENTS, error)
+                failed = True
+                half = len(some) // 2
+                todo[:0] = [some[:half], some[half:]] if half else []
+                refused += [] if half else some
+        left = {*refused, *late}
+        return Embedded(vectors, [number for number in range(len(texts)) if number not in left], refused)
 
     def before_fork(self) -> None:
         """Nothing to do: waiting for a model could keep the process from forking."""
@@ -138,31 +176,45 @@ class Embedding:
         self._left_behind = None
 
     def _asked_query(self, text: str) -> NDArray[np.float32]:
-        answer = self._asked(lambda: self.embedder.embed_query(text))
-        vector: NDArray[np.float32] = self._checked([answer], 1)[0]
+        try:
+            vector: NDArray[np.float32] = self._answered(_QUERIES, [text])[0]
+        except _RefusedError as error:
+            self._check_that_it_works(_QUERIES, error)
+            raise
         return vector
 
-    def _checked(self, answer: object, count: int) -> NDArray[np.float32]:
+    def _answered(self, side: str, texts: list[str]) -> NDArray[np.float32]:
         from langmem_tiers.retrieval.meaning import unit  # noqa: PLC0415 - numpy, not before it is needed
 
+        dimension = self.dimension
+        if side == _QUERIES:
+            answer: object = [self._asked(side, lambda: self.embedder.embed_query(texts[0]))]
+        else:
+            answer = self._asked(side, lambda: self.embedder.embed_documents(texts))
         try:
-            return unit(checked(answer, count, self.dimension, model=f"the embedder {self.identity!r}"))
+            return unit(checked(answer, len(texts), dimension, model=f"the embedder {self.identity!r}"))
         except LangmemTiersError as error:
-            raise self._unusable(str(error)) from None
+            raise _RefusedError(str(error)) from None
 
-    def _unusable(self, problem: str) -> EmbeddingError:
-        # Asked again at once it would say the same.
-        self._retry_at = self._clock.monotonic() + self._config.retry_seconds
-        return EmbeddingError(problem)
+    def _check_that_it_works(self, side: str, refusal: EmbeddingError) -> None:
+        # Is it the text or the embedder? One that refuses a plain word as well is left alone for a while.
+        try:
+            self._answered(side, [_PLAIN])
+        except EmbeddingError:
+            self._leave_alone(side)
+            raise refusal from None
 
-    def _asked(self, question: Callable[[], object]) -> object:
-        now = self._clock.monotonic()
-        if now < self._retry_at:
+    def _leave_alone(self, *sides: str) -> None:
+        until = self._clock.monotonic() + self._config.retry_seconds
+        self._retry_at.update(dict.fromkeys(sides, until))
+
+    def _asked(self, side: str, question: Callable[[], object]) -> object:
+        wait = self._retry_at.get(side, 0.0) - self._clock.monotonic()
+        if wait > 0:
             raise EmbeddingError(
-                f"the embedder {self.identity!r} failed a moment ago: it is asked again in "
-                f"{self._retry_at - now:.0f} s"
+                f"the embedder {self.identity!r} failed a moment ago: it is asked again in {wait:.0f} s"
             )
-        if self._is_quick:
+        if self.is_quick:
             return question()
         box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
         if self._left_behind is not None and self._left_behind.is_alive():
@@ -175,13 +227,12 @@ class Embedding:
             answer, error = box.get(timeout=self._config.time_limit_seconds)
         except queue.Empty:
             self._left_behind = thread
-            self._retry_at = now + self._config.retry_seconds
+            self._leave_alone(*_SIDES)
             raise EmbeddingError(
                 f"the embedder {self.identity!r} gave no answer within {self._config.time_limit_seconds:g} s"
             ) from None
         if error is not None:
-            self._retry_at = now + self._config.retry_seconds
-            raise EmbeddingError(
+            raise _RefusedError(
                 f"the embedder {self.identity!r} raised {type(error).__name__}: check it; "
                 "logging of 'langmem_tiers' at level DEBUG shows all of it"
             )
@@ -205,7 +256,7 @@ class Embedding:
         with self._lock:
             for key, vector in vectors.items():
                 self._recent[key] = vector
-        if new and not self._is_quick:
+        if new and not self.is_quick:
             now = self._clock.now()
             self.store.cache(
                 self.model(),

@@ -82,6 +82,10 @@ class VectorIndex:
         """The extent of the sample that the trust was found on."""
         self.tried_on = 0
         """How many messages that sample was taken from, if nothing can be added to it."""
+        self.refused: dict[int, float] = {}
+        """The keys of messages that the embedder refuses, and when it is asked again."""
+        self.unsaved: list[tuple[list[int], Floats]] = []
+        """Keys and vectors that are not in the store yet."""
         self._matrix = np.zeros((0, dimension), np.float32)
         self._there = np.zeros(0, np.bool_)
         self.holds_vectors = True
@@ -109,6 +113,28 @@ class VectorIndex:
         """The keys of messages that have no vector."""
         self._grow(places.count)
         return places["keys"][~self._there[: places.count]]
+
+    def wanted(self, places: Places, now: float) -> list[int]:
+        """The keys of messages that are to be embedded: those that have no vector and are not left alone."""
+        self.refused = {key: until for key, until in self.refused.items() if until > now}
+        made = {key for keys, _ in self.unsaved for key in keys}
+        return [key for key in self.missing(places).tolist() if key not in self.refused and key not in made]
+
+    def refuse(self, keys: Sequence[int], until: float) -> None:
+        """Leave messages alone until then."""
+        self.refused.update(dict.fromkeys(keys, until))
+
+    def add(self, places: Places, keys: list[int], vectors: Floats) -> None:
+        """Take vectors over that are not stored yet; a store that compares them itself has to get them first."""
+        self.unsaved.append((keys, vectors))
+        if self.holds_vectors:
+            self.put(places, np.array(keys, np.int64), vectors)
+
+    def saved(self, places: Places, keys: list[int]) -> None:
+        """Note that the store has them now."""
+        self.unsaved = [some for some in self.unsaved if some[0] is not keys]
+        if not self.holds_vectors:
+            self.put(places, np.array(keys, np.int64), None)
 
     def there(self, count: int) -> Flags:
         """Which of the first rows have a vector."""

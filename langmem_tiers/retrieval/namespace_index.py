@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langmem_tiers.core.fences import without_fences
 from langmem_tiers.retrieval.meaning import Sample, VectorIndex, find_trust, sample, trial_sizes
 from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langmem_tiers.core.indexes import IndexStore, Refresh, Tenant
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.retrieval.embedding import Embedding
@@ -29,6 +26,8 @@ class NamespaceIndex:
     def __init__(self, path: NamespacePath) -> None:
         self.path = path
         self.lock = threading.RLock()
+        self.filling = threading.Lock()
+        """Held while a batch of its messages is embedded, by one at a time; taken before ``lock``."""
         self.tenant: Tenant | None = None
         self.places = Places(KERNELS)
         self.vectors: VectorIndex | None = None
@@ -72,30 +71,6 @@ class NamespaceIndex:
             self.vectors.mark = mark
             if len(keys) < _PAGE:
                 return self.vectors
-
-    def embed_missing(self, embedding: Embedding, go_on: Callable[[], bool]) -> int:
-        """Embed what has no vector yet, batch by batch, as long as it may go on.
-
-        Returns:
-            How many are still without one.
-        """
-        assert self.vectors is not None  # noqa: S101 - load_vectors() came first
-        assert self.tenant is not None  # noqa: S101 - refresh() came first
-        missing = self.vectors.missing(self.places)
-        done = 0
-        while done < len(missing) and go_on():
-            keys = missing[done : done + embedding.batch_size].tolist()
-            texts = embedding.store.texts(self.tenant, keys)
-            there = [key for key in keys if key in texts]
-            vectors = embedding.documents([without_fences(texts[key]) for key in there])
-            if not embedding.store.put(self.tenant, embedding.model(), there, vectors):
-                return 0  # something was erased: the next recall looks anew
-            done += len(keys)
-        if done:
-            self.load_vectors(embedding)
-            if done >= len(missing):
-                embedding.store.drop_others(self.tenant.key, embedding.model())
-        return len(missing) - done
 
     def try_model(self, embedding: Embedding, store: IndexStore) -> None:
         """Find how far the embedder is to be trusted here; again each time twice as much is known.

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core import forks
 from langmem_tiers.core.entries import Entry
-from langmem_tiers.core.errors import EmbeddingError, StorageError
+from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.recall import Hit, Recall, Strategy
 from langmem_tiers.retrieval.background import Background
+from langmem_tiers.retrieval.filling import Filling, Meaning
 from langmem_tiers.retrieval.query import Query, read_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from langmem_tiers.core.clock import Clock
@@ -78,6 +79,9 @@ class Retriever:
         self.config = config
         self._clock = clock
         self._background = Background()
+        self._filling = (
+            Filling(index, embedding, self._background, config.embedding, clock) if embedding else None
+        )
         self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
         self._counted = 0
         self._reset()
@@ -99,16 +103,11 @@ class Retriever:
 
     def embed(self, namespace: NamespacePath) -> int:
         """Embed everything that has no vector yet; how many that were."""
-        if self.embedding is None:
+        if self._filling is None:
             return 0
-        held = self._index_of(namespace)
-        with held.lock:
-            if not held.refresh(self.index):
-                return 0
-            missing = len(held.load_vectors(self.embedding).missing(held.places))
-            held.embed_missing(self.embedding, lambda: True)
+        done = self._filling.fill(self._index_of(namespace))
         self._let_go_of_some()
-        return missing
+        return done
 
     def forget(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
@@ -119,8 +118,11 @@ class Retriever:
                 self._held.pop(namespace, None)
 
     def close(self) -> None:
-        """Write what was counted and stop what is under way."""
+        """Write what was counted or embedded and stop what is under way."""
         self._background.stop()
+        if self._filling is not None:
+            for held in list(self._held.values()):
+                self._filling.save(held)
         self._write_accesses()
 
     def before_fork(self) -> None:
@@ -137,7 +139,11 @@ class Retriever:
         with held.lock:
             if not held.refresh(self.index) or not held.places.count:
                 return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
-            answering = Answering(self, held, wish)
+        meaning = self.meaning_of(held, wish)
+        with held.lock:
+            if held.tenant is None:  # erased meanwhile
+                return None
+            answering = Answering(self, held, wish, meaning)
             ranked = answering.ranked()
             keys = held.places["keys"][ranked.rows].tolist()
             importance = answering.importance(ranked.rows).tolist()
@@ -160,6 +166,12 @@ class Retriever:
             problems=tuple(answering.problems),
         )
 
+    def meaning_of(self, held: NamespaceIndex, wish: Wish) -> Meaning:
+        """The vector of what is asked for. Hold no lock: an embedder may take its time."""
+        if self._filling is None:
+            return Meaning()
+        return self._filling.meaning_of(held, wish.query, wish.strategy)
+
     def _index_of(self, namespace: NamespacePath) -> NamespaceIndex:
         from langmem_tiers.retrieval.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above
 
@@ -177,30 +189,6 @@ class Retriever:
             while total > most and len(self._held) > 1:
                 _, oldest = self._held.popitem(last=False)
                 total -= oldest.bytes
-
-    def embed_in_background(self, namespace: NamespacePath) -> None:
-        """Go on embedding after this call is over."""
-        self._background.submit(("embed", namespace), lambda: self._embed_on(namespace))
-
-    def _embed_on(self, namespace: NamespacePath) -> None:
-        # Short stretches, so that recalls in between wait for none of them for long.
-        while self.embedding is not None and not self._background.is_stopping:
-            held = self._index_of(namespace)
-            with held.lock:
-                if not held.refresh(self.index):
-                    return
-                held.load_vectors(self.embedding)
-                try:
-                    left = held.embed_missing(self.embedding, _once())
-                except EmbeddingError:
-                    return  # the next recall tries again
-            if not left:
-                return
-
-    def deadline(self) -> Callable[[], bool]:
-        """Says whether there is time to embed one more batch inside this call."""
-        end = self._clock.monotonic() + self.config.embedding.inline_seconds
-        return lambda: self._clock.monotonic() < end
 
     def _count(self, tenant: Tenant, keys: list[int]) -> None:
         # Only noted here: writing waits until there is enough of it, or the engine closes.
@@ -261,11 +249,6 @@ def _entry(namespace: NamespacePath, found: Found, importance: float) -> Entry:
         token_count=message.token_count,
         state=shown.state,
     )
-
-
-def _once() -> Callable[[], bool]:
-    turns = iter([True])
-    return lambda: next(turns, False)
 
 
 def wish_for(

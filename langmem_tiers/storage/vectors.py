@@ -49,7 +49,7 @@ class SqlVectorStore:
         self._dimensions: dict[int, int] = {}
         self._native: dict[int, bool] = {}
 
-    def model(self, identity: str, dimension: int) -> int:
+    def model(self, identity: str, dimension: int, *, patience_seconds: float | None = None) -> int:
         """The key under which this model's vectors are kept."""
         identity = storable(identity)
         known = select(embedders.c.pk).where(
@@ -59,14 +59,14 @@ class SqlVectorStore:
             key = connection.execute(known).scalar()
         if key is None:
             try:
-                with self._database.write() as connection:
+                with self._database.write(patience_seconds) as connection:
                     row = insert(embedders).values(identity=identity, dimension=dimension)
                     key = connection.execute(row.returning(embedders.c.pk)).scalar_one()
             except OutrunError:  # somebody else was faster
-                return self.model(identity, dimension)
+                return self.model(identity, dimension, patience_seconds=patience_seconds)
         if key not in self._native:
             self._native[key] = not self._database.is_sqlite and pgvector.prepare(
-                self._database, key, dimension
+                self._database, key, dimension, patience_seconds
             )
         self._dimensions[key] = dimension
         return int(key)
@@ -83,10 +83,19 @@ class SqlVectorStore:
                 found.update((row.pk, row.content) for row in connection.execute(query))
         return found
 
-    def put(self, tenant: Tenant, model: int, keys: Sequence[int], table: NDArray[np.float32]) -> bool:
+    def put(
+        self,
+        tenant: Tenant,
+        model: int,
+        keys: Sequence[int],
+        table: NDArray[np.float32],
+        *,
+        patience_seconds: float | None = None,
+    ) -> bool:
         """Keep vectors; messages that are gone meanwhile are left out."""
         packed = {key: row.astype("<f4").tobytes() for key, row in zip(keys, table, strict=True)}
-        with self._database.write() as connection:
+        fixed = {"namespace_pk": tenant.key, "embedder_pk": model}
+        with self._database.write(patience_seconds) as connection:
             if not is_as_it_was(connection, tenant):
                 return False
             for start in range(0, len(keys), _KEYS_PER_QUERY):
@@ -94,15 +103,8 @@ class SqlVectorStore:
                 there = select(messages.c.pk).where(
                     messages.c.namespace_pk == tenant.key, messages.c.pk.in_(some)
                 )
-                rows = [
-                    {
-                        "namespace_pk": tenant.key,
-                        "embedder_pk": model,
-                        "message_pk": key,
-                        "vector": packed[key],
-                    }
-                    for key in connection.execute(there).scalars()
-                ]
+                found = connection.execute(there).scalars()
+                rows = [{**fixed, "message_pk": key, "vector": packed[key]} for key in found]
                 if rows and self._native[model]:
                     pgvector.put(connection, rows)
                 elif rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from datetime import UTC, datetime
@@ -24,7 +25,8 @@ from langmem_tiers.testing import HashEmbedder
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from langmem_tiers import Namespace
 
@@ -232,6 +234,85 @@ def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail
     in_threads(4, work)
     sessions = {hit.session for hit in where.recall("boat", limit=100)}
     assert sessions == {f"s{number}" for number in range(0, 16, 2)}
+
+
+def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=HashEmbedder()) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("green house")
+        where.session("s").add("user", "the green house")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        found = where.recall("green house", strategy="similarity")
+        assert where.build_context("green house").messages
+        assert time.monotonic() - start < 3
+        assert found[0].entry.content == "the green house"
+        assert "not stored yet" in found.problems[0]
+        other.execute("ROLLBACK")
+        end = time.monotonic() + 20
+        while where.recall("boat").problems and time.monotonic() < end:
+            time.sleep(0.02)
+        assert other.execute("SELECT count(*) FROM lmt_vectors").fetchone() == (2,)
+        other.close()
+
+
+def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=HashEmbedder()) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        found = where.recall("red boat")
+        assert time.monotonic() - start < 3
+        assert (found[0].entry.content, found.embedder, len(found.problems)) == ("the red boat", None, 1)
+        other.execute("ROLLBACK")
+        other.close()
+        assert where.recall("red boat").problems == ()
+
+
+def test_vectors_that_could_not_be_stored_are_stored_when_the_engine_closes(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    with MemoryEngine(path, embedder=HashEmbedder(), config=EngineConfig(busy_timeout_seconds=1)) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("green house")
+        where.session("s").add("user", "the green house")
+        other.execute("BEGIN IMMEDIATE")
+        where.recall("green house")
+        other.execute("ROLLBACK")
+    assert other.execute("SELECT count(*) FROM lmt_vectors").fetchone() == (2,)
+    other.close()
+
+
+def test_on_a_server_a_locked_row_keeps_no_recall(
+    new_postgres_database: Callable[[], str], tenant: str
+) -> None:
+    import psycopg
+
+    url = new_postgres_database()
+    with MemoryEngine(url, embedder=HashEmbedder()) as engine, psycopg.connect(url) as other:
+        where = engine.namespace(tenant)
+        where.session("s").add("user", "the red boat")
+        where.recall("green house")
+        where.session("s").add("user", "the green house")
+        other.execute("SELECT * FROM lmt_namespaces FOR UPDATE")
+        start = time.monotonic()
+        found = where.recall("green house")
+        assert time.monotonic() - start < 3
+        assert found[0].entry.content == "the green house"
+        assert "not stored yet" in found.problems[0]
+        other.rollback()
+        end = time.monotonic() + 20
+        while where.recall("green house").problems and time.monotonic() < end:
+            time.sleep(0.02)
+        best = where.recall("green house", strategy="similarity")
+        assert best[0].entry.content == "the green house"
 
 
 HOSTILE = [

@@ -243,13 +243,130 @@ def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenCl
     second = Spy()
     with MemoryEngine(file_url, embedder=second, clock=clock) as engine:
         found = engine.namespace("a").recall("red boat")
-        filled(engine.namespace("b"))
-        engine.namespace("b").recall("red boat")
         assert second.asked == 0
         clock.advance(hours=25)
         engine.namespace("a").recall("red boat")
         assert (second.queries, second.documents) == (["red boat"], [])
     assert [(hit.entry.id, hit.score) for hit in found] == [(hit.entry.id, hit.score) for hit in first]
+
+
+class Picky(Spy):
+    """Refuses texts that hold a word, by raising or by a row of nothing."""
+
+    def __init__(self, *, raises: bool = True) -> None:
+        super().__init__()
+        self.raises = raises
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().embed_documents(texts)
+        for number, text in enumerate(texts):
+            if "poison" in text and self.raises:
+                raise ValueError("content filter")
+            if "poison" in text:
+                vectors[number] = np.nan
+        return vectors
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        if "poison" in text:
+            raise ValueError("content filter")
+        return super().embed_query(text)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_one_text_that_the_embedder_refuses_costs_no_other_its_vector(
+    clock: FrozenClock,
+    raises: bool,  # noqa: FBT001 - both cases
+) -> None:
+    spy = Picky(raises=raises)
+    with MemoryEngine(embedder=spy, clock=clock) as engine:
+        where = engine.namespace("a")
+        texts = [f"boat {n}" for n in range(40)]
+        where.session("s").add_many(MessageDraft("user", text) for text in [*texts, "poison", *SAID])
+        found = where.recall("red boat")
+        assert (found.embedder, found[0].entry.content) == ("spy", "the red boat")
+        assert "refuses 1 of the messages" in found.problems[0]
+        assert vector_counts(engine) == {"spy": 44}
+        asked = len(spy.documents)
+        where.session("s").add("user", "one more boat")
+        assert len(where.recall("red boat").problems) == 1
+        assert vector_counts(engine) == {"spy": 45}
+        assert len(spy.documents) == asked + 1
+        clock.advance(seconds=31)
+        where.recall("red boat")
+        assert spy.documents.count("poison") > 1
+        assert where.embed() == 0
+
+
+def test_a_text_that_is_refused_alone_keeps_nobody_from_what_is_embedded() -> None:
+    with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        where.recall("red boat")
+        where.session("s").add("user", "poison")
+        for _ in range(2):
+            found = where.recall("red boat", strategy="similarity")
+            assert (found.embedder, found[0].entry.content) == ("spy", "the red boat")
+            assert len(found.problems) == 1
+
+
+def test_a_query_that_is_refused_is_answered_by_words_and_the_next_one_by_meaning() -> None:
+    with MemoryEngine(embedder=Picky(), clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        refused = where.recall("poison boat")
+        assert (refused.embedder, refused[0].entry.content) == (None, "the red boat")
+        assert "raised ValueError" in refused.problems[0]
+        assert where.recall("red boat").embedder == "spy"
+
+
+def test_while_documents_fail_what_has_vectors_is_found_by_them() -> None:
+    spy = Spy()
+    with MemoryEngine(embedder=spy, clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        where.recall("red boat")
+        spy.answer = raising
+        where.session("s").add("user", "one more")
+        for _ in range(2):
+            found = where.recall("red boat", strategy="similarity")
+            assert found.embedder == "spy"
+            assert found[0].entry.content == "the red boat"
+            assert len(found.problems) == 1
+
+
+class Gate(Spy):
+    """Waits with documents until it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_for = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.asked_for.set()
+        self.may_go_on.wait(20)
+        return super().embed_documents(texts)
+
+
+def test_nobody_waits_for_a_namespace_that_is_being_embedded() -> None:
+    gate = Gate()
+    config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=30))
+    with MemoryEngine(embedder=gate, config=config) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        worker = threading.Thread(target=where.embed)
+        worker.start()
+        assert gate.asked_for.wait(20)
+        start = time.monotonic()
+        assert where.search("red boat")[0].entry.content == "the red boat"
+        found = where.recall("red boat")
+        assert time.monotonic() - start < 2
+        assert found[0].entry.content == "the red boat"
+        assert "not embedded yet" in found.problems[0]
+        gate.may_go_on.set()
+        worker.join(20)
+        assert where.embed() == 0
+        assert sorted(set(gate.documents)) == sorted(gate.documents) == sorted(SAID)
 
 
 THINGS = "boat kettle violin garden bridge lantern orchard saddle compass anchor".split()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from langmem_tiers.core.errors import StorageError
+from langmem_tiers.core.errors import StorageBusyError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +53,10 @@ _INSERT = text(
 )
 
 
-def prepare(database: Database, model: int, dimension: int) -> bool:
+def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
     """Make room and an index for a model's vectors; False if the server has no pgvector."""
     try:
-        with database.write() as connection:
+        with database.write(patience_seconds) as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
             connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             version = connection.execute(_VERSION).scalar_one()
@@ -68,6 +68,8 @@ def prepare(database: Database, model: int, dimension: int) -> bool:
             connection.execute(text("ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector"))
             if dimension <= MAX_INDEXED:
                 connection.execute(text(_index(model, dimension)))
+    except StorageBusyError:  # says nothing about the server: the next recall asks again
+        raise
     except StorageError as error:
         _log.warning(
             "pgvector is not to be had (%s): vectors are compared in this process; "

@@ -1,0 +1,225 @@
+"""Vectors for what has none yet: made outside a namespace's lock, used at once, stored as soon as that can be.
+
+Nothing of it may keep a recall: an embedder or a database that fails is told of, and what cannot be compared
+by meaning is found by its words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import EmbeddingError, StorageError
+from langmem_tiers.core.recall import Strategy
+from langmem_tiers.core.fences import without_fences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.config import EmbeddingConfig
+    from langmem_tiers.core.indexes import IndexStore, Tenant
+    from langmem_tiers.retrieval.arrays import Floats
+    from langmem_tiers.retrieval.background import Background
+    from langmem_tiers.retrieval.embedding import Embedding
+    from langmem_tiers.retrieval.meaning import VectorIndex
+    from langmem_tiers.retrieval.namespace_index import NamespaceIndex
+    from langmem_tiers.retrieval.query import Query
+
+INLINE_PATIENCE_SECONDS = 0.1
+"""How long a recall waits to store vectors, before it leaves that to the background."""
+_CLOSING_PATIENCE_SECONDS = 5.0
+_WHOLE = {Strategy.SIMILARITY, Strategy.HYBRID}
+_BY_MEANING = {Strategy.BEST, Strategy.SECOND_LOOK, *_WHOLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The vector of a query, or why there is none."""
+
+    vector: Floats | None = None
+    embedder: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    tenant: Tenant
+    model: int
+    vectors: VectorIndex
+    keys: list[int]
+
+
+class Filling:
+    """Embeds the messages of namespaces and the queries that are put to them.
+
+    Args:
+        index: Words and places.
+        embedding: Makes vectors.
+        background: Goes on where a recall has no time.
+        config: Limits.
+        clock: Where the time comes from.
+    """
+
+    def __init__(
+        self,
+        index: IndexStore,
+        embedding: Embedding,
+        background: Background,
+        config: EmbeddingConfig,
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._embedding = embedding
+        self._background = background
+        self._config = config
+        self._clock = clock
+
+    def meaning_of(self, held: NamespaceIndex, query: Query, strategy: Strategy) -> Meaning:
+        """The vector of a query, after new messages got theirs. Hold no lock."""
+        if strategy not in _BY_MEANING:
+            return Meaning()
+        embedding, problems = self._embedding, list[str]()
+        try:
+            embedding.model(INLINE_PATIENCE_SECONDS)
+            with held.lock:
+                if held.tenant is None:
+                    return Meaning()
+                is_complete = held.load_vectors(embedding).is_complete(held.places)
+            if not is_complete:
+                problems += self._fill_some(held)
+            with held.lock:
+                vectors = held.load_vectors(embedding)
+                if vectors.unsaved:
+                    self._save_later(held)
+                    problems.append(
+                        "some vectors are not stored yet: the database is busy, or cannot be written"
+                    )
+                if not vectors.there(held.places.count).any():
+                    return Meaning(problems=tuple(problems))
+                held.try_model(embedding, self._index)
+                text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
+            vector = embedding.query(text)
+        except (EmbeddingError, StorageError) as error:
+            return Meaning(problems=tuple(dict.fromkeys([*problems, str(error)])))
+        return Meaning(vector, embedding.identity, tuple(problems))
+
+    def fill(self, held: NamespaceIndex) -> int:
+        """Embed and store everything that has no vector; how many that were."""
+        self._embedding.model()
+        done = self._fill(held, lambda: True, waiting_seconds=-1)
+        self._save(held, None)
+        return done
+
+    def save(self, held: NamespaceIndex) -> None:
+        """Store what is not stored yet, if that can be done soon."""
+        try:
+            self._save(held, _CLOSING_PATIENCE_SECONDS)
+        except StorageError:
+            return  # they are made again when they are needed
+
+    def _fill_some(self, held: NamespaceIndex) -> list[str]:
+        end = self._clock.monotonic() + self._config.inline_seconds
+        # Somebody else may be at it: a recall waits for a batch only where that takes no time.
+        waiting = self._config.inline_seconds if self._embedding.is_quick else 0
+        failures, problems = list[str](), list[str]()
+        try:
+            self._fill(held, lambda: self._clock.monotonic() < end, waiting_seconds=waiting)
+        except (EmbeddingError, StorageError) as error:
+            failures.append(str(error))
+        with held.lock:
+            vectors = held.load_vectors(self._embedding)
+            left, refused = vectors.wanted(held.places, self._clock.monotonic()), len(vectors.refused)
+        if refused:
+            problems.append(
+                f"the embedder refuses {refused} of the messages: they are found by their words, and it is "
+                "asked again later"
+            )
+        if left and not failures:
+            self._background.submit(("embed", held.path), lambda: self._go_on(held))
+            problems.append("some messages are not embedded yet: they are found by their words")
+        return failures + problems
+
+    def _go_on(self, held: NamespaceIndex) -> None:
+        try:
+            self._fill(held, lambda: not self._background.is_stopping, waiting_seconds=-1)
+        except (EmbeddingError, StorageError):
+            return  # the next recall tries again, and says so
+
+    def _save_later(self, held: NamespaceIndex) -> None:
+        self._background.submit(("save", held.path), lambda: self._save_now(held))
+
+    def _save_now(self, held: NamespaceIndex) -> None:
+        try:
+            self._save(held, None)
+        except StorageError:
+            return  # as above
+
+    def _fill(self, held: NamespaceIndex, go_on: Callable[[], bool], waiting_seconds: float) -> int:
+        done = 0
+        while go_on():
+            if not held.filling.acquire(timeout=waiting_seconds):
+                return done
+            try:
+                batch = self._next(held)
+                made = None if batch is None else self._embed(held, batch, go_on)
+            finally:
+                held.filling.release()
+            if made is None:
+                if done:
+                    self._tidy(held)
+                return done
+            done += made
+            self._save_soon(held)
+        return done
+
+    def _next(self, held: NamespaceIndex) -> _Batch | None:
+        with held.lock:
+            if not held.refresh(self._index) or held.tenant is None:
+                return None
+            vectors = held.load_vectors(self._embedding)
+            keys = vectors.wanted(held.places, self._clock.monotonic())[: self._embedding.batch_size]
+            return _Batch(held.tenant, self._embedding.model(), vectors, keys) if keys else None
+
+    def _embed(self, held: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]) -> int | None:
+        # Without the lock: whoever recalls by words meanwhile does not wait for a model.
+        texts = self._embedding.store.texts(batch.tenant, batch.keys)
+        if len(texts) < len(batch.keys):
+            return None  # something was erased: the next recall looks anew
+        made = self._embedding.documents([without_fences(texts[key]) for key in batch.keys], go_on)
+        retry_at = self._clock.monotonic() + self._config.retry_seconds
+        with held.lock:
+            batch.vectors.refuse([batch.keys[number] for number in made.refused], retry_at)
+            if made.done:
+                keys = [batch.keys[number] for number in made.done]
+                batch.vectors.add(held.places, keys, made.vectors[made.done])
+        return len(made.done)
+
+    def _tidy(self, held: NamespaceIndex) -> None:
+        try:
+            if held.tenant is not None:
+                self._embedding.store.drop_others(held.tenant.key, self._embedding.model())
+        except StorageError:
+            return  # another time
+
+    def _save_soon(self, held: NamespaceIndex) -> None:
+        try:
+            self._save(held, INLINE_PATIENCE_SECONDS)
+        except StorageError:
+            self._save_later(held)
+
+    def _save(self, held: NamespaceIndex, patience_seconds: float | None) -> None:
+        while True:
+            with held.lock:
+                tenant, vectors = held.tenant, held.vectors
+                if tenant is None or vectors is None or not vectors.unsaved:
+                    return
+                keys, table = vectors.unsaved[0]
+            model = self._embedding.model()
+            self._embedding.store.put(tenant, model, keys, table, patience_seconds=patience_seconds)
+            with held.lock:
+                vectors.saved(held.places, keys)
+
+
+def _speakers(held: NamespaceIndex, query: Query) -> set[str]:
+    return {name for name in query.names_among(held.places.speakers) if name in held.places.speakers}
