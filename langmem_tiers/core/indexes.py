@@ -194,7 +194,23 @@ class VectorStore(Protocol):
         ...
 
     def cache(
-        self, model: int, vectors: Mapping[bytes, bytes], now: datetime, *, until: datetime, keep: int
+        self,
+        model: int,
+        vectors: Mapping[bytes, bytes],
+        now: datetime,
+        *,
+        until: datetime,
+        keep: int,
+        patience_seconds: float | None = None,
     ) -> None:
-        """Remember vectors of texts until then, the newest ``keep`` of them."""
+        """Remember vectors of texts until then, the newest ``keep`` of them and at most a hundredth more.
+
+        Args:
+            model: Which made them.
+            vectors: By the hash of the text.
+            now: What has expired by then is erased.
+            until: When these expire.
+            keep: How many are remembered.
+            patience_seconds: How long to wait for others who write; as long as for any write, if left out.
+        """
         ...

@@ -32,6 +32,8 @@ MAX_CHARACTERS = 8000
 """Of a text that are embedded; models look no further, or make a mush of it."""
 _ITSELF, _DOCUMENTS, _QUERIES = _SIDES = ("itself", "documents", "queries")
 """What an embedder is asked about; each is left alone for itself after it failed."""
+_WRITTEN_AT_ONCE = 16
+"""Queries whose vectors are written to the cache in the database together."""
 _PLAIN = "hello"
 """A word that every embedder takes."""
 
@@ -53,7 +55,9 @@ class Embedded:
 
 
 class Embedding:
-    """An embedder with a time limit, checks and a cache, in memory and in the database.
+    """An embedder with a time limit, checks and a cache for queries, in memory and in the database.
+
+    Vectors of messages are stored with them, so they are not in the cache.
 
     Args:
         embedder: The embedder.
@@ -71,6 +75,7 @@ class Embedding:
         self._recent: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
             config.cache_entries, config.cache_hours * 3600, timer=clock.monotonic
         )
+        self._unwritten: dict[bytes, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
         self._left_behind: threading.Thread | None = None
         self._identity: str | None = None
@@ -121,14 +126,38 @@ class Embedding:
     def query(self, text: str) -> NDArray[np.float32]:
         """The vector of a query, of length 1."""
         text = text[:MAX_CHARACTERS]
-        key = self._key(b"q", text)
+        key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
         with self._lock:
             known = self._recent.get(key)
-        if known is None:
-            kept = None if self.is_quick else self._kept([key]).get(key)
-            known = self._asked_query(text) if kept is None else kept
-            self._keep({key: known}, new=kept is None)
+        if known is not None:
+            return known
+        kept = None if self.is_quick else self._kept(key)
+        known = self._asked_query(text) if kept is None else kept
+        with self._lock:
+            self._recent[key] = known
+            if kept is None and not self.is_quick:
+                self._unwritten[key] = known
         return known
+
+    @property
+    def has_much_to_write(self) -> bool:
+        """Whether it is time to write what was asked since."""
+        return len(self._unwritten) >= _WRITTEN_AT_ONCE
+
+    def write(self, patience_seconds: float | None = None) -> None:
+        """Write the vectors of queries to the cache in the database; only a cache, so a failure loses nothing."""
+        with self._lock:
+            fresh, self._unwritten = self._unwritten, {}
+        if fresh:
+            now, most = self._clock.now(), self._config.cache_entries
+            self.store.cache(
+                self.model(),
+                {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-most:]},
+                now,
+                until=now + timedelta(hours=self._config.cache_hours),
+                keep=most,
+                patience_seconds=patience_seconds,
+            )
 
     def documents(self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True) -> Embedded:
         """One row per text, in batches; texts that say nothing get no direction.
@@ -238,33 +267,11 @@ class Embedding:
             )
         return answer
 
-    def _key(self, side: bytes, text: str) -> bytes:
-        return hashlib.blake2b(side + text.encode("utf-8", "replace"), digest_size=16).digest()
-
-    def _kept(self, keys: list[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    def _kept(self, key: bytes) -> NDArray[np.float32] | None:
         import numpy as np  # noqa: PLC0415 - not before something is embedded
 
-        with self._lock:
-            found = {key: vector for key in keys if (vector := self._recent.get(key)) is not None}
-        missing = [key for key in keys if key not in found]
-        if missing:
-            kept = self.store.cached(self.model(), missing, self._clock.now())
-            found.update((key, np.frombuffer(vector, "<f4")) for key, vector in kept.items())
-        return found
-
-    def _keep(self, vectors: dict[bytes, NDArray[np.float32]], *, new: bool) -> None:
-        with self._lock:
-            for key, vector in vectors.items():
-                self._recent[key] = vector
-        if new and not self.is_quick:
-            now = self._clock.now()
-            self.store.cache(
-                self.model(),
-                {key: vector.astype("<f4").tobytes() for key, vector in vectors.items()},
-                now,
-                until=now + timedelta(hours=self._config.cache_hours),
-                keep=self._config.cache_entries,
-            )
+        kept = self.store.cached(self.model(), [key], self._clock.now()).get(key)
+        return None if kept is None else np.frombuffer(kept, "<f4")
 
 
 def _ask(question: Callable[[], object], box: queue.Queue[tuple[object, BaseException | None]]) -> None:

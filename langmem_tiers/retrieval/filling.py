@@ -14,7 +14,7 @@ from langmem_tiers.core.recall import Strategy
 from langmem_tiers.core.fences import without_fences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EmbeddingConfig
@@ -100,6 +100,8 @@ class Filling:
                 held.try_model(embedding, self._index)
                 text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
             vector = embedding.query(text)
+            if embedding.has_much_to_write:
+                self._background.submit("cache", embedding.write)
         except (EmbeddingError, StorageError) as error:
             return Meaning(problems=tuple(dict.fromkeys([*problems, str(error)])))
         return Meaning(vector, embedding.identity, tuple(problems))
@@ -111,11 +113,13 @@ class Filling:
         self._save(held, None)
         return done
 
-    def save(self, held: NamespaceIndex) -> None:
+    def save(self, all_held: Iterable[NamespaceIndex]) -> None:
         """Store what is not stored yet, if that can be done soon."""
         try:
-            self._save(held, _CLOSING_PATIENCE_SECONDS)
-        except StorageError:
+            for held in all_held:
+                self._save(held, _CLOSING_PATIENCE_SECONDS)
+            self._embedding.write(_CLOSING_PATIENCE_SECONDS)
+        except (EmbeddingError, StorageError):
             return  # they are made again when they are needed
 
     def _fill_some(self, held: NamespaceIndex) -> list[str]:

@@ -121,8 +121,7 @@ class Retriever:
         """Write what was counted or embedded and stop what is under way."""
         self._background.stop()
         if self._filling is not None:
-            for held in list(self._held.values()):
-                self._filling.save(held)
+            self._filling.save(list(self._held.values()))
         self._write_accesses()
 
     def before_fork(self) -> None:

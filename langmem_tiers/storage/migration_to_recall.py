@@ -59,7 +59,7 @@ TO_RECALL = Migration(
             PRIMARY KEY (embedder_pk, hash),
             FOREIGN KEY(embedder_pk) REFERENCES lmt_embedders (pk) ON DELETE CASCADE
         )""",
-        "CREATE INDEX lmt_embedding_cache_by_age ON lmt_embedding_cache (expires_at)",
+        "CREATE INDEX lmt_embedding_cache_by_age ON lmt_embedding_cache (embedder_pk, expires_at)",
         """CREATE VIRTUAL TABLE lmt_messages_terms USING fts5(
             terms, content='lmt_messages', content_rowid='pk', tokenize="ascii tokenchars '_'"
         )""",
@@ -138,7 +138,7 @@ TO_RECALL = Migration(
             PRIMARY KEY (embedder_pk, hash),
             FOREIGN KEY(embedder_pk) REFERENCES lmt_embedders (pk) ON DELETE CASCADE
         )""",
-        "CREATE INDEX lmt_embedding_cache_by_age ON lmt_embedding_cache (expires_at)",
+        "CREATE INDEX lmt_embedding_cache_by_age ON lmt_embedding_cache (embedder_pk, expires_at)",
         "CREATE INDEX lmt_messages_terms ON lmt_messages USING gin (terms)",
         "ALTER TABLE lmt_messages ADD COLUMN written_by xid8 DEFAULT pg_current_xact_id()",
         "CREATE INDEX lmt_messages_by_writer ON lmt_messages (namespace_pk, written_by)",

@@ -187,7 +187,7 @@ embedding_cache = Table(
     Column("hash", LargeBinary(16), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
-    Index("lmt_embedding_cache_by_age", "expires_at"),
+    Index("lmt_embedding_cache_by_age", "embedder_pk", "expires_at"),
 )
 
 entries = Table(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from sqlalchemy import Connection
 
     from langmem_tiers.core.indexes import Tenant
     from langmem_tiers.storage.database import Database
@@ -48,6 +49,7 @@ class SqlVectorStore:
         self._database = database
         self._dimensions: dict[int, int] = {}
         self._native: dict[int, bool] = {}
+        self._untrimmed: dict[int, int] = {}
 
     def model(self, identity: str, dimension: int, *, patience_seconds: float | None = None) -> int:
         """The key under which this model's vectors are kept."""
@@ -192,23 +194,42 @@ class SqlVectorStore:
         return found
 
     def cache(
-        self, model: int, vectors: Mapping[bytes, bytes], now: datetime, *, until: datetime, keep: int
+        self,
+        model: int,
+        vectors: Mapping[bytes, bytes],
+        now: datetime,
+        *,
+        until: datetime,
+        keep: int,
+        patience_seconds: float | None = None,
     ) -> None:
-        """Remember vectors of texts until then, the newest ``keep`` of them."""
-        table, hashes = embedding_cache, list(vectors)
-        with self._database.write() as connection:
-            connection.execute(delete(table).where(table.c.expires_at <= now))
-            rows = [
-                {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
-                for key in sorted(hashes)
-            ]
+        """Remember vectors of texts until then, the newest ``keep`` of them and at most a hundredth more."""
+        rows = [
+            {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
+            for key in sorted(vectors)
+        ]
+        self._untrimmed[model] = self._untrimmed.get(model, keep) + len(rows)
+        with self._database.write(patience_seconds) as connection:
             if rows:
                 connection.execute(_REMEMBER, rows)
-            surplus = (
-                select(table.c.hash)
-                .where(table.c.embedder_pk == model)
-                .order_by(table.c.expires_at.desc(), table.c.hash)
-                .limit(-1 if self._database.is_sqlite else None)
-                .offset(keep)
-            )
-            connection.execute(delete(table).where(table.c.embedder_pk == model, table.c.hash.in_(surplus)))
+            if self._untrimmed[model] > keep // 100:  # looking for what is too much costs more than a write
+                _trim(connection, model, now, keep)
+                self._untrimmed[model] = 0
+
+
+def _trim(connection: Connection, model: int, now: datetime, keep: int) -> None:
+    cache = embedding_cache.c
+    known = select(embedders.c.pk)  # one by one, so that the index by model and age serves
+    connection.execute(delete(embedding_cache).where(cache.embedder_pk.in_(known), cache.expires_at <= now))
+    last_kept = (
+        select(cache.expires_at)
+        .where(cache.embedder_pk == model)
+        .order_by(cache.expires_at.desc())
+        .limit(1)
+        .offset(keep - 1)
+    )
+    oldest = connection.execute(last_kept).scalar()
+    if oldest is not None:
+        connection.execute(
+            delete(embedding_cache).where(cache.embedder_pk == model, cache.expires_at < oldest)
+        )

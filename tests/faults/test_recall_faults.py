@@ -259,6 +259,23 @@ def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_pat
         other.close()
 
 
+def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=HashEmbedder(), config=EngineConfig(busy_timeout_seconds=5)) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("boat")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        assert all(where.recall(f"red boat {n}").problems == () for n in range(40))
+        assert time.monotonic() - start < 3
+        other.execute("ROLLBACK")
+    kept = other.execute("SELECT count(*) FROM lmt_embedding_cache").fetchone()
+    other.close()
+    assert kept == (41,)
+
+
 def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder()) as engine:

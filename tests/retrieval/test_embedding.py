@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
-from langmem_tiers.storage.schema import embedders, vectors
+from langmem_tiers.storage.schema import embedders, embedding_cache, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:
@@ -248,6 +248,23 @@ def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenCl
         engine.namespace("a").recall("red boat")
         assert (second.queries, second.documents) == (["red boat"], [])
     assert [(hit.entry.id, hit.score) for hit in found] == [(hit.entry.id, hit.score) for hit in first]
+
+
+def test_only_queries_are_in_the_cache_and_no_more_than_it_holds(file_url: str) -> None:
+    config = EngineConfig(embedding=EmbeddingConfig(cache_entries=50))
+    with MemoryEngine(file_url, embedder=Spy(), config=config, clock=(clock := FrozenClock())) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        for number in range(300):
+            clock.advance(seconds=1)
+            where.recall(f"boat {number}")
+    with MemoryEngine(file_url, embedder=(second := Spy()), config=config, clock=clock) as engine:
+        with engine._database.read() as connection:
+            count = connection.execute(select(func.count()).select_from(embedding_cache)).scalar_one()
+        assert 50 <= count <= 100  # those that were written together leave together
+        for number in (*range(280, 300), *range(20)):
+            engine.namespace("a").recall(f"boat {number}")
+        assert second.queries == [f"boat {number}" for number in range(20)]
 
 
 class Picky(Spy):
