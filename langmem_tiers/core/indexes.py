@@ -129,8 +129,10 @@ class IndexStore(Protocol):
 class VectorStore(Protocol):
     """Vectors of messages, each with the model that made it."""
 
-    def model(self, identity: str, dimension: int, *, patience_seconds: float | None = None) -> int:
-        """The key under which this model's vectors are kept."""
+    def model(
+        self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
+    ) -> int:
+        """The key under which this model's vectors are kept; notes, to the day, that it is in use."""
         ...
 
     def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
@@ -160,8 +162,8 @@ class VectorStore(Protocol):
         """
         ...
 
-    def drop_others(self, namespace: int, model: int) -> int:
-        """Erase the vectors of other models once this one has embedded everything."""
+    def drop_others(self, namespace: int, model: int, unused_since: datetime) -> int:
+        """Erase the vectors of other models that nobody has used since; how many those were."""
         ...
 
     def load(

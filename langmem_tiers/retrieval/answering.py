@@ -11,7 +11,7 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.recall import Strategy
 from langmem_tiers.retrieval import presets
-from langmem_tiers.retrieval.ranking import NEAR, Evidence, Ranked, Weights, rank, times_of
+from langmem_tiers.retrieval.ranking import FEW, NEAR, Evidence, Ranked, Weights, rank, times_of
 from langmem_tiers.retrieval.words import own_scores, score_words, words_of
 
 if TYPE_CHECKING:
@@ -124,21 +124,33 @@ class Answering:
             if self._asking is not None:
                 evidence.cosines[self._asking] = 0
             return
-        embedding, places = self._retriever.embedding, self._places
+        evidence.fetch = self._fetch
+        if self._places.count > FEW:  # up to there all are candidates
+            evidence.nearest = self._nearest(vector)
+
+    def _nearest(self, vector: Floats) -> Rows:
+        embedding, tenant = self._retriever.embedding, self._held.tenant
         assert embedding is not None  # noqa: S101 - there is a vector
-        assert self._held.tenant is not None  # noqa: S101 - refreshed before
+        assert tenant is not None  # noqa: S101 - refreshed before
         many = max(_NEAREST, presets.CANDIDATES * self._wish.limit)
-        near = embedding.store.nearest(self._held.tenant.key, embedding.model(), vector, many)
-        rows = places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
-        evidence.nearest = rows[rows >= 0]
+        near = embedding.store.nearest(tenant.key, embedding.model(), vector, many)
+        rows = self._places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
+        return rows[rows >= 0]
 
-        def fetch(wanted: Rows) -> Floats:
-            keys, found = embedding.store.cosines(embedding.model(), vector, places["keys"][wanted])
-            cosines = np.full(places.count, found.mean() if len(found) else 0.0, np.float32)
-            cosines[places.rows_of(keys)] = found
-            return cosines
-
-        evidence.fetch = fetch
+    def _fetch(self, wanted: Rows) -> Floats:
+        embedding, places, vectors = self._retriever.embedding, self._places, self._held.vectors
+        assert embedding is not None  # noqa: S101 - there is a vector
+        assert vectors is not None  # noqa: S101 - there is a vector
+        assert self._vector is not None  # noqa: S101 - asked for with it
+        keys, found = embedding.store.cosines(embedding.model(), self._vector, places["keys"][wanted])
+        rows = places.rows_of(keys)
+        if len(rows) < len(wanted) and (gone := vectors.lose(np.setdiff1d(wanted, rows))):
+            self.problems.append(
+                f"the vectors of {gone} messages are gone from the database: they are made anew"
+            )
+        cosines = np.full(places.count, found.mean() if len(found) else 0.0, np.float32)
+        cosines[rows] = found
+        return cosines
 
     def _by_words(self, allowed: Flags | None, limit: int) -> Ranked:
         postings = self._postings(self._wish.query.terms)
@@ -150,25 +162,20 @@ class Answering:
         return presets.by_importance(self._places, self.importance(), allowed, limit)
 
     def _by_similarity(self, allowed: Flags | None, limit: int) -> Ranked:
-        evidence = Evidence(
-            words=score_words(self._places, words_of(self._places, None)),
-            speaker=np.zeros(self._places.count, np.bool_),
-            time=np.zeros(self._places.count),
-        )
-        self._add_meaning(evidence)
-        if evidence.cosines is not None:
-            rows = np.arange(self._places.count) if allowed is None else np.flatnonzero(allowed)
-            return presets.by_score("similarity", rows, evidence.cosines[rows], limit)
-        if evidence.nearest is not None and evidence.fetch is not None:
-            rows = evidence.nearest if allowed is None else evidence.nearest[allowed[evidence.nearest]]
-            if (
-                allowed is not None and len(rows) < limit
-            ):  # the nearest of all are of others: compare one by one
-                rows = np.flatnonzero(allowed)
-            return presets.by_score("similarity", rows, evidence.fetch(rows)[rows], limit)
-        if not self.problems:
+        places, vector, vectors = self._places, self._vector, self._held.vectors
+        if self._retriever.embedding is None:
             self.problems.append("there is no embedder: pass one to MemoryEngine to recall by similarity")
-        return presets.by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
+        if vector is None or vectors is None:
+            return presets.by_score("similarity", np.zeros(0, np.int64), np.zeros(0), limit)
+        rows = np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
+        if vectors.holds_vectors:
+            return presets.by_score("similarity", rows, vectors.cosines(places.count, vector)[rows], limit)
+        if places.count > FEW:
+            near = self._nearest(vector)
+            near = near if allowed is None else near[allowed[near]]
+            if len(near) >= min(limit, len(rows)):  # else they are of others, or gone: compare one by one
+                rows = near
+        return presets.by_score("similarity", rows, self._fetch(rows)[rows], limit)
 
     def _hybrid(self, allowed: Flags | None, limit: int) -> Ranked:
         many = limit * presets.CANDIDATES

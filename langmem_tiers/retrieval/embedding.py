@@ -34,6 +34,8 @@ _ITSELF, _DOCUMENTS, _QUERIES = _SIDES = ("itself", "documents", "queries")
 """What an embedder is asked about; each is left alone for itself after it failed."""
 _WRITTEN_AT_ONCE = 16
 """Queries whose vectors are written to the cache in the database together."""
+_NOTED_EACH = timedelta(days=1)
+"""How often it is noted that a model is in use."""
 _PLAIN = "hello"
 """A word that every embedder takes."""
 
@@ -80,6 +82,7 @@ class Embedding:
         self._left_behind: threading.Thread | None = None
         self._identity: str | None = None
         self._model: int | None = None
+        self._noted_at = clock.now()
         self._retry_at: dict[str, float] = {}
         forks.watch(self)
 
@@ -90,6 +93,7 @@ class Embedding:
 
     def model(self, patience_seconds: float | None = None) -> int:
         """The key of the model's vectors; the first look may ask the embedder for its dimension."""
+        now = self._clock.now()
         if self._model is None:
             try:
                 self._identity, self._dimension = self._told_of_itself()
@@ -97,7 +101,11 @@ class Embedding:
                 if self._clock.monotonic() >= self._retry_at.get(_ITSELF, 0.0):
                     self._leave_alone(*_SIDES)
                 raise
-            self._model = self.store.model(self._identity, self._dimension, patience_seconds=patience_seconds)
+        if self._model is None or now >= self._noted_at + _NOTED_EACH:
+            self._model = self.store.model(
+                self.identity, self._dimension, now, patience_seconds=patience_seconds
+            )
+            self._noted_at = now
         return self._model
 
     def _told_of_itself(self) -> tuple[str, int]:

@@ -7,6 +7,7 @@ by meaning is found by its words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import EmbeddingError, StorageError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 INLINE_PATIENCE_SECONDS = 0.1
 """How long a recall waits to store vectors, before it leaves that to the background."""
 _CLOSING_PATIENCE_SECONDS = 5.0
+UNUSED = timedelta(days=7)
+"""For so long nobody must have used a model before its vectors are erased."""
 _WHOLE = {Strategy.SIMILARITY, Strategy.HYBRID}
 _BY_MEANING = {Strategy.BEST, Strategy.SECOND_LOOK, *_WHOLE}
 
@@ -98,6 +101,7 @@ class Filling:
                 if not vectors.there(held.places.count).any():
                     return Meaning(problems=tuple(problems))
                 held.try_model(embedding, self._index)
+                self._tidy_later(held, vectors)
                 text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
             vector = embedding.query(text)
             if embedding.has_much_to_write:
@@ -153,6 +157,13 @@ class Filling:
     def _save_later(self, held: NamespaceIndex) -> None:
         self._background.submit(("save", held.path), lambda: self._save_now(held))
 
+    def _tidy_later(self, held: NamespaceIndex, vectors: VectorIndex) -> None:
+        # While two models are in use, as when one takes over from the other, neither erases the other's work.
+        today = self._clock.now().toordinal()
+        if vectors.tidied_on != today and vectors.is_complete(held.places):
+            vectors.tidied_on = today
+            self._background.submit(("tidy", held.path), lambda: self._tidy(held))
+
     def _save_now(self, held: NamespaceIndex) -> None:
         try:
             self._save(held, None)
@@ -170,8 +181,6 @@ class Filling:
             finally:
                 held.filling.release()
             if made is None:
-                if done:
-                    self._tidy(held)
                 return done
             done += made
             self._save_soon(held)
@@ -200,10 +209,11 @@ class Filling:
         return len(made.done)
 
     def _tidy(self, held: NamespaceIndex) -> None:
+        tenant, since = held.tenant, self._clock.now() - UNUSED
         try:
-            if held.tenant is not None:
-                self._embedding.store.drop_others(held.tenant.key, self._embedding.model())
-        except StorageError:
+            if tenant is not None:
+                self._embedding.store.drop_others(tenant.key, self._embedding.model(), since)
+        except (EmbeddingError, StorageError):
             return  # another time
 
     def _save_soon(self, held: NamespaceIndex) -> None:

@@ -82,6 +82,8 @@ class VectorIndex:
         """The extent of the sample that the trust was found on."""
         self.tried_on = 0
         """How many messages that sample was taken from, if nothing can be added to it."""
+        self.tidied_on = 0
+        """The day on which vectors of other models were last looked for."""
         self.refused: dict[int, float] = {}
         """The keys of messages that the embedder refuses, and when it is asked again."""
         self.unsaved: list[tuple[list[int], Floats]] = []
@@ -135,6 +137,13 @@ class VectorIndex:
         self.unsaved = [some for some in self.unsaved if some[0] is not keys]
         if not self.holds_vectors:
             self.put(places, np.array(keys, np.int64), None)
+
+    def lose(self, rows: Rows) -> int:
+        """Note that the store has no vectors for these rows; how many of them had one."""
+        gone = rows[self._there[rows]]
+        self._there[gone] = False
+        self.tried, self.tried_on = None, 0
+        return len(gone)
 
     def there(self, count: int) -> Flags:
         """Which of the first rows have a vector."""

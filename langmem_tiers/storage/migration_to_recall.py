@@ -37,6 +37,7 @@ TO_RECALL = Migration(
             pk INTEGER NOT NULL,
             identity TEXT NOT NULL,
             dimension INTEGER NOT NULL,
+            used_at VARCHAR(27) NOT NULL,
             PRIMARY KEY (pk),
             UNIQUE (identity, dimension)
         )""",
@@ -115,6 +116,7 @@ TO_RECALL = Migration(
             pk BIGSERIAL NOT NULL,
             identity TEXT COLLATE "C" NOT NULL,
             dimension INTEGER NOT NULL,
+            used_at TIMESTAMP WITH TIME ZONE NOT NULL,
             PRIMARY KEY (pk),
             UNIQUE (identity, dimension)
         )""",

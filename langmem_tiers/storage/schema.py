@@ -164,6 +164,7 @@ embedders = Table(
     Column("pk", _Key, primary_key=True),
     Column("identity", _Name, nullable=False),
     Column("dimension", Integer, nullable=False),
+    Column("used_at", UtcDateTime, nullable=False),
     UniqueConstraint("identity", "dimension"),
 )
 

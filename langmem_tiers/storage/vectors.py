@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, delete, insert, select, text
+from sqlalchemy import bindparam, delete, insert, select, text, update
 
+from langmem_tiers.core.errors import StorageError
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.index import is_as_it_was
 from langmem_tiers.storage.schema import UtcDateTime, embedders, embedding_cache, messages, vectors
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.rows import AnyRow
 
 _KEYS_PER_QUERY = 500
+_NOTED_EACH = timedelta(days=1)
+_NOTING_PATIENCE_SECONDS = 0.1
 
 
 # One that is there is replaced under a new key, so that whoever holds it in memory reads it again.
@@ -51,27 +56,37 @@ class SqlVectorStore:
         self._native: dict[int, bool] = {}
         self._untrimmed: dict[int, int] = {}
 
-    def model(self, identity: str, dimension: int, *, patience_seconds: float | None = None) -> int:
-        """The key under which this model's vectors are kept."""
+    def model(
+        self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
+    ) -> int:
+        """The key under which this model's vectors are kept; notes that it is in use."""
         identity = storable(identity)
-        known = select(embedders.c.pk).where(
+        known = select(embedders.c.pk, embedders.c.used_at).where(
             embedders.c.identity == identity, embedders.c.dimension == dimension
         )
         with self._database.read() as connection:
-            key = connection.execute(known).scalar()
-        if key is None:
+            found = connection.execute(known).first()
+        if found is None:
+            row = insert(embedders).values(identity=identity, dimension=dimension, used_at=now)
             try:
                 with self._database.write(patience_seconds) as connection:
-                    row = insert(embedders).values(identity=identity, dimension=dimension)
                     key = connection.execute(row.returning(embedders.c.pk)).scalar_one()
             except OutrunError:  # somebody else was faster
-                return self.model(identity, dimension, patience_seconds=patience_seconds)
+                return self.model(identity, dimension, now, patience_seconds=patience_seconds)
+        else:
+            key = found.pk
+            if found.used_at <= now - _NOTED_EACH:
+                self._note_use(key, now)
         if key not in self._native:
             self._native[key] = not self._database.is_sqlite and pgvector.prepare(
                 self._database, key, dimension, patience_seconds
             )
         self._dimensions[key] = dimension
         return int(key)
+
+    def _note_use(self, model: int, now: datetime) -> None:
+        with suppress(StorageError), self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
+            connection.execute(update(embedders).where(embedders.c.pk == model).values(used_at=now))
 
     def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
         """The texts of some messages, to be embedded."""
@@ -113,9 +128,10 @@ class SqlVectorStore:
                     connection.execute(_PUT, rows)
         return True
 
-    def drop_others(self, namespace: int, model: int) -> int:
-        """Erase the vectors of other models."""
-        others = (vectors.c.namespace_pk == namespace) & (vectors.c.embedder_pk != model)
+    def drop_others(self, namespace: int, model: int, unused_since: datetime) -> int:
+        """Erase the vectors of other models that nobody has used since."""
+        unused = select(embedders.c.pk).where(embedders.c.pk != model, embedders.c.used_at < unused_since)
+        others = (vectors.c.namespace_pk == namespace) & vectors.c.embedder_pk.in_(unused)
         with self._database.read() as connection:
             if connection.execute(select(vectors.c.pk).where(others).limit(1)).first() is None:
                 return 0

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
-from langmem_tiers.storage.schema import embedders, embedding_cache, vectors
+from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:
@@ -99,10 +99,12 @@ def filled(where: Namespace) -> None:
     where.session("s").add_many(MessageDraft("user", text) for text in SAID)
 
 
-def vector_counts(engine: MemoryEngine) -> dict[str, int]:
+def vector_counts(engine: MemoryEngine, tenant: str = "a") -> dict[str, int]:
     query = (
         select(embedders.c.identity, func.count())
         .join(vectors, vectors.c.embedder_pk == embedders.c.pk)
+        .join(namespaces, vectors.c.namespace_pk == namespaces.c.pk)
+        .where(namespaces.c.path.contains(tenant))
         .group_by(embedders.c.identity)
     )
     with engine._database.read() as connection:
@@ -192,7 +194,56 @@ def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
         assert sorted(new.documents) == sorted(SAID)
         assert found.embedder == "new"
         assert len({round(hit.score, 5) for hit in found}) == 1  # all by the new one, which is blind
-        assert "old" not in vector_counts(engine)
+        assert vector_counts(engine, tenant) == {"old": 4, "new": 4}
+
+
+def until(reached: Callable[[], bool]) -> bool:
+    """Wait for what the background does."""
+    end = time.monotonic() + 20
+    while not reached() and time.monotonic() < end:
+        time.sleep(0.02)
+    return reached()
+
+
+@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
+    url: str, tenant: str, clock: FrozenClock
+) -> None:
+    old, new = Spy(f"old {tenant}"), Spy(f"new {tenant}")
+    with (
+        MemoryEngine(url, embedder=old, clock=clock) as before,
+        MemoryEngine(url, embedder=new, clock=clock) as after,
+    ):
+        filled(before.namespace(tenant))
+        for _ in range(10):  # both serve: neither undoes the other's work
+            clock.advance(days=1)
+            for engine in (before, after):
+                assert engine.namespace(tenant).recall("red boat").problems == ()
+        assert len(old.documents) == len(new.documents) == 4
+        assert vector_counts(after, tenant) == {old.identity: 4, new.identity: 4}
+        clock.advance(days=8)
+        after.namespace(tenant).recall("red boat")
+        assert until(lambda: vector_counts(after, tenant) == {new.identity: 4})
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_vectors_that_are_gone_from_a_store_are_noticed_and_made_anew(url: str, tenant: str) -> None:
+    spy = Spy(tenant)
+    with MemoryEngine(url, embedder=spy) as engine:
+        where = engine.namespace(tenant)
+        filled(where)
+        best = [hit.entry.content for hit in where.recall("red boat", strategy="similarity")]
+        ours = select(embedders.c.pk).where(embedders.c.identity == tenant)
+        with engine._database.write() as connection:
+            connection.execute(delete(vectors).where(vectors.c.embedder_pk.in_(ours)))
+        for strategy in ("similarity", "best"):
+            found = where.recall("red boat", strategy=strategy)
+            assert len(found) == 4
+            if strategy == "similarity":
+                assert "4 messages are gone" in found.problems[0]
+        again = where.recall("red boat", strategy="similarity")
+        assert ([hit.entry.content for hit in again], again.problems) == (best, ())
+        assert len(spy.documents) == 8
 
 
 def test_embed_says_how_many_and_the_second_time_there_are_none() -> None:

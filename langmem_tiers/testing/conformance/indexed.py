@@ -107,7 +107,7 @@ class Shelf(Talk):
     def other_model(self, size: int = SIZE) -> Self:
         """The same with another model."""
         identity = f"{self.identity} other"
-        return replace(self, identity=identity, model=self.vectors.model(identity, size))
+        return replace(self, identity=identity, model=self.vectors.model(identity, size, NOW))
 
     def put(self, keys: Sequence[int], table: NDArray[np.float32]) -> None:
         """Keep vectors, with nothing erased since."""

@@ -35,16 +35,16 @@ class VectorStoreConformance(StoreConformance):
         assert stores.index is not None, "hand in Stores(index=...) to run this suite"
         assert stores.vectors is not None, "hand in Stores(vectors=...) to run this suite"
         identity = f"model {uuid.uuid4().hex}"
-        model = stores.vectors.model(identity, SIZE)
+        model = stores.vectors.model(identity, SIZE, NOW)
         return Shelf(stores, stores.index, namespace, key, stores.vectors, identity, model)
 
     def test_a_model_is_known_by_its_name_and_its_dimension(self, shelf: Shelf) -> None:
         models = [
-            shelf.vectors.model(identity, dimension)
+            shelf.vectors.model(identity, dimension, NOW)
             for identity in (shelf.identity, f"{shelf.identity} ", f"{shelf.identity} é%_'")
             for dimension in (SIZE, SIZE + 1, 1)
         ]
-        assert models[0] == shelf.model == shelf.vectors.model(shelf.identity, SIZE)
+        assert models[0] == shelf.model == shelf.vectors.model(shelf.identity, SIZE, NOW)
         assert len(set(models)) == len(models)
 
     def test_vectors_come_back_exactly(self, shelf: Shelf) -> None:
@@ -195,14 +195,18 @@ class VectorStoreConformance(StoreConformance):
         shelf.erase("namespace")
         assert shelf.given(stays) == {}
 
-    def test_vectors_of_other_models_can_be_dropped(self, shelf: Shelf) -> None:
+    def test_vectors_of_other_models_can_be_dropped_when_nobody_uses_them(self, shelf: Shelf) -> None:
         other, elsewhere = shelf.other_model(), shelf.beside("session", "other")
         keys, theirs = shelf.fill(3), elsewhere.fill(1)
         for model in (shelf.model, other.model):
             replace(shelf, model=model).put(keys, some_vectors(3))
             replace(elsewhere, model=model).put(theirs, some_vectors(1))
-        assert shelf.vectors.drop_others(shelf.tenant().key, shelf.model) == 3
-        assert shelf.vectors.drop_others(shelf.tenant().key, shelf.model) == 0
+        place, later = (shelf.tenant().key, shelf.model), NOW + timedelta(days=2)
+        assert shelf.vectors.drop_others(*place, unused_since=NOW) == 0
+        shelf.vectors.model(other.identity, SIZE, later)
+        assert shelf.vectors.drop_others(*place, unused_since=later) == 0
+        assert shelf.vectors.drop_others(*place, unused_since=later + HOUR) == 3
+        assert shelf.vectors.drop_others(*place, unused_since=later + HOUR) == 0
         assert (set(shelf.loaded()), set(other.loaded())) == (set(keys), set())
         assert set(replace(other, namespace=elsewhere.namespace).loaded()) == set(theirs)
 
