@@ -14,7 +14,11 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """Something that must be quiet while its process forks."""
+    """Something that must be quiet while its process forks.
+
+    What has a method ``after_fork_in_child()`` is called by it as well, in the child alone and before
+    ``after_fork()``: there, threads of the parent and what they hold or have begun are gone.
+    """
 
     def before_fork(self) -> None:
         """Come to rest: take locks, close connections."""
@@ -38,7 +42,7 @@ def watch(thing: ForkAware) -> None:
         _watched.add(thing)
         if not _hooks_are_set and hasattr(os, "register_at_fork"):
             _hooks_are_set = True
-            os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+            os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
 
 
 def _before() -> None:
@@ -47,6 +51,14 @@ def _before() -> None:
         with suppress(BaseException):  # one that cannot rest must not keep the others from it
             thing.before_fork()
             _resting.append(thing)
+
+
+def _after_in_child() -> None:
+    for thing in reversed(_resting):
+        begin_anew = getattr(thing, "after_fork_in_child", None)
+        if begin_anew is not None:
+            begin_anew()
+    _after()
 
 
 def _after() -> None:

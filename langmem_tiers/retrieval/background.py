@@ -58,9 +58,11 @@ class Background:
         """Nothing to do: the child starts a thread of its own."""
 
     def after_fork(self) -> None:
-        """The thread stayed in the parent."""
-        if self._thread is not None and not self._thread.is_alive():
-            self._reset()
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
+        """The thread stayed in the parent, with its work."""
+        self._reset()
 
     def _run(self) -> None:
         while (job := self._work.get()) is not None and not self.is_stopping:
@@ -70,4 +72,4 @@ class Background:
             try:
                 work()
             except Exception:  # noqa: BLE001 - nobody waits for it, and the next time it may work
-                _log.warning("background work of recall failed; it is tried again", exc_info=True)
+                _log.warning("background work of recall failed: %r", name, exc_info=True)

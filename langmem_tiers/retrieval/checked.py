@@ -104,6 +104,9 @@ class CheckedEmbedder:
         """Nothing to do: waiting for a model could keep the process from forking."""
 
     def after_fork(self) -> None:
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
         """The lock may be held by a thread that this process does not have."""
         self._lock = threading.Lock()
 

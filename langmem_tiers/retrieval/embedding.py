@@ -208,9 +208,13 @@ class Embedding:
         """Nothing to do: waiting for a model could keep the process from forking."""
 
     def after_fork(self) -> None:
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
         """The lock may be held by a thread that this process does not have."""
         self._lock = threading.Lock()
         self._left_behind = None
+        self._unwritten = {}  # the parent writes them
 
     def _asked_query(self, text: str) -> NDArray[np.float32]:
         try:

@@ -52,6 +52,9 @@ class OfflineEmbedder:
         """Nothing to do: the weights are only read."""
 
     def after_fork(self) -> None:
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
         """The lock may be held by a thread that this process does not have."""
         self._lock = threading.Lock()
 

@@ -82,14 +82,14 @@ class Retriever:
         self._filling = (
             Filling(index, embedding, self._background, config.embedding, clock) if embedding else None
         )
-        self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
-        self._counted = 0
         self._reset()
         forks.watch(self)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._held: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
+        self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
+        self._counted = 0
 
     def recall(self, namespace: NamespacePath, wish: Wish, *, counts: bool = True) -> Recall:
         """The memories that answer a query, best first."""
@@ -128,7 +128,10 @@ class Retriever:
         """Nothing to do: what is held is read anew in the child."""
 
     def after_fork(self) -> None:
-        """Locks may be held by threads that this process does not have."""
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
+        """Locks may be held by threads that this process does not have; what was counted the parent writes."""
         self._reset()
 
     def _tried(self, namespace: NamespacePath, wish: Wish, *, counts: bool) -> Recall | None:

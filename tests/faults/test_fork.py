@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
+from langmem_tiers.testing import HashEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,6 +124,59 @@ def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenan
         assert session.count() == sum(written) + children
 
 
+def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None:
+    with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("boat")
+        retriever = engine._parts.retriever
+        before = (dict(retriever._held), retriever._lock, retriever._background._lock)
+        assert wait(fork(lambda: where.recall("boat"))) == 0
+        assert (dict(retriever._held), retriever._lock, retriever._background._lock) == before
+        assert where.recall("boat")[0].entry.content == "the red boat"
+
+
+def test_a_recall_is_counted_once_whoever_closes(file_url: str, tmp_path: Path) -> None:
+    with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("boat")
+        assert wait(fork(engine.close)) == 0
+        where.recall("boat")
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
+        assert connection.execute("SELECT count FROM lmt_accesses").fetchall() == [(2,)]
+
+
+def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str) -> None:
+    with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
+        where = engine.namespace("a")
+        where.session("s").add("user", "the red boat")
+        where.recall("boat")
+        retriever = engine._parts.retriever
+        locks: list[Any] = [retriever._lock, retriever._background._lock, retriever._held["a",].lock]
+        held, free = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with ExitStack() as stack:
+                for lock in locks:
+                    stack.enter_context(lock)
+                held.set()
+                free.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(30)
+
+        def recall_and_close() -> None:
+            assert where.recall("boat")[0].entry.content == "the red boat"
+            engine.close()
+
+        child = fork(recall_and_close)
+        free.set()
+        holder.join(30)
+        assert wait(child) == 0
+
+
 HOLD_THE_LOCK = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -177,6 +233,7 @@ def use():
     if engines: engines[0].session("acme", "s").add("user", "hook")
 engines = []
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
+from langmem_tiers.testing import HashEmbedder
 engines.append(MemoryEngine("sqlite:///memory.db"))
 child = os.fork()
 if child == 0: os._exit(0)
