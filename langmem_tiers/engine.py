@@ -128,7 +128,6 @@ class MemoryEngine:
                 embedding=None
                 if self.embedder is None
                 else Embedding(self.embedder, SqlVectorStore(self._database), config.embedding, clock),
-                scoring=scoring,
                 config=config,
                 clock=clock,
             ),

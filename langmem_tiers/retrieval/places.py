@@ -15,7 +15,7 @@ import numpy as np
 from langmem_tiers.retrieval.speakers import Speakers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -144,6 +144,13 @@ class Places:
         self._link(start)
         self.derived.clear()
         return True
+
+    def count_accesses(self, accesses: Mapping[int, int]) -> None:
+        """Add to how often messages were recalled; other processes' counts are those of when rows were read."""
+        keys = np.fromiter(accesses, np.int64, len(accesses))
+        rows = self.rows_of(keys)
+        counts = np.fromiter(accesses.values(), np.float32, len(accesses))
+        self["accesses"][rows[rows >= 0]] += counts[rows >= 0]
 
     def spoken_by(self, names: Iterable[str]) -> tuple[set[str], NDArray[np.bool_]]:
         """Which of the names are of speakers, and which messages are theirs."""

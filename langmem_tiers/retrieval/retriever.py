@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.recall import RecallFilters
     from langmem_tiers.retrieval.embedding import Embedding
     from langmem_tiers.retrieval.namespace_index import NamespaceIndex
+    from langmem_tiers.retrieval.places import Places
     from langmem_tiers.retrieval.ranking import Ranked
-    from langmem_tiers.scoring.tables import Scoring
 
 _ACCESSES_BEFORE_WRITING = 200
 _CIRCUMSTANCES = {"form", "speaker", "time"}  # they support what was found, they do not find
@@ -53,11 +53,13 @@ class Wish:
 class Retriever:
     """Recalls messages.
 
+    How often a message was recalled is counted here and written from time to time; it counts for others when they
+    next load the namespace, and for this process once it is written.
+
     Args:
         index: Words and places.
         sessions: Finds the sessions that a filter names.
         embedding: Makes and compares vectors; without it words alone decide.
-        scoring: Scores of relevance for what is found.
         config: Limits and weights.
         clock: Where the time comes from.
     """
@@ -68,14 +70,12 @@ class Retriever:
         index: IndexStore,
         sessions: SessionStore,
         embedding: Embedding | None,
-        scoring: Scoring,
         config: EngineConfig,
         clock: Clock,
     ) -> None:
         self.index = index
         self.sessions = sessions
         self.embedding = embedding
-        self.scoring = scoring
         self.config = config
         self._clock = clock
         self._background = Background()
@@ -98,7 +98,13 @@ class Retriever:
             if found is not None:
                 break
         else:
-            found = Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
+            found = Recall(
+                query=wish.query.text,
+                hits=(),
+                strategy=wish.strategy,
+                candidates=0,
+                problems=("memory was erased each time while it was read: ask again",),
+            )
         return found
 
     def embed(self, namespace: NamespacePath) -> int:
@@ -206,13 +212,22 @@ class Retriever:
         try:
             while left:
                 tenant, accesses = next(iter(left.items()))
+                holding = self._holding(tenant)
                 self.index.touch(tenant, accesses, self._clock.now())
                 del left[tenant]
+                for held, places in holding:
+                    with held.lock:
+                        places.count_accesses(accesses)
         except StorageError:  # another time
             with self._lock:
                 for tenant, accesses in left.items():
                     self._accesses[tenant].update(accesses)
                     self._counted += accesses.total()
+
+    def _holding(self, tenant: Tenant) -> list[tuple[NamespaceIndex, Places]]:
+        # Taken before the counts are written: what is loaded after that has them.
+        with self._lock:
+            return [(held, held.places) for held in self._held.values() if held.tenant == tenant]
 
 
 def _hits(

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import select
 
-from langmem_tiers import MemoryEngine, MessageDraft, Strategy
+from langmem_tiers import (
+    EngineConfig,
+    MemoryEngine,
+    MessageDraft,
+    RecallConfig,
+    Strategy,
+    TfIdfWeights,
+)
+from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langmem_tiers import Namespace, Recall
+    from langmem_tiers.core.indexes import Found, Tenant
 
 MONDAY = datetime(2023, 5, 1, 9, tzinfo=UTC)
 FILLER = "The ferry was late again, so everybody waited on the pier and talked about nothing much"
@@ -324,3 +334,44 @@ def test_a_second_look_follows_what_the_first_found(words: MemoryEngine) -> None
     assert by_text[lead].signals["second look"] == 0
     assert by_text[found].signals["second look"] > 0
     assert by_text[found].score == pytest.approx(sum(by_text[found].signals.values()))
+
+
+def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) -> None:
+    by_access = RecallConfig(tf_idf=TfIdfWeights(semantic=0, keyword=0, recency=0, importance=0, access=1))
+    config = EngineConfig(recall=by_access)
+    with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        say(where, "s", "the red boat", "the green house")
+        for _ in range(4):
+            where.recall("boat", limit=1)
+        assert [hit.score for hit in where.recall("boat", strategy="tf_idf")] == [0, 0]
+        engine._parts.retriever._write_accesses()
+        held = where.recall("boat", strategy="tf_idf")
+        with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as other:
+            fresh = other.namespace("a").recall("boat", strategy="tf_idf")
+        assert texts(held) == ["the red boat", "the green house"]
+        assert [hit.score for hit in held] == pytest.approx([0.5, 0.1])
+        assert [(hit.entry.id, hit.score) for hit in held] == [(hit.entry.id, hit.score) for hit in fresh]
+
+
+class Shrinking(SqlIndexStore):
+    """Reads from a memory of which somebody erases a part each time before it is read."""
+
+    where: Namespace
+    erased = count()
+
+    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
+        self.where.session(f"filler {next(self.erased)}").delete()
+        return super().found(tenant, keys)
+
+
+def test_who_meets_an_erasure_each_time_is_told_so(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    filled(where, sessions=9)
+    store = words._parts.retriever.index = Shrinking(words._database)
+    store.where = where
+    found = where.recall("ferry")
+    assert (len(found), len(found.problems)) == (0, 1)
+    assert "erased" in found.problems[0]
+    words._parts.retriever.index = SqlIndexStore(words._database)
+    assert where.recall("ferry").problems == ()
