@@ -10,7 +10,6 @@ from langmem_tiers.core.knowledge import KnowledgeCategory, KnowledgeHit
 from langmem_tiers.core.messages import Message, MessageDraft, Role
 from langmem_tiers.core.recall import Hit, RecallFilters, Strategy
 from langmem_tiers.scoring.terms import terms_of
-from langmem_tiers.scoring.words import all_words, query_words
 from langmem_tiers.tiers.short_term import seal
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ BY_WORDS, BY_CONFIDENCE = 0.6, 0.1
 """What a value scores that holds every word of a query, and what its confidence adds to that."""
 KIND = "knowledge"
 _PREFERENCES = 20  # that are looked at; as many are told as fit
-_STEM = 4  # letters by which two forms of a word are taken for the same
 
 
 def known_hits(parts: MemoryParts, namespace: NamespacePath, wish: Wish) -> list[Hit]:
@@ -96,7 +94,7 @@ def answering(hits: Sequence[KnowledgeHit], question: str) -> list[KnowledgeHit]
 
     That is half of the words of their key, or two words in all.
     """
-    asked = {word[:_STEM] for word in query_words(question)}
+    asked = set(terms_of(question))
     return [hit for hit in hits if _answers(hit.knowledge, asked)]
 
 
@@ -110,9 +108,9 @@ def preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[Kno
 
 
 def _answers(item: Knowledge, asked: set[str]) -> bool:
-    key = {word[:_STEM] for word in query_words(item.key)}
-    both = key | {word[:_STEM] for word in all_words(item.value)}
-    return 2 * len(key & asked) >= len(key) > 0 or len(both & asked) >= 2
+    key = set(terms_of(item.key))
+    both = {term for term in key.union(terms_of(item.value)) & asked if len(term) > 1}
+    return 2 * len(key & asked) >= len(key) > 0 or len(both) >= 2
 
 
 def recalled_message(

@@ -216,8 +216,8 @@ def _in_its_context(said: Sequence[Message]) -> str:
     question = said[-1].content
     if not asks(question) or len(set(terms_of(question))) > _SHORT:
         return question
-    before = [m.content[:_TALK_CHARACTERS] for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)]
-    return "\n".join([question, *(without_fences(text) for text in before[-_TALK:])])
+    before = [m for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)][-_TALK:]
+    return "\n".join([question, *(without_fences(m.content)[:_TALK_CHARACTERS] for m in before)])
 
 
 def _with_knowledge(

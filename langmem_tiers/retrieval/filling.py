@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import EmbeddingError, StorageError
-from langmem_tiers.core.recall import Strategy
 from langmem_tiers.core.fences import without_fences
+from langmem_tiers.core.recall import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -103,8 +103,8 @@ def test_a_preference_is_told_beside_what_is_known_under_the_same_key(
     engine: MemoryEngine, tenant: str
 ) -> None:
     known = engine.namespace(tenant).knowledge
-    known.store("domain", "dinner", "dinner is served at eight")
-    known.store("user_preference", "dinner", "no fish")
+    known.store("domain", "meals", "dinner is served at eight")
+    known.store("user_preference", "meals", "no fish")
     session = engine.session(tenant, "s")
     session.add("user", "When is dinner served?")
     told = {hit.knowledge.value for hit in session.build_context().knowledge}

@@ -294,8 +294,39 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
         session.add("user", "the walrus")
         with engine._database.write() as connection:
             connection.execute(text("ANALYZE"))
-            plan = connection.exec_driver_sql("EXPLAIN " + postgres._PLACES, ("'1_walrus'", ["1_walrus"]))
+            places = postgres._PLACES.format(of="messages")
+            plan = connection.exec_driver_sql("EXPLAIN " + places, ("'1_walrus'", ["1_walrus"]))
             assert "lmt_messages_terms" in "\n".join(row[0] for row in plan)
+
+
+def test_a_namespace_that_knows_nothing_pays_one_look_up() -> None:
+    with MemoryEngine() as engine:
+        engine.namespace("other").knowledge.store("domain", "walrus", "a walrus")
+        engine.session("acme", "s")
+        seen: list[str] = []
+        with engine._database.read_raw() as raw:
+            assert raw.driver_connection is not None
+            raw.driver_connection.set_trace_callback(seen.append)
+        assert engine.namespace("acme").knowledge.recall("walrus") == ()
+        assert len(seen) == 1
+
+
+def test_what_others_know_adds_nothing_to_what_a_search_costs() -> None:
+    with MemoryEngine() as engine:
+        own, other = engine.namespace("acme").knowledge, engine.namespace("other").knowledge
+        steps: list[int] = []
+        for n in range(20):
+            own.store("domain", f"walrus {n}", "it swims")
+        with engine._database.read_raw() as raw:
+            assert raw.driver_connection is not None
+            raw.driver_connection.set_progress_handler(lambda: steps.append(1), 1)
+        alone = own.recall("walrus", use=False)
+        cost = len(steps)
+        for n in range(300):
+            other.store("domain", f"walrus {n}", "walrus")
+        steps.clear()
+        assert own.recall("walrus", use=False) == alone
+        assert len(steps) <= 1.1 * cost
 
 
 def test_a_database_in_memory_leaves_nothing_on_the_disk(
