@@ -85,30 +85,27 @@ class Filling:
         embedding, problems = self._embedding, list[str]()
         try:
             embedding.model(INLINE_PATIENCE_SECONDS)
+            problems += self._fill_some(held)
             with held.lock:
-                if held.tenant is None:
-                    return Meaning()
-                is_complete = held.load_vectors(embedding).is_complete(held.places)
-            if not is_complete:
-                problems += self._fill_some(held)
-            with held.lock:
-                vectors = held.load_vectors(embedding)
-                if vectors.unsaved:
-                    self._save_later(held)
-                    problems.append(
-                        "some vectors are not stored yet: the database is busy, or cannot be written"
-                    )
-                if not vectors.there(held.places.count).any():
-                    return Meaning(problems=tuple(problems))
-                held.try_model(embedding, self._index)
-                self._tidy_later(held, vectors)
+                is_ready = self._is_ready(held)
                 text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
-            vector = embedding.query(text)
+            vector = embedding.query(text) if is_ready else None
             if embedding.has_much_to_write:
                 self._background.submit("cache", embedding.write)
         except (EmbeddingError, StorageError) as error:
             return Meaning(problems=tuple(dict.fromkeys([*problems, str(error)])))
-        return Meaning(vector, embedding.identity, tuple(problems))
+        return Meaning(vector, None if vector is None else embedding.identity, tuple(problems))
+
+    def _loaded(self, held: NamespaceIndex) -> VectorIndex | None:
+        return None if held.tenant is None else held.load_vectors(self._embedding)
+
+    def _is_ready(self, held: NamespaceIndex) -> bool:
+        vectors = self._loaded(held)
+        if vectors is None or not vectors.there(held.places.count).any():
+            return False
+        held.try_model(self._embedding, self._index)
+        self._tidy_later(held, vectors)
+        return True
 
     def fill(self, held: NamespaceIndex) -> int:
         """Embed and store everything that has no vector; how many that were."""
@@ -127,26 +124,39 @@ class Filling:
             return  # they are made again when they are needed
 
     def _fill_some(self, held: NamespaceIndex) -> list[str]:
+        with held.lock:
+            vectors = self._loaded(held)
+            if vectors is None or (vectors.is_complete(held.places) and not vectors.unsaved):
+                return []
         end = self._clock.monotonic() + self._config.inline_seconds
         # Somebody else may be at it: a recall waits for a batch only where that takes no time.
         waiting = self._config.inline_seconds if self._embedding.is_quick else 0
-        failures, problems = list[str](), list[str]()
         try:
             self._fill(held, lambda: self._clock.monotonic() < end, waiting_seconds=waiting)
         except (EmbeddingError, StorageError) as error:
-            failures.append(str(error))
+            return [str(error), *self._left(held, goes_on=False)]
+        return self._left(held, goes_on=True)
+
+    def _left(self, held: NamespaceIndex, *, goes_on: bool) -> list[str]:
+        problems = []
         with held.lock:
-            vectors = held.load_vectors(self._embedding)
-            left, refused = vectors.wanted(held.places, self._clock.monotonic()), len(vectors.refused)
+            vectors = self._loaded(held)
+            if vectors is None:
+                return []
+            wanted = vectors.wanted(held.places, self._clock.monotonic(), 1)
+            refused, is_saved = len(vectors.refused), not vectors.unsaved
         if refused:
             problems.append(
                 f"the embedder refuses {refused} of the messages: they are found by their words, and it is "
                 "asked again later"
             )
-        if left and not failures:
+        if wanted and goes_on:
             self._background.submit(("embed", held.path), lambda: self._go_on(held))
             problems.append("some messages are not embedded yet: they are found by their words")
-        return failures + problems
+        if not is_saved:
+            self._save_later(held)
+            problems.append("some vectors are not stored yet: the database is busy, or cannot be written")
+        return problems
 
     def _go_on(self, held: NamespaceIndex) -> None:
         try:
@@ -191,7 +201,7 @@ class Filling:
             if not held.refresh(self._index) or held.tenant is None:
                 return None
             vectors = held.load_vectors(self._embedding)
-            keys = vectors.wanted(held.places, self._clock.monotonic())[: self._embedding.batch_size]
+            keys = vectors.wanted(held.places, self._clock.monotonic(), self._embedding.batch_size)
             return _Batch(held.tenant, self._embedding.model(), vectors, keys) if keys else None
 
     def _embed(self, held: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]) -> int | None:

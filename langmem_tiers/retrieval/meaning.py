@@ -116,11 +116,15 @@ class VectorIndex:
         self._grow(places.count)
         return places["keys"][~self._there[: places.count]]
 
-    def wanted(self, places: Places, now: float) -> list[int]:
+    def wanted(self, places: Places, now: float, limit: int) -> list[int]:
         """The keys of messages that are to be embedded: those that have no vector and are not left alone."""
         self.refused = {key: until for key, until in self.refused.items() if until > now}
-        made = {key for keys, _ in self.unsaved for key in keys}
-        return [key for key in self.missing(places).tolist() if key not in self.refused and key not in made]
+        left_alone = [*self.refused, *(key for keys, _ in self.unsaved for key in keys)]
+        missing = self.missing(places)
+        if left_alone and len(missing):
+            missing = missing[~np.isin(missing, left_alone)]
+        wanted: list[int] = missing[:limit].tolist()
+        return wanted
 
     def refuse(self, keys: Sequence[int], until: float) -> None:
         """Leave messages alone until then."""
@@ -140,6 +144,7 @@ class VectorIndex:
 
     def lose(self, rows: Rows) -> int:
         """Note that the store has no vectors for these rows; how many of them had one."""
+        self._grow(int(rows.max(initial=-1)) + 1)
         gone = rows[self._there[rows]]
         self._there[gone] = False
         self.tried, self.tried_on = None, 0
@@ -156,6 +161,7 @@ class VectorIndex:
 
     def cosines(self, count: int, query: Floats) -> Floats:
         """The cosine of every message; those without a vector are like the average."""
+        self._grow(count)  # messages may have come since vectors were loaded
         cosines = self._matrix[:count] @ query
         there = self._there[:count]
         if not there.all():

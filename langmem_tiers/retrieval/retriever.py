@@ -151,6 +151,8 @@ class Retriever:
         with held.lock:
             if held.tenant is None:  # erased meanwhile
                 return None
+            if held.vectors is None and meaning.vector is not None and self.embedding is not None:
+                held.load_vectors(self.embedding)  # another thread has begun anew
             answering = Answering(self, held, wish, meaning)
             ranked = answering.ranked()
             keys = held.places["keys"][ranked.rows].tolist()

@@ -237,6 +237,18 @@ def test_a_message_without_a_vector_is_like_the_average() -> None:
     assert not index.is_complete(places)
 
 
+def test_messages_that_came_since_vectors_were_loaded_have_none() -> None:
+    places, index, table = filled(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
+    index.put(places, places["keys"], table)
+    places.extend(index_rows([1] * 40, first_key=4))
+    query = unit(vectors(1, seed=5)[0])
+    assert index.cosines(43, query)[3:] == pytest.approx([(unit(table) @ query).mean()] * 40, abs=1e-6)
+    index = VectorIndex(SIZE)
+    index.put(filled(index_rows([1] * 3)), np.array([1, 2, 3]), None)
+    assert index.lose(np.array([2, 41])) == 1
+    assert index.missing(places).tolist() == list(range(3, 44))
+
+
 def test_without_any_vector_all_messages_are_alike() -> None:
     places, index = filled(index_rows([1] * 3)), VectorIndex(SIZE)
     assert index.missing(places).tolist() == [1, 2, 3]

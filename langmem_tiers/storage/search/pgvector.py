@@ -46,6 +46,12 @@ _COSINES = "\n".join(
     )
 )
 _VERSION = text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+_PREPARED = text(
+    """SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS version,
+        EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('lmt_vectors')
+            AND attname = 'embedding' AND NOT attisdropped) AS has_column,
+        to_regclass(:index) IS NOT NULL AS has_index"""
+)
 _INSERT = text(
     """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
         VALUES (:namespace_pk, :embedder_pk, :message_pk, CAST(:vector AS vector))
@@ -55,12 +61,14 @@ _INSERT = text(
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
     """Make room and an index for a model's vectors; False if the server has no pgvector."""
+    if _is_prepared(database, model, dimension):
+        return True
     try:
         with database.write(patience_seconds) as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
             connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             version = connection.execute(_VERSION).scalar_one()
-            if tuple(int(part) for part in version.split(".")[:2]) < (0, 8):
+            if not _is_new_enough(version):
                 _log.warning(
                     "pgvector %s is too old: vectors are compared in this process; 0.8 is needed", version
                 )
@@ -78,6 +86,18 @@ def prepare(database: Database, model: int, dimension: int, patience_seconds: fl
         )
         return False
     return True
+
+
+def _is_prepared(database: Database, model: int, dimension: int) -> bool:
+    # Looked at first: preparing again would wait for everybody who writes vectors.
+    with database.read() as connection:
+        found = connection.execute(_PREPARED, {"index": f"lmt_vectors_near_{model}"}).one()
+    has_index = found.has_index or dimension > MAX_INDEXED
+    return bool(found.has_column and has_index and _is_new_enough(found.version))
+
+
+def _is_new_enough(version: str | None) -> bool:
+    return version is not None and tuple(int(part) for part in version.split(".")[:2]) >= (0, 8)
 
 
 def _index(model: int, dimension: int) -> str:
