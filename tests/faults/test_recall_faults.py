@@ -133,7 +133,7 @@ def test_a_search_refuses_such_limits_too(small: Namespace, limit: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["bm25", "", "BEST", 3, ["best"], {}])
 def test_an_unknown_strategy_is_refused_with_those_there_are(small: Namespace, strategy: Any) -> None:
-    with pytest.raises(InvalidInputError, match="use one of best, words, recency") as caught:
+    with pytest.raises(InvalidInputError, match="use one of best, second_look, words, recency") as caught:
         small.recall("boat", strategy=strategy)
     assert repr(strategy) in str(caught.value)
 
