@@ -64,8 +64,8 @@ class Compressor:
     def __init__(self, counter: TokenCounter, facts: FactFinder | None = None) -> None:
         self.counter = counter
         self.facts = FactFinder() if facts is None else facts
-        # The same texts are compressed for one context after the other.
-        self._known_text = lru_cache(maxsize=_KNOWN_TEXTS)(lambda text, role: self.compress(text, role).text)
+        # The same messages are compressed for one context after the other.
+        self._known_message = lru_cache(maxsize=_KNOWN_TEXTS)(self._message)
         self._known_summary = lru_cache(maxsize=_KNOWN_SUMMARIES)(self._retell)
 
     def compress(
@@ -133,6 +133,11 @@ class Compressor:
 
     def message(self, message: Message) -> Message:
         """The message with its text and the texts in its tool calls compressed; the same one if that gains nothing."""
+        size = len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+        is_small = size + len(message.payload_json or "") <= _KNOWN_CHARACTERS
+        return self._known_message(message) if is_small else self._message(message)
+
+    def _message(self, message: Message) -> Message:
         content = self._shortened(message.content, message.role)
         calls = tuple(self._call(call) for call in message.tool_calls)
         if content == message.content and calls == message.tool_calls:
@@ -157,11 +162,7 @@ class Compressor:
 
     def _shortened(self, content: str, role: Role | str) -> str:
         # A text that is kept as it is need not be searched for facts.
-        if len(content) <= KEPT_AS_IS_CHARACTERS:
-            return content
-        if len(content) > _KNOWN_CHARACTERS:
-            return self.compress(content, role).text
-        return self._known_text(content, role)
+        return content if len(content) <= KEPT_AS_IS_CHARACTERS else self.compress(content, role).text
 
     def _call(self, call: ToolCall) -> ToolCall:
         if len(call.arguments) <= KEPT_AS_IS_CHARACTERS:

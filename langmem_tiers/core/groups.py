@@ -56,17 +56,25 @@ def safe_cut(messages: Sequence[Message], cut: int) -> int:
 
 def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages less the results whose call is not among them; each call has one result."""
+    alone = set(orphans(messages))
+    return tuple(message for index, message in enumerate(messages) if index not in alone)
+
+
+def orphans(messages: Sequence[Message | None]) -> list[int]:
+    """Where the results stand whose call is not among the messages before them."""
     seen: set[str] = set()
-    kept = []
-    for message in messages:
-        if message.tool_calls:
-            seen.update(call.id for call in message.tool_calls)
-        if message.tool_call_id is None:
-            kept.append(message)
-        elif message.tool_call_id in seen:
-            kept.append(message)
-            seen.discard(message.tool_call_id)
-    return tuple(kept)
+    alone = []
+    of_tools = [
+        (index, message)
+        for index, message in enumerate(messages)
+        if message is not None and (message.tool_calls or message.tool_call_id is not None)
+    ]
+    for index, message in of_tools:
+        seen.update(call.id for call in message.tool_calls)
+        if message.tool_call_id is not None and message.tool_call_id not in seen:
+            alone.append(index)
+        seen.discard(message.tool_call_id or "")
+    return alone
 
 
 def groups_of(messages: Sequence[Message]) -> list[tuple[int, int]]:

@@ -34,10 +34,35 @@ class View:
     @property
     def groups(self) -> Sequence[tuple[int, int]]:
         """Its items as half-open ranges that must not be parted."""
-        if "groups" not in self.derived:
-            self.derived["groups"] = groups_of([item.message for item in self.items])
-        found: Sequence[tuple[int, int]] = self.derived["groups"]
+        found: Sequence[tuple[int, int]] | None = self.derived.get("groups")
+        if found is None:
+            found = self.derived["groups"] = self._grown_groups() or groups_of(
+                [i.message for i in self.items]
+            )
         return found
+
+    @property
+    def earlier(self) -> View | None:
+        """The view that this one has grown from by new messages, if that is at hand."""
+        found: View | None = self.derived.get("earlier")
+        return found
+
+    def follow(self, earlier: View) -> None:
+        """Remember what it has grown from, so that what was worked out need not be worked out again."""
+        self.derived["earlier"] = earlier
+        earlier.derived.pop("earlier", None)
+
+    def _grown_groups(self) -> list[tuple[int, int]] | None:
+        # Only where nothing is open at the end and nothing new belongs to a call.
+        known: list[tuple[int, int]] | None = (
+            None if self.earlier is None else self.earlier.derived.get("groups")
+        )
+        if not known:
+            return None
+        last, done = known[-1][0], known[-1][1]
+        if any(item.message.tool_calls or item.message.tool_call_id for item in self.items[last:]):
+            return None
+        return [*known, *((index, index + 1) for index in range(done, len(self.items)))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import BudgetExceededError
-from langmem_tiers.core.groups import without_orphans
+from langmem_tiers.core.groups import orphans
 from langmem_tiers.core.messages import Role
-from langmem_tiers.flows.reasons import Reasons, fullness, says_the_same
-from langmem_tiers.flows.standing import Standing, window_within
+from langmem_tiers.flows.reasons import Reasons
+from langmem_tiers.flows.standing import Standing, says_the_same, window_within
 from langmem_tiers.scoring.partition import Sized, partition
 from langmem_tiers.scoring.tokens import count_framed, count_messages
 
@@ -73,19 +73,24 @@ class ContextBuilder:
         self._short: dict[int, list[Message]] = {}
         self._known: list[tuple[Division, list[Message | None]]] = []
 
-    def divide(self, beside: Sequence[Message] = (), told: frozenset[str] = frozenset()) -> Division:
+    def divide(
+        self, beside: Sequence[Message] = (), told: frozenset[str] = frozenset(), reserved: int = 0
+    ) -> Division:
         """What has room in full, what compressed, and what not at all.
 
         Args:
             beside: Messages that are no part of the conversation, such as what was recalled. The newest
                 message goes before them; the last of them is left out first.
             told: Ids of messages that are told in one of those, and so not again where they were said.
+            reserved: Tokens to keep free for more of them, if the newest message has room all the same.
 
         Raises:
             BudgetExceededError: The newest message, with its tool call, does not fit by itself.
         """
         pinned = [*([] if self._summary is None else [self._summary]), *beside]
         left_out: list[str] = []
+        if reserved and (division := self._divided(pinned, told, self._fixed, reserved)) is not None:
+            return division
         while True:
             division = self._divided(pinned, told, self._fixed)
             if division is not None:
@@ -100,12 +105,16 @@ class ContextBuilder:
         return Division((), frozenset(), frozenset(), tuple(left_out))
 
     def _divided(
-        self, pinned: Sequence[Message], told: frozenset[str], fixed: frozenset[int]
+        self, pinned: Sequence[Message], told: frozenset[str], fixed: frozenset[int], reserved: int = 0
     ) -> Division | None:
-        indexes = [index for index in self._without(told) if index not in fixed]
-        taken = count_messages(self._counter, pinned) + sum(self._sizes[index].tokens for index in fixed)
+        indexes = self._without(told, fixed)
+        taken = (
+            reserved
+            + count_messages(self._counter, pinned)
+            + sum(self._sizes[index].tokens for index in fixed)
+        )
         parts = partition(
-            [self._sizes[index] for index in indexes],
+            [self._sizes[index] for index in indexes] if told or fixed else self._sizes,
             self._budget,
             compressed_tokens=lambda index: self._compressed_tokens(indexes[index]),
             pinned_tokens=taken,
@@ -121,20 +130,10 @@ class ContextBuilder:
             dropped=frozenset(range(newest + 1)) - shown,
         )
 
-    def hidden_by(self, division: Division) -> set[str]:
-        """Ids of the messages of the view that are not shown: archived, or without room."""
+    def shown_by(self, division: Division) -> dict[int, str]:
+        """What the messages of the conversation say that are shown, by their keys."""
         placed = zip(self._items, self._placed(division), strict=True)
-        return {item.message.id for item, message in placed if message is None}
-
-    def keys_shown_by(self, division: Division) -> list[int]:
-        """Keys of the messages of the conversation that are shown."""
-        placed = zip(self._items, self._placed(division), strict=True)
-        return [item.key for item, message in placed if message is not None]
-
-    def texts_shown_by(self, division: Division) -> set[str]:
-        """What those messages say, as far as it is shown in full."""
-        placed = zip(self._items, self._placed(division), strict=True)
-        return {message.content for item, message in placed if message is item.message}
+        return {item.key: message.content for item, message in placed if message is not None}
 
     def shows_newest_in_full(self, division: Division) -> bool:
         """Whether the newest message is there as it was said."""
@@ -154,17 +153,16 @@ class ContextBuilder:
             before: Id of the message in front of which the other ones stand; of the first, if left out.
         """
         placed = self._placed(division)
-        messages = without_orphans([message for message in placed if message is not None])
-        place = next((n for n, message in enumerate(messages) if message.id == before), 0)
+        messages = [message for message in placed if message is not None]
+        place = next((n for n in reversed(range(len(messages))) if messages[n].id == before), 0)
         summary = tuple(message for message in division.pinned if message is self._summary)
         beside = division.pinned[len(summary) :]
         everything = (*summary, *messages[:place], *beside, *messages[place:])
-        is_full = fullness(self._items, placed, messages)
-        why = Reasons(self._standing, self._budget.full_message_window, is_full)
+        why = self._why(division, placed)
         dropped = why.against(self._summary, division.left_out)
         sections = {
             "summary": self._tokens(summary),
-            "conversation": self._tokens(messages),
+            "conversation": self._tokens_of(division, placed),
             "memories": self._tokens(beside),
         }
         frame = count_messages(self._counter, ()) if everything else 0
@@ -172,13 +170,23 @@ class ContextBuilder:
             messages=everything,
             token_count=frame + sum(sections.values()),
             token_budget=self._budget.available,
-            full=tuple(name for name, full in is_full.items() if full),
-            compressed=tuple(name for name, full in is_full.items() if not full),
+            full=why.full(),
+            compressed=why.compressed(),
             sections=sections,
             dropped=tuple(dropped),
             reasons=why.in_favour() | dropped | why.beside(summary, beside),
-            problems=self._cut_newest(is_full),
+            problems=self._cut_newest(placed),
         )
+
+    def _why(self, division: Division, placed: Sequence[Message | None]) -> Reasons:
+        there = [message is not None for message in placed]
+        as_said = [said and shown for said, shown in zip(self._standing.as_said, there, strict=True)]
+        for index in division.compressed:
+            for at in range(*self._groups[index]):
+                message = placed[at]
+                as_said[at] = message is not None and says_the_same(message, self._items[at].message)
+        ids = [item.message.id for item in self._items]
+        return Reasons(self._standing, self._budget.full_message_window, ids, there, as_said)
 
     def _leading_system(self) -> frozenset[int]:
         # How the system was told to be stays in sight, as long as it is no large part of the budget.
@@ -213,13 +221,19 @@ class ContextBuilder:
             short = iter(self._compressed(index))
             for place in range(*self._groups[index]):
                 placed[place] = None if placed[place] is None else next(short)
+        for index in orphans(placed):  # no provider takes a result without its call
+            placed[index] = None
         return placed
 
-    def _without(self, told: frozenset[str]) -> Sequence[int]:
+    def _without(self, told: frozenset[str], fixed: frozenset[int]) -> Sequence[int]:
         every = range(len(self._groups))
-        if not told:
+        if not told and not fixed:
             return every
-        return [index for index in every if not any(message.id in told for message in self._group(index))]
+        return [
+            index
+            for index in every
+            if index not in fixed and not any(message.id in told for message in self._group(index))
+        ]
 
     def _group(self, index: int) -> list[Message]:
         start, end = self._groups[index]
@@ -241,12 +255,20 @@ class ContextBuilder:
             "raise the budget or store it in smaller pieces"
         )
 
-    def _cut_newest(self, is_full: dict[str, bool]) -> tuple[str, ...]:
-        newest = self._items[-1].message if self._groups else None
-        if newest is None or is_full.get(newest.id, True):
+    def _cut_newest(self, placed: Sequence[Message | None]) -> tuple[str, ...]:
+        newest = placed[-1] if self._groups else None
+        if newest is None or says_the_same(newest, said := self._items[-1].message):
             return ()
-        tokens = count_framed(self._counter, newest)
+        tokens = count_framed(self._counter, said)
         return (f"the newest message was compressed: it takes {tokens} tokens of {self._budget.available}",)
+
+    def _tokens_of(self, division: Division, placed: Sequence[Message | None]) -> int:
+        sizes = self._standing.sizes(self._counter)
+        for index in division.compressed:
+            for at in range(*self._groups[index]):
+                message = placed[at]
+                sizes[at] = 0 if message is None else count_framed(self._counter, message)
+        return sum(itertools.compress(sizes, [message is not None for message in placed]))
 
     def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(count_framed(self._counter, message) for message in messages)

@@ -132,7 +132,7 @@ def fit(sketch: Sketch, analyzer: Analyzer, goal: Goal, window: int, now: dateti
             tokens += count_framed(counter, sketch.items[index].as_marked()) - load.sizes[index]
     if tokens <= goal.ceiling:
         return hidden
-    compressed = Load(Standing.with_window(sketch.items, load.standing.window_start), counter)
+    compressed = Load(Standing(sketch.items, load.standing.window_start), counter)
     return _how_many_to_hide(compressed, goal, 1.0)
 
 

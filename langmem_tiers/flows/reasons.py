@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import NO_ROOM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
     from langmem_tiers.flows.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """The reasons, by the message's id."""
+    """What became of the messages of a view, by their ids.
+
+    All of it goes over long lists, so it is done by whole lists and not message by message.
+    """
 
     standing: Standing
     window: int
-    is_full: Mapping[str, bool]
-    """Of each message that is there, whether it is there as it was said."""
+    ids: Sequence[str]
+    """Of all items."""
+    there: Sequence[bool]
+    """Whether each is there."""
+    as_said: Sequence[bool]
+    """Whether each is there as it was said."""
+
+    def full(self) -> tuple[str, ...]:
+        """Those that are there as they were said."""
+        return tuple(compress(self.ids, self.as_said))
+
+    def compressed(self) -> tuple[str, ...]:
+        """Those that are there in fewer words."""
+        both = zip(self.there, self.as_said, strict=True)
+        return tuple(compress(self.ids, [there and not said for there, said in both]))
 
     def in_favour(self) -> dict[str, str]:
         """Why messages are there."""
-        recent = {item.message.id for item in self.standing.items[self.standing.window_start :]}
-        texts = {
-            (full, new): f"{'in full' if full else 'compressed'}: "
-            + (f"among the newest {self.window}" if new else "older, and there is room")
-            for full in (True, False)
-            for new in (True, False)
-        }
-        return {name: texts[full, name in recent] for name, full in self.is_full.items()}
+        start, compressed = self.standing.window_start, self.compressed()
+        recent, older = f"among the newest {self.window}", "older, and there is room"
+        newest = set(self.ids[start:])
+        reasons = dict.fromkeys(compress(self.ids[:start], self.as_said[:start]), f"in full: {older}")
+        reasons |= dict.fromkeys(compress(self.ids[start:], self.as_said[start:]), f"in full: {recent}")
+        return reasons | {name: f"compressed: {recent if name in newest else older}" for name in compressed}
 
     def against(self, summary: Message | None, left_out: Iterable[str]) -> dict[str, str]:
         """Why others are not.
@@ -42,13 +56,13 @@ class Reasons:
             summary: Stands apart from the conversation.
             left_out: Ids of what would be pinned and has no room.
         """
-        there = zip(self.standing.items, self.standing.shown, strict=True)
-        apart = None if summary is None else summary.id
+        missing = [index for index, there in enumerate(self.there) if not there]
         against = {
-            item.message.id: "archived" if shown is None else NO_ROOM
-            for item, shown in there
-            if item.message.id not in self.is_full and item.message.id != apart
+            self.ids[index]: "archived" if self.standing.shown[index] is None else NO_ROOM
+            for index in missing
         }
+        if summary is not None:
+            against.pop(summary.id, None)
         return against | dict.fromkeys(left_out, NO_ROOM)
 
     @staticmethod
@@ -56,30 +70,3 @@ class Reasons:
         """Why there are messages that nobody said."""
         pinned = {message.id: "pinned: it stands for what was said before" for message in summary}
         return pinned | {message.id: "recalled for the question" for message in others}
-
-
-def fullness(
-    items: Sequence[Shown], placed: Sequence[Message | None], messages: Sequence[Message]
-) -> dict[str, bool]:
-    """Of each message that is shown, whether it says all that was said.
-
-    Args:
-        items: The view.
-        placed: Its messages as they have room, each in its place.
-        messages: Those of them that are shown in the end.
-    """
-    is_full = {
-        message.id: says_the_same(message, item.message)
-        for item, message in zip(items, placed, strict=True)
-        if message is not None
-    }
-    if len(messages) == len(is_full):
-        return is_full
-    return {message.id: is_full[message.id] for message in messages}  # without results of no call
-
-
-def says_the_same(message: Message, original: Message) -> bool:
-    """Whether a message is shown as it was said."""
-    return message is original or (
-        (message.content, message.tool_calls) == (original.content, original.tool_calls)
-    )

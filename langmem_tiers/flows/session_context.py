@@ -20,7 +20,7 @@ from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import count_framed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from langmem_tiers.core.budget import TokenBudget
@@ -40,9 +40,11 @@ KNOWLEDGE_SHARE = 0.1
 """What knowledge from other sessions may take of a context."""
 RECALLED_SHARE = 0.4
 """What recalled memories may take of a context at most; recent messages have the rest."""
+_TRIES = 3  # what is recalled and what has room beside it settle at once or soon
+USUAL_TOKENS = 100
+"""What a memory takes, about."""
 SPARE = 2
 """How many more memories are looked at than are told: some say the same."""
-_TRIES = 3  # what is recalled and what has room beside it settle at once or soon
 _TALK = 2  # messages before a short question that say what it is about
 _TALK_CHARACTERS = 300
 _SHORT = 2  # terms up to which a question may be about what was said before it
@@ -130,23 +132,26 @@ class SessionContext:
     def _with_recalled(
         self, alone: Division, beside: list[Message]
     ) -> tuple[Division, Packed, Recall | None]:
-        shown = alone
+        room = self._budget.share(RECALLED_SHARE)
+        # What will have to make room for memories may be worth recalling itself.
+        likely = min(room, USUAL_TOKENS * self._parts.config.recall.limit)
+        shown = self._builder.shown_by(self._builder.divide(beside, reserved=likely))
         for _ in range(_TRIES):
             recall = self._recall(shown)
-            packed = self._packed(recall, shown)
+            packed = self._packed(recall, shown, room)
             recalled = [] if packed.message is None else [packed.message]
             # What is told here is not told again where it was said.
             told = frozenset(hit.entry.id for hit in packed.told if hit.session == self._session.name)
             division = self._beside(alone, [*beside, *recalled], told)
-            if packed.message is None or packed.message not in division.pinned:
-                without = Packed(None, (), (*packed.told, *packed.left_out), doubles=packed.doubles)
-                return division, without, recall
-            if self._builder.hidden_by(division) <= self._builder.hidden_by(shown):
+            if packed.message is not None and packed.message not in division.pinned:
+                packed = Packed(None, (), (*packed.told, *packed.left_out), doubles=packed.doubles)
+            still = self._builder.shown_by(division)
+            if shown.keys() <= still.keys():
                 break
-            shown = division  # what had to make room may be worth recalling itself
+            shown = {key: text for key, text in shown.items() if key in still}  # the rest had to make room
         return division, packed, recall
 
-    def _recall(self, shown: Division) -> Recall | None:
+    def _recall(self, shown: Mapping[int, str]) -> Recall | None:
         config, question = self._parts.config.recall, self._question
         if question is None:
             return None
@@ -154,14 +159,14 @@ class SessionContext:
             question.text,
             now=self._parts.now(),
             limit=min(config.max_limit, SPARE * config.limit),
-            without=self._builder.keys_shown_by(shown),
+            without=list(shown),
             asking=None if question.said is None else question.said.key,
         )
         if not wish.query.terms:  # small talk: nothing is asked for
             return None
         return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
 
-    def _packed(self, recall: Recall | None, shown: Division) -> Packed:
+    def _packed(self, recall: Recall | None, shown: Mapping[int, str], room: int) -> Packed:
         parts, question = self._parts, self._question
         if recall is None or question is None:
             return Packed(None, (), ())
@@ -170,8 +175,7 @@ class SessionContext:
         packer = Packer(
             parts.short_term, parts.analyzer.compressor, f"memories-{question.name}", question.asked_at
         )
-        said = self._builder.texts_shown_by(shown)
-        packed = packer.pack(relevant, self._budget.share(RECALLED_SHARE), said, config.limit)
+        packed = packer.pack(relevant, room, set(shown.values()), config.limit)
         rest = tuple(hit for hit in recall.hits if hit.relevance < config.relevance_threshold)
         return replace(packed, irrelevant=rest)
 

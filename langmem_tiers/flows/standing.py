@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.groups import groups_of, window_start
@@ -38,39 +37,47 @@ def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, coun
     return max(1, kept)
 
 
-@dataclass(frozen=True, slots=True)
 class Standing:
     """The entries of a view as they are shown, and where its window of recent messages begins.
 
     In the window everything is shown as it was said, whatever its mark says; before it, compressed
     entries are shown compressed and archived ones not at all.
+
+    Args:
+        items: The entries.
+        start: Where the window begins.
+        former: The standing of the first of these entries, from which all that holds still is taken.
     """
 
-    items: Sequence[Shown]
-    shown: Sequence[Message | None]
-    """Each entry as it is shown; None if it is not."""
-    window_start: int
-    _sizes: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    def __init__(self, items: Sequence[Shown], start: int, former: Standing | None = None) -> None:
+        self.items = items
+        self.window_start = start
+        kept = 0 if former is None else min(start, former.window_start)
+        marked = [item.message if item.mark is None else item.shown() for item in items[kept:start]]
+        new = [*marked, *(item.message for item in items[start:])]
+        self.shown: Sequence[Message | None] = new if former is None else [*former.shown[:kept], *new]
+        """Each entry as it is shown; None if it is not."""
+        there = zip(items[kept:], new, strict=True)
+        same = [message is not None and says_the_same(message, item.message) for item, message in there]
+        self.as_said: Sequence[bool] = same if former is None else [*former.as_said[:kept], *same]
+        """Whether each is shown as it was said."""
+        self._sizes: dict[str, list[int]] = {}
+        self._former = None if former is None else (kept, former._sizes)  # noqa: SLF001 - one of us
 
     @classmethod
     def of(cls, view: View, window: int) -> Standing:
         """The standing of a view with a window of so many messages; the same one for the same view."""
-        known: Standing | None = view.derived.get(("standing", window))
+        name = "standing", window
+        known: Standing | None = view.derived.get(name)
         if known is None:
-            known = cls.with_window(view.items, window_start(view.groups, window))
-            view.derived["standing", window] = known
+            former = None if view.earlier is None else view.earlier.derived.get(name)
+            known = view.derived[name] = cls(view.items, window_start(view.groups, window), former)
         return known
 
     @classmethod
     def of_items(cls, items: Sequence[Shown], window: int) -> Standing:
         """The same of entries that are no view yet."""
-        return cls.with_window(items, window_start(groups_of([item.message for item in items]), window))
-
-    @classmethod
-    def with_window(cls, items: Sequence[Shown], start: int) -> Standing:
-        """The same with a window that begins there."""
-        marked = [item.message if item.mark is None else item.shown() for item in items[:start]]
-        return cls(items, [*marked, *(item.message for item in items[start:])], start)
+        return cls(items, window_start(groups_of([item.message for item in items]), window))
 
     @property
     def summary(self) -> Message | None:
@@ -81,11 +88,23 @@ class Standing:
     def sizes(self, counter: TokenCounter) -> list[int]:
         """What each entry takes as it is shown."""
         if counter.name not in self._sizes:
-            self._sizes[counter.name] = [
-                0 if message is None else count_framed(counter, message) for message in self.shown
-            ]
+            kept, known = (0, {}) if self._former is None else self._former
+            before = known[counter.name][:kept] if counter.name in known else []
+            new = (
+                0 if message is None else count_framed(counter, message)
+                for message in self.shown[len(before) :]
+            )
+            self._sizes[counter.name] = [*before, *new]
+            self._former = None
         return self._sizes[counter.name].copy()
 
     def tokens(self, counter: TokenCounter) -> int:
         """What all that is shown takes."""
         return sum(self.sizes(counter))
+
+
+def says_the_same(message: Message, original: Message) -> bool:
+    """Whether a message is shown as it was said."""
+    return message is original or (
+        (message.content, message.tool_calls) == (original.content, original.tool_calls)
+    )

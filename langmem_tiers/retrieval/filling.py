@@ -15,7 +15,7 @@ from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.recall import Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EmbeddingConfig
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 INLINE_PATIENCE_SECONDS = 0.1
 """How long a recall waits to store vectors, before it leaves that to the background."""
 _CLOSING_PATIENCE_SECONDS = 5.0
+_WAITING = 50  # new messages in sight, from which on they get their vectors all the same
 UNUSED = timedelta(days=7)
 """For so long nobody must have used a model before its vectors are erased."""
 _WHOLE = {Strategy.SIMILARITY, Strategy.HYBRID}
@@ -78,14 +79,23 @@ class Filling:
         self._config = config
         self._clock = clock
 
-    def meaning_of(self, held: NamespaceIndex, query: Query, strategy: Strategy) -> Meaning:
-        """The vector of a query, after new messages got theirs. Hold no lock."""
+    def meaning_of(
+        self, held: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
+    ) -> Meaning:
+        """The vector of a query, after new messages got theirs. Hold no lock.
+
+        Args:
+            held: The namespace.
+            query: What is asked.
+            strategy: How it will be answered.
+            unneeded: Keys of messages that cannot be the answer. If nothing else is new, it can wait.
+        """
         if strategy not in _BY_MEANING:
             return Meaning()
         embedding, problems = self._embedding, list[str]()
         try:
             embedding.model(INLINE_PATIENCE_SECONDS)
-            problems += self._fill_some(held)
+            problems += self._fill_some(held, unneeded)
             with held.lock:
                 is_ready = self._is_ready(held)
                 text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
@@ -100,7 +110,7 @@ class Filling:
         return None if held.tenant is None else held.load_vectors(self._embedding)
 
     def _is_ready(self, held: NamespaceIndex) -> bool:
-        vectors = self._loaded(held)
+        vectors = held.vectors or self._loaded(held)  # loaded a moment ago, unless somebody began anew
         if vectors is None or not vectors.there(held.places.count).any():
             return False
         held.try_model(self._embedding, self._index)
@@ -123,10 +133,12 @@ class Filling:
         except (EmbeddingError, StorageError):
             return  # they are made again when they are needed
 
-    def _fill_some(self, held: NamespaceIndex) -> list[str]:
+    def _fill_some(self, held: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
         with held.lock:
             vectors = self._loaded(held)
             if vectors is None or (vectors.is_complete(held.places) and not vectors.unsaved):
+                return []
+            if self._can_wait(held, vectors, unneeded):
                 return []
         end = self._clock.monotonic() + self._config.inline_seconds
         # Somebody else may be at it: a recall waits for a batch only where that takes no time.
@@ -136,6 +148,17 @@ class Filling:
         except (EmbeddingError, StorageError) as error:
             return [str(error), *self._left(held, goes_on=False)]
         return self._left(held, goes_on=True)
+
+    def _can_wait(self, held: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]) -> bool:
+        # The newest messages of a conversation are in sight: they get their vectors together, later.
+        if not unneeded or vectors.unsaved:
+            return False
+        wanted = vectors.wanted(held.places, self._clock.monotonic(), _WAITING)
+        if len(wanted) == _WAITING or not set(unneeded).issuperset(wanted):
+            return False
+        if not self._embedding.is_quick:
+            self._background.submit(("embed", held.path), lambda: self._go_on(held))
+        return True
 
     def _left(self, held: NamespaceIndex, *, goes_on: bool) -> list[str]:
         problems = []

@@ -180,7 +180,7 @@ class Retriever:
         """The vector of what is asked for. Hold no lock: an embedder may take its time."""
         if self._filling is None:
             return Meaning()
-        return self._filling.meaning_of(held, wish.query, wish.strategy)
+        return self._filling.meaning_of(held, wish.query, wish.strategy, wish.without)
 
     def _index_of(self, namespace: NamespacePath) -> NamespaceIndex:
         from langmem_tiers.retrieval.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above

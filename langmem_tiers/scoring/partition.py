@@ -64,6 +64,9 @@ def partition(
         def compressed_tokens(index: int) -> int:
             return math.ceil(groups[index].tokens * ratio)
 
+    total = pinned_tokens + sum([group.tokens for group in groups])
+    if total <= budget.share(budget.full_share):  # the usual case
+        return Partition(tuple(range(len(groups))), (), (), total)
     full: list[int] = []
     compressed: list[int] = []
     dropped: list[int] = []

@@ -12,6 +12,7 @@ from langmem_tiers.core.errors import LangmemTiersError, MessageNotFoundError, S
 from langmem_tiers.core.messages import ToolCall
 from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.records import Promoted, View
+from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
@@ -36,11 +37,15 @@ class SqlEntryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._newer = DriverStatement(MARKED_NEWER, database.dialect)
 
     def view(self, key: int, limit: int, *, held: View | None = None) -> View:
         """The view of a session with its marks."""
         if held is not None:
-            rows = self._read(MARKED_NEWER, {"key": key, "limit": limit + 1, "newest": held.newest})
+            with self._database.read_raw() as connection:
+                rows = self._newer.named(connection, {"key": key, "limit": limit + 1, "newest": held.newest})
+            if not rows:
+                raise no_session()
             if rows[0].view_revision == held.revision and len(held.items) + len(rows) <= limit:
                 return held if rows[0].pk is None else self._view(key, rows, held.items)
         return self._view(key, self._read(MARKED_VIEW, {"key": key, "limit": limit}))

@@ -47,6 +47,8 @@ class ViewCache:
         view = self._entries.view(key, MAX_LIMIT, held=held.view)
         if view is not held.view:
             known = len(held.view.items) if view.revision == held.view.revision else 0
+            if known:
+                view.follow(held.view)
             weight = (held.weight if known else 0) + _weight(view.items[known:])
             self._held.put(key, _Held(view, weight), weight)
         return view
