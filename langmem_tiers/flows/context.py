@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import BudgetExceededError
-from langmem_tiers.core.groups import orphans
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.reasons import Reasons
 from langmem_tiers.flows.standing import Standing, says_the_same, window_within
-from langmem_tiers.scoring.partition import Sized, partition
+from langmem_tiers.scoring.partition import partition
 from langmem_tiers.scoring.tokens import count_framed, count_messages
 
 if TYPE_CHECKING:
@@ -62,13 +61,9 @@ class ContextBuilder:
         self._items = view.items
         self._standing = standing = Standing.of(view, window)
         self._summary = None if standing.summary is None else self._short_summary(view.items[0])
-        groups = view.groups if standing.summary is None else view.groups[1:]
-        tokens = [0, *itertools.accumulate(standing.sizes(self._counter))]
-        there = [0, *itertools.accumulate(message is not None for message in standing.shown)]
-        self._groups = [(start, end) for start, end in groups if there[end] > there[start]]
-        self._sizes = [
-            Sized(there[end] - there[start], tokens[end] - tokens[start]) for start, end in self._groups
-        ]
+        groups = standing.groups(view.groups, self._counter)
+        first = 0 if standing.summary is None else 1
+        self._groups, self._sizes = groups.ranges[first:], groups.sizes[first:]
         self._fixed = self._leading_system()
         self._short: dict[int, list[Message]] = {}
         self._known: list[tuple[Division, list[Message | None]]] = []
@@ -120,9 +115,13 @@ class ContextBuilder:
             pinned_tokens=taken,
             patience=PATIENCE,
         )
-        shown = {indexes[index] for index in (*parts.full, *parts.compressed)} | fixed
         newest = len(self._groups) - 1
-        if taken > self._budget.available or (newest >= 0 and newest not in shown):
+        if taken > self._budget.available:
+            return None
+        if len(parts.full) + len(fixed) == newest + 1:  # the usual case: all of it is there
+            return Division(tuple(pinned), frozenset(), frozenset())
+        shown = {indexes[index] for index in (*parts.full, *parts.compressed)} | fixed
+        if newest not in shown:
             return None
         return Division(
             pinned=tuple(pinned),
@@ -221,7 +220,7 @@ class ContextBuilder:
             short = iter(self._compressed(index))
             for place in range(*self._groups[index]):
                 placed[place] = None if placed[place] is None else next(short)
-        for index in orphans(placed):  # no provider takes a result without its call
+        for index in self._standing.orphans:  # no provider takes a result without its call
             placed[index] = None
         return placed
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.groups import groups_of, window_start
+from langmem_tiers.core.groups import groups_of, orphans, window_start
+from langmem_tiers.scoring.partition import Sized
 from langmem_tiers.scoring.tokens import count_framed
 
 if TYPE_CHECKING:
@@ -37,6 +42,18 @@ def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, coun
     return max(1, kept)
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of which something is shown, as ranges of the view, and what each takes."""
+
+    ranges: list[tuple[int, int]]
+    sizes: list[Sized]
+
+    def first(self, count: int) -> Groups:
+        """The first of them."""
+        return Groups(self.ranges[:count], self.sizes[:count])
+
+
 class Standing:
     """The entries of a view as they are shown, and where its window of recent messages begins.
 
@@ -62,7 +79,8 @@ class Standing:
         self.as_said: Sequence[bool] = same if former is None else [*former.as_said[:kept], *same]
         """Whether each is shown as it was said."""
         self._sizes: dict[str, list[int]] = {}
-        self._former = None if former is None else (kept, former._sizes)  # noqa: SLF001 - one of us
+        self._sized: dict[str, Groups] = {}
+        self._former = None if former is None else (kept, former._sizes, former._sized)  # noqa: SLF001 - one of us
 
     @classmethod
     def of(cls, view: View, window: int) -> Standing:
@@ -88,15 +106,46 @@ class Standing:
     def sizes(self, counter: TokenCounter) -> list[int]:
         """What each entry takes as it is shown."""
         if counter.name not in self._sizes:
-            kept, known = (0, {}) if self._former is None else self._former
+            kept, known, _ = self._former or (0, {}, {})
             before = known[counter.name][:kept] if counter.name in known else []
             new = (
                 0 if message is None else count_framed(counter, message)
                 for message in self.shown[len(before) :]
             )
             self._sizes[counter.name] = [*before, *new]
-            self._former = None
         return self._sizes[counter.name].copy()
+
+    def groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter) -> Groups:
+        """Those of the groups of which anything is shown, and what they take.
+
+        Args:
+            of: The groups of the view.
+            counter: Counts tokens.
+        """
+        known = self._sized.get(counter.name)
+        if known is None:
+            kept, _, former = self._former or (0, {}, {})
+            before = former.get(counter.name, Groups([], []))
+            same = bisect_right(before.ranges, kept, key=itemgetter(1))  # those that end before it
+            known = self._sized[counter.name] = self._new_groups(of, counter, before.first(same))
+            self._former = None
+        return known
+
+    def _new_groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter, before: Groups) -> Groups:
+        done = before.ranges[-1][1] if before.ranges else 0
+        ranges, sizes = list(before.ranges), list(before.sizes)
+        tokens = self.sizes(counter)
+        for start, end in of[bisect_right(of, done - 1, key=itemgetter(0)) if done else 0 :]:
+            there = sum([message is not None for message in self.shown[start:end]])
+            if there:
+                ranges.append((start, end))
+                sizes.append(Sized(there, sum(tokens[start:end])))
+        return Groups(ranges, sizes)
+
+    @cached_property
+    def orphans(self) -> Sequence[int]:
+        """Where results of tools stand whose call is not in view."""
+        return orphans(self.shown)
 
     def tokens(self, counter: TokenCounter) -> int:
         """What all that is shown takes."""
