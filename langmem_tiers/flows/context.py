@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import Context
@@ -225,14 +227,13 @@ class ContextBuilder:
         return placed
 
     def _without(self, told: frozenset[str], fixed: frozenset[int]) -> Sequence[int]:
-        every = range(len(self._groups))
         if not told and not fixed:
-            return every
-        return [
-            index
-            for index in every
-            if index not in fixed and not any(message.id in told for message in self._group(index))
-        ]
+            return range(len(self._groups))
+        places = [place for place, item in enumerate(self._items) if item.message.id in told] if told else []
+        before = ((place, bisect_right(self._groups, place, key=itemgetter(0)) - 1) for place in places)
+        holding = {index for place, index in before if index >= 0 and place < self._groups[index][1]}
+        left_out = holding | fixed
+        return [index for index in range(len(self._groups)) if index not in left_out]
 
     def _group(self, index: int) -> list[Message]:
         start, end = self._groups[index]

@@ -41,8 +41,8 @@ KNOWLEDGE_SHARE = 0.1
 RECALLED_SHARE = 0.4
 """What recalled memories may take of a context at most; recent messages have the rest."""
 _TRIES = 3  # what is recalled and what has room beside it settle at once or soon
-USUAL_TOKENS = 100
-"""What a memory takes, about."""
+USUAL_TOKENS = 200
+"""What a memory takes, if it is a long one."""
 SPARE = 2
 """How many more memories are looked at than are told: some say the same."""
 _TALK = 2  # messages before a short question that say what it is about

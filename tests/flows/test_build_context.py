@@ -13,6 +13,7 @@ from langmem_tiers import (
     BudgetExceededError,
     Context,
     EngineConfig,
+    EntryState,
     InvalidInputError,
     MemoryEngine,
     MessageDraft,
@@ -260,6 +261,26 @@ def test_what_a_tool_said_comes_back_when_it_is_out_of_sight(words: MemoryEngine
     context = session.build_context(budget=TokenBudget.of(1400))
     assert "burst of 93" in text_of(context)
     assert not any(message.role is Role.TOOL or message.tool_calls for message in context.messages)
+
+
+def test_an_archived_message_that_is_told_takes_no_other_out_of_sight(
+    engine: MemoryEngine, tenant: str, clock: FrozenClock
+) -> None:
+    session = engine.session(tenant, "s")
+    session.add("user", "The anchor chain of the red boat is new.")
+    session.add("user", "Sure. " + "It was a nice and sunny day at the harbour, nothing else happened. " * 6)
+    session.add_many(
+        MessageDraft("user", f"Remark {n} about the kitchen of the old bakery.") for n in range(31)
+    )
+    clock.advance(days=3)
+    for _ in range(2):
+        session.apply(session.analyze())
+    assert EntryState.ARCHIVED in {entry.state for entry in session.entries()}
+    session.add("user", "Was it a sunny day at the harbour?")
+    context = session.build_context()
+    told = {hit.entry.id for hit in context.recalled}
+    assert told
+    assert {message.id for message in session.latest(40)} == {*context.full, *context.compressed, *told}
 
 
 def test_how_the_system_was_told_to_be_stays_in_sight(words: MemoryEngine) -> None:
