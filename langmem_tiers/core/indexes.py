@@ -69,6 +69,8 @@ class Refresh:
     rows: IndexRows
     mark: int
     """Where to go on next time."""
+    knows: bool = False
+    """Whether anything is stored as knowledge."""
 
 
 @dataclass(frozen=True, slots=True)

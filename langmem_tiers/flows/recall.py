@@ -49,8 +49,9 @@ def recalled(parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts
         counts: Whether messages that are found count as used.
     """
     found = parts.retriever.recall(namespace, wish, counts=counts)
-    if not (known := known_hits(parts, namespace, wish)):
+    if not parts.retriever.knows_something(namespace):
         return found
+    known = known_hits(parts, namespace, wish)
     together = sorted((*found.hits, *known), key=lambda hit: -hit.score)[: wish.limit]
     return replace(found, hits=tuple(together), candidates=found.candidates + len(known))
 

@@ -29,6 +29,7 @@ class NamespaceIndex:
         self.filling = threading.Lock()
         """Held while a batch of its messages is embedded, by one at a time; taken before ``lock``."""
         self.tenant: Tenant | None = None
+        self.knows = False
         self.places = Places(KERNELS)
         self.vectors: VectorIndex | None = None
         self._mark = 0
@@ -42,6 +43,7 @@ class NamespaceIndex:
     def refresh(self, store: IndexStore) -> bool:
         """Read what others or we have written since; False if the namespace does not exist."""
         news = store.refresh(self.path, self._mark)
+        self.knows = news.knows
         if news.tenant != self.tenant:
             # Made anew, or something was erased: nothing that is held can be relied on.
             if self._mark:

@@ -115,6 +115,10 @@ class Retriever:
         self._let_go_of_some()
         return done
 
+    def knows_something(self, namespace: NamespacePath) -> bool:
+        """Whether the namespace held any knowledge when it was last recalled from."""
+        return self._index_of(namespace).knows
+
     def forget(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
         with self._lock:

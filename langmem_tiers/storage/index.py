@@ -11,6 +11,7 @@ from sqlalchemy import (
     String,
     bindparam,
     cast,
+    exists,
     func,
     literal_column,
     select,
@@ -23,7 +24,7 @@ from langmem_tiers.core.messages import Role
 from langmem_tiers.core.names import namespace_key, unescape
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.entries import shown_of
-from langmem_tiers.storage.schema import RECORD, accesses, entries, messages, namespaces, sessions
+from langmem_tiers.storage.schema import RECORD, accesses, entries, knowledge, messages, namespaces, sessions
 from langmem_tiers.storage.search import postgres, sqlite
 from langmem_tiers.storage.statements import MARK_COLUMNS
 
@@ -51,7 +52,8 @@ _COUNT = text(  # an access is counted beside the message, which stays as it is
         ON CONFLICT (message_pk) DO UPDATE
         SET count = lmt_accesses.count + excluded.count, last_at = excluded.last_at"""
 )
-_TENANT = select(namespaces.c.pk, namespaces.c.erased).where(namespaces.c.path == bindparam("path"))
+_KNOWS = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
+_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS).where(namespaces.c.path == bindparam("path"))
 _FOUND = (
     select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
     .add_columns(sessions.c.view_position, sessions.c.view_message)
@@ -123,7 +125,8 @@ class SqlIndexStore:
             rows = self._rows.all(connection, {"namespace": tenant[0], "mark": mark})
         if horizon is None:
             horizon = rows[-1][0] if rows else mark
-        return Refresh(Tenant(*tenant), _arrays(rows) if rows else _no_rows(), horizon)
+        key, erased, knows = tenant
+        return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), horizon, bool(knows))
 
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
         """Where the terms are, in this namespace."""

@@ -6,11 +6,12 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, insert, or_, select, tuple_, update
+from sqlalchemy import and_, bindparam, delete, insert, or_, select, tuple_, update
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
 from langmem_tiers.core.names import escape, namespace_key, unescape
+from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.knowledge_finder import KnowledgeFinder
 from langmem_tiers.storage.schema import KNOWN, knowledge, knowledge_history, namespaces
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 _TRIES = 20  # far more than two racing writers need
 _NAMES_PER_QUERY = 400  # well below every database's limit on parameters
 
+_FIRST_PAGE = (  # what every context asks for: what the user prefers
+    select(*KNOWN)
+    .join(namespaces)
+    .where(namespaces.c.path == bindparam("path"), knowledge.c.category == bindparam("of"))
+    .order_by(knowledge.c.category, knowledge.c.key)
+    .limit(bindparam("most"))
+)
+
 
 class SqlKnowledgeStore:
     """Serves the ``KnowledgeStore`` port.
@@ -44,6 +53,7 @@ class SqlKnowledgeStore:
         self._database = database
         self._terms_of = terms_of
         self._finder = KnowledgeFinder(database)
+        self._first_page = DriverStatement(_FIRST_PAGE, database.dialect)
 
     def change(
         self,
@@ -79,6 +89,10 @@ class SqlKnowledgeStore:
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
         """What is known, by category and key."""
+        if category is not None and after is None:
+            names = {"path": namespace_key(namespace), "of": escape(category), "most": limit}
+            with self._database.read_raw() as connection:
+                return tuple(_knowledge(row) for row in self._first_page.named(connection, names))
         query = _known(namespace, category).order_by(knowledge.c.category, knowledge.c.key).limit(limit)
         if after is not None:
             of, key = escape(after[0]), escape(after[1])
