@@ -39,7 +39,7 @@ class Context:
     left_out: tuple[Hit, ...] = ()
     """What was recalled and had no room in full."""
     sections: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of the ``summary``, the ``conversation`` and the ``memories``, with their frames."""
+    """Tokens of the ``summary``, the ``conversation``, what is ``known``, the ``memories`` and the ``frame``."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each message is there, or is not, by its id; those of other sessions as ``session/id``."""
     missing: tuple[str, ...] = ()
@@ -58,9 +58,9 @@ class Context:
     def warnings(self) -> tuple[str, ...]:
         """What the budget was too small for."""
         messages = sum(reason == NO_ROOM for reason in self.reasons.values())
-        counts = {"messages of the conversation": messages, "recalled memories": len(self.left_out)}
+        counts = {"of the messages": messages, "of what was recalled": len(self.left_out)}
         return tuple(
-            f"{count} {what} have no room in {self.token_budget} tokens"
+            f"{count} {what} had no room in their share of {self.token_budget} tokens"
             for what, count in counts.items()
             if count
         )

@@ -23,6 +23,8 @@ CANDIDATES = 100
 """Memories that are looked at for a context, at least."""
 FLOOR = 0.02
 """What words and meaning must give to a memory at least: less is what any question gets from any text."""
+ENOUGH = 0.05
+"""What they must give to the best one for anything to be told: a question that memory cannot answer."""
 LEAST_TOKENS = 12
 """What a memory takes at least: so many more may fit."""
 
@@ -43,14 +45,18 @@ def build_context(
     found = recalled(parts, namespace, wish, counts=False)
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
     packer = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now)
-    relevant = [hit for hit in found.hits if hit.relevance >= FLOOR]
+    best = max((hit.relevance for hit in found.hits), default=0.0)
+    relevant = [hit for hit in found.hits if hit.relevance >= FLOOR] if best >= ENOUGH else []
     packed = packer.pack(relevant, room, frozenset([query]))
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,
         token_count=count_messages(parts.counter, messages) if messages else 0,
         token_budget=room,
-        sections={"memories": sum(count_framed(parts.counter, message) for message in messages)},
+        sections={
+            "memories": sum(count_framed(parts.counter, message) for message in messages),
+            "frame": count_messages(parts.counter, ()) if messages else 0,
+        },
         recalled=packed.told,
         left_out=packed.left_out,
         reasons=reasons(packed),

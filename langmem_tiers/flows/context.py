@@ -165,11 +165,11 @@ class ContextBuilder:
             "summary": self._tokens(summary),
             "conversation": self._tokens_of(division, placed),
             "memories": self._tokens(beside),
+            "frame": count_messages(self._counter, ()) if everything else 0,
         }
-        frame = count_messages(self._counter, ()) if everything else 0
         return Context(
             messages=everything,
-            token_count=frame + sum(sections.values()),
+            token_count=sum(sections.values()),
             token_budget=self._budget.available,
             full=why.full(),
             compressed=why.compressed(),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BY_WORDS, BY_CONFIDENCE = 0.6, 0.1
 """What a value scores that holds every word of a query, and what its confidence adds to that."""
+BY_KEY = 0.8
+"""What a key counts of which the question says every word."""
 KIND = "knowledge"
 _PREFERENCES = 20  # that are looked at; as many are told as fit
 
@@ -72,7 +74,11 @@ def _is_allowed(hit: Hit, filters: RecallFilters | None) -> bool:
 
 def _hit(parts: MemoryParts, namespace: NamespacePath, item: Knowledge, asked: set[str]) -> Hit:
     told = f"{item.key}: {item.value}"
-    share = len(asked.intersection(terms_of(told))) / len(asked)
+    key = set(terms_of(item.key))
+    # By how much of the question it holds, or how much of its key the question says.
+    share = max(
+        len(asked.intersection(terms_of(told))) / len(asked), BY_KEY * len(asked & key) / max(1, len(key))
+    )
     entry = Entry(
         id=f"{item.category}/{item.key}",
         namespace=namespace,

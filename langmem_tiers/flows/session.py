@@ -54,7 +54,8 @@ class Session(ShortTerm):
         budget of your own nothing is changed; it is a view.
 
         Args:
-            query: What memory is asked for; the newest user message, if left out.
+            query: What memory is asked for; the newest user message, if left out, and if that says nothing
+                by itself ("And when was that?"), with what was said before it.
             budget: In place of the engine's.
             recall: Whether what is known and what was said elsewhere comes along.
 
@@ -62,7 +63,9 @@ class Session(ShortTerm):
             BudgetExceededError: Not even the newest message fits.
         """
         if query is not None and not isinstance(query, str):
-            raise InvalidInputError(f"a query must be a str, got a {type(query).__name__}")
+            raise InvalidInputError(
+                f"a query must be a str, got a {type(query).__name__}: use build_context(budget=...) for a budget"
+            )
         own = budget is None
         view, budget, problems = (
             self._tidied() if budget is None else (self._view(), check_budget(budget), ())

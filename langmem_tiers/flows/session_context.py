@@ -47,7 +47,6 @@ SPARE = 2
 """How many more memories are looked at than are told: some say the same."""
 _TALK = 2  # messages before a short question that say what it is about
 _TALK_CHARACTERS = 300
-_SHORT = 2  # terms up to which a question may be about what was said before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +217,7 @@ def _question(items: Sequence[Shown], query: str | None, now: datetime) -> _Ques
 def _in_its_context(said: Sequence[Message]) -> str:
     # "And when was that?" asks about what was just spoken of.
     question = said[-1].content
-    if not asks(question) or len(set(terms_of(question))) > _SHORT:
+    if not asks(question) or terms_of(question):
         return question
     before = [m for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)][-_TALK:]
     return "\n".join([question, *(without_fences(m.content)[:_TALK_CHARACTERS] for m in before)])
@@ -238,6 +237,6 @@ def _with_knowledge(
     return replace(
         context,
         knowledge=told,
-        sections={**context.sections, "knowledge": tokens, "memories": memories},
+        sections={**context.sections, "known": tokens, "memories": memories},
         reasons={**context.reasons, **why},
     )

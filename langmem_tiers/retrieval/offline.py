@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core import forks
 from langmem_tiers.core.errors import MissingExtraError
+from langmem_tiers.scoring.terms import is_mostly_unspaced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +76,8 @@ class OfflineEmbedder:
         means: NDArray[np.float32] = (np.add.reduceat(rows, starts, axis=0) / sizes[:, None]).astype(
             np.float32
         )
+        # It has learned from English: of other scripts its pieces are mere bytes, all alike.
+        means[[n for n, text in enumerate(clean) if not text.isascii() and is_mostly_unspaced(text)]] = 0
         return means
 
     def _loaded(self) -> Any:  # noqa: ANN401 - the library has no types

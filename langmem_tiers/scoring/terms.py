@@ -82,6 +82,12 @@ def is_unspaced(text: str) -> bool:
     return _IS_UNSPACED.match(text) is not None
 
 
+def is_mostly_unspaced(text: str) -> bool:
+    """Whether most of its letters are of such scripts."""
+    of_them = sum(run.end() - run.start() for run in unspaced_runs(text))
+    return 2 * of_them > sum(map(str.isalpha, text))
+
+
 def unspaced_runs(text: str) -> Iterator[re.Match[str]]:
     """The stretches of a text in scripts without spaces, with their places."""
     return _RUN.finditer(text)
