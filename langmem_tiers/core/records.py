@@ -54,9 +54,8 @@ class View:
 
     def _grown_groups(self) -> list[tuple[int, int]] | None:
         # Only where nothing is open at the end and nothing new belongs to a call.
-        known: list[tuple[int, int]] | None = (
-            None if self.earlier is None else self.earlier.derived.get("groups")
-        )
+        earlier = self.earlier  # read once: another thread may let go of it
+        known: list[tuple[int, int]] | None = None if earlier is None else earlier.derived.get("groups")
         if not known:
             return None
         last, done = known[-1][0], known[-1][1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import Entry, Tier
 from langmem_tiers.core.fences import MEMORY, fenced, harmless
 from langmem_tiers.core.knowledge import KnowledgeCategory, KnowledgeHit
 from langmem_tiers.core.messages import Message, MessageDraft, Role
+from langmem_tiers.core.names import MAX_NAME_BYTES
 from langmem_tiers.core.recall import Hit, RecallFilters, Strategy
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.tiers.short_term import seal
@@ -138,7 +140,7 @@ def recalled_message(
         draft = MessageDraft(
             Role.SYSTEM,
             fenced([*lines, line := known_line(hit.knowledge)]),
-            id=name[:200],
+            id=message_id(name),
             created_at=when,
             name=MEMORY,
         )
@@ -148,6 +150,14 @@ def recalled_message(
             lines.append(line)
             told.append(hit)
     return message, tuple(told)
+
+
+def message_id(name: str) -> str:
+    """The name as an id; a digest of it, if it is too long for one."""
+    stored = name.encode("utf-8", "replace")
+    if len(stored) <= MAX_NAME_BYTES:
+        return name
+    return f"recalled-{hashlib.blake2b(stored, digest_size=16).hexdigest()}"
 
 
 def known_line(item: Knowledge) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.core.messages import MessageDraft, Role
-from langmem_tiers.flows.known import known_line
+from langmem_tiers.flows.known import known_line, message_id
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.tiers.short_term import seal
 
@@ -124,7 +124,8 @@ class Packer:
         left_out = tuple(hit for hit in hits if id(hit) not in told)
         message = self._message(chosen) if chosen else None
         room = max_tokens - (_FENCE_TOKENS if message is None else self._tokens(message))
-        rest = [line.hit for line in lines if id(line.hit) not in told][:OVERFLOW]
+        untold = (line.hit for line in lines if id(line.hit) not in told)
+        rest = [hit for hit in untold if hit.message is not None][:OVERFLOW]
         if rest and room >= OVERFLOW_TOKENS:
             longer = self._message(chosen, self._summary(rest, room))
             if self._tokens(longer) <= max_tokens:
@@ -164,7 +165,7 @@ class Packer:
         draft = MessageDraft(
             Role.SYSTEM,
             fenced([*(text for texts in days.values() for text in texts), *([summary] if summary else [])]),
-            id=f"recalled-{self._name}"[:200],
+            id=message_id(f"recalled-{self._name}"),
             created_at=self._when,
             name=MEMORY,
         )

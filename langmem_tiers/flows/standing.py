@@ -46,11 +46,16 @@ def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, coun
 class Groups:
     """Groups of which something is shown, as ranges of the view, and what each takes."""
 
-    ranges: list[tuple[int, int]]
-    sizes: list[Sized]
+    ranges: Sequence[tuple[int, int]] = ()
+    sizes: Sequence[Sized] = ()
+    of: Sequence[tuple[int, int]] = ()
+    """The groups of the view that they are taken from."""
 
-    def first(self, count: int) -> Groups:
-        """The first of them."""
+    def still_there(self, of: Sequence[tuple[int, int]], end: int) -> Groups:
+        """The first of them, up to a place; none, if a late result has made other groups of the view."""
+        if not self.of or list(of[: len(self.of)]) != list(self.of):
+            return Groups()
+        count = bisect_right(self.ranges, end, key=itemgetter(1))
         return Groups(self.ranges[:count], self.sizes[:count])
 
 
@@ -88,7 +93,8 @@ class Standing:
         name = "standing", window
         known: Standing | None = view.derived.get(name)
         if known is None:
-            former = None if view.earlier is None else view.earlier.derived.get(name)
+            earlier = view.earlier  # read once: another thread may let go of it
+            former = None if earlier is None else earlier.derived.get(name)
             known = view.derived[name] = cls(view.items, window_start(view.groups, window), former)
         return known
 
@@ -125,9 +131,8 @@ class Standing:
         known = self._sized.get(counter.name)
         if known is None:
             kept, _, former = self._former or (0, {}, {})
-            before = former.get(counter.name, Groups([], []))
-            same = bisect_right(before.ranges, kept, key=itemgetter(1))  # those that end before it
-            known = self._sized[counter.name] = self._new_groups(of, counter, before.first(same))
+            before = former.get(counter.name, Groups()).still_there(of, kept)
+            known = self._sized[counter.name] = self._new_groups(of, counter, before)
             self._former = None
         return known
 
@@ -140,7 +145,7 @@ class Standing:
             if there:
                 ranges.append((start, end))
                 sizes.append(Sized(there, sum(tokens[start:end])))
-        return Groups(ranges, sizes)
+        return Groups(ranges, sizes, of)
 
     @cached_property
     def orphans(self) -> Sequence[int]:

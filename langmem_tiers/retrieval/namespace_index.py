@@ -29,7 +29,7 @@ class NamespaceIndex:
         self.filling = threading.Lock()
         """Held while a batch of its messages is embedded, by one at a time; taken before ``lock``."""
         self.tenant: Tenant | None = None
-        self.knows = False
+        self.knows: bool | None = None
         self.places = Places(KERNELS)
         self.vectors: VectorIndex | None = None
         self._mark = 0

@@ -116,8 +116,9 @@ class Retriever:
         return done
 
     def knows_something(self, namespace: NamespacePath) -> bool:
-        """Whether the namespace held any knowledge when it was last recalled from."""
-        return self._index_of(namespace).knows
+        """Whether the namespace held any knowledge when it was last recalled from; it may, if that is unknown."""
+        knows = self._index_of(namespace).knows
+        return knows is None or knows
 
     def forget(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
@@ -153,7 +154,7 @@ class Retriever:
                 return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
         meaning = self.meaning_of(held, wish)
         with held.lock:
-            if held.tenant is None:  # erased meanwhile
+            if held.tenant is None or not held.places.count:  # erased meanwhile
                 return None
             if held.vectors is None and meaning.vector is not None and self.embedding is not None:
                 held.load_vectors(self.embedding)  # another thread has begun anew

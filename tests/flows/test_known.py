@@ -116,3 +116,15 @@ def test_knowledge_of_another_namespace_is_never_told(engine: MemoryEngine, wher
     other.session("s").add("user", "A red boat.")
     assert all(hit.knowledge is None for hit in other.recall("mooring fee of the red boat"))
     assert "crowns" not in str(other.build_context("mooring fee of the red boat").messages)
+
+
+def test_knowledge_without_room_is_not_said_to_be_told_in_few_words(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    namespace = engine.namespace(tenant)
+    for number in range(5):
+        namespace.knowledge.store("domain", f"harbour rule {number}", "boats keep to the quay at night " * 9)
+    for tokens in (90, 200, 400):
+        context = namespace.build_context("harbour rule", budget=TokenBudget.of(tokens))
+        assert "Summary of 0" not in str(context.messages)
+        assert not any(reason.startswith("in few words") for reason in context.reasons.values())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft
+import pytest
+
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, TokenBudget, ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
+    from langmem_tiers import Message
     from langmem_tiers.core.entries import Shown
 
 
@@ -60,3 +62,27 @@ def test_without_a_cache_the_view_is_the_same(tmp_path: Path) -> None:
         for number in range(3):
             session.add("user", f"number {number}")
             assert len(texts(engine)) == number + 1
+
+
+@pytest.mark.parametrize("tokens", [300, 600, 1000, 4000])
+def test_a_late_result_makes_the_same_context_as_in_a_fresh_engine(tmp_path: Path, tokens: int) -> None:
+    budget = replace(TokenBudget.of(tokens), full_message_window=3)
+
+    def context(engine: MemoryEngine) -> tuple[Message, ...]:
+        return engine.session("a", "s").build_context(budget=budget, recall=False).messages
+
+    with MemoryEngine(tmp_path / "m.db") as engine:
+        session = engine.session("a", "s")
+        session.add_many(MessageDraft("user", f"Before {n}. " * 9) for n in range(5))
+        session.add(MessageDraft("assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)))
+        for turn in range(8):
+            session.add("user", f"Meanwhile {turn}. " * 9)
+            context(engine)
+        session.add(MessageDraft("tool", "Found at last.", tool_call_id="c"))
+        session.add_many(MessageDraft("user", f"After {n}. " * 9) for n in range(6))
+        with MemoryEngine(tmp_path / "m.db") as fresh:
+            assert context(engine) == context(fresh)
+        for turn in range(3):
+            session.add("user", f"Later {turn}. " * 9)
+            with MemoryEngine(tmp_path / "m.db") as fresh:
+                assert context(engine) == context(fresh)
