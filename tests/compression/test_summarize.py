@@ -168,12 +168,12 @@ def test_a_model_that_hangs_is_given_up_and_not_asked_again_while_it_hangs() -> 
             release.wait(30)
             return "too late"
 
-    summarizer = Summarizer(COUNTER, Hanging(), config=SummaryConfig(time_limit_seconds=0.1))
+    summarizer = Summarizer(COUNTER, Hanging(), config=SummaryConfig(time_limit_seconds=1))
     start = time.monotonic()
     first = summarizer.summarize(conversation(40))
     second = summarizer.summarize(conversation(5))
-    assert time.monotonic() - start < 0.35
-    assert first.problems == ("no answer within 0.1 s",)
+    assert time.monotonic() - start < 3  # one limit a question would be four
+    assert first.problems == ("no answer within 1 s",)
     assert second.problems == ("the model has not come back from an earlier question",)
     assert len(asked) == 4  # together, and all of them within one time limit
     assert first.missing == ()

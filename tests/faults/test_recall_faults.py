@@ -23,6 +23,10 @@ from langmem_tiers import (
 )
 from langmem_tiers.testing import HashEmbedder
 from langmem_tiers.testing.threads import in_threads
+from tests.timing import takes_at_most
+
+PATIENCE = 30
+PATIENT = EngineConfig(busy_timeout_seconds=PATIENCE)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,9 +110,8 @@ def test_broken_text_is_found_and_comes_back_as_it_was_said(where: Namespace) ->
 )
 def test_a_query_of_a_megabyte_is_answered_in_two_seconds(small: Namespace, unit: str) -> None:
     query = unit * (2**20 // len(unit))
-    start = time.monotonic()
     assert len(small.recall(query)) == 2
-    assert time.monotonic() - start < 2
+    assert takes_at_most(2, lambda: small.recall(query))
 
 
 def test_a_message_of_a_megabyte_is_found_by_its_words(small: Namespace) -> None:
@@ -238,7 +241,7 @@ def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail
 
 def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with MemoryEngine(path, embedder=HashEmbedder()) as engine:
+    with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         where.recall("green house")
@@ -248,7 +251,7 @@ def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_pat
         start = time.monotonic()
         found = where.recall("green house", strategy="similarity")
         assert where.build_context("green house").messages
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < PATIENCE / 3
         assert found[0].entry.content == "the green house"
         assert "not stored yet" in found.problems[0]
         other.execute("ROLLBACK")
@@ -261,7 +264,7 @@ def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_pat
 
 def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with MemoryEngine(path, embedder=HashEmbedder(), config=EngineConfig(busy_timeout_seconds=5)) as engine:
+    with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         where.recall("boat")
@@ -269,7 +272,7 @@ def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         start = time.monotonic()
         assert all(where.recall(f"red boat {n}").problems == () for n in range(40))
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < PATIENCE / 3
         other.execute("ROLLBACK")
     kept = other.execute("SELECT count(*) FROM lmt_embedding_cache").fetchone()
     other.close()
@@ -278,14 +281,14 @@ def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
 
 def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with MemoryEngine(path, embedder=HashEmbedder()) as engine:
+    with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         start = time.monotonic()
         found = where.recall("red boat")
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < PATIENCE / 3
         assert (found[0].entry.content, found.embedder, len(found.problems)) == ("the red boat", None, 1)
         other.execute("ROLLBACK")
         other.close()
@@ -313,7 +316,7 @@ def test_on_a_server_a_locked_row_keeps_no_recall(
     import psycopg
 
     url = new_postgres_database()
-    with MemoryEngine(url, embedder=HashEmbedder()) as engine, psycopg.connect(url) as other:
+    with MemoryEngine(url, embedder=HashEmbedder(), config=PATIENT) as engine, psycopg.connect(url) as other:
         where = engine.namespace(tenant)
         where.session("s").add("user", "the red boat")
         where.recall("green house")
@@ -321,7 +324,7 @@ def test_on_a_server_a_locked_row_keeps_no_recall(
         other.execute("SELECT * FROM lmt_namespaces FOR UPDATE")
         start = time.monotonic()
         found = where.recall("green house")
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < PATIENCE / 3
         assert found[0].entry.content == "the green house"
         assert "not stored yet" in found.problems[0]
         other.rollback()

@@ -149,15 +149,15 @@ def test_a_size_that_is_none_is_named(dimension: object) -> None:
 
 def test_an_embedder_that_hangs_costs_its_time_limit_once() -> None:
     until = threading.Event()
-    spy = Spy(answer=lambda _: until.wait(20))
-    config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=0.2))
+    spy = Spy(answer=lambda _: until.wait(60))
+    config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=1))
     with MemoryEngine(config=config, embedder=spy) as engine:
         where = engine.namespace("a")
         filled(where)
         start = time.monotonic()
         problems = [where.recall("red boat").problems for _ in range(5)]
-        assert time.monotonic() - start < 1.5
-        assert "no answer within 0.2 s" in problems[0][0]
+        assert time.monotonic() - start < 4  # five times the limit would be five
+        assert "no answer within 1 s" in problems[0][0]
         assert all(len(each) == 1 for each in problems)
         assert len(spy.documents) == len(SAID)
         until.set()
@@ -412,7 +412,7 @@ class Gate(Spy):
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.asked_for.set()
-        self.may_go_on.wait(20)
+        self.may_go_on.wait(60)
         return super().embed_documents(texts)
 
 
@@ -428,7 +428,7 @@ def test_nobody_waits_for_a_namespace_that_is_being_embedded() -> None:
         start = time.monotonic()
         assert where.search("red boat")[0].entry.content == "the red boat"
         found = where.recall("red boat")
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 20
         assert found[0].entry.content == "the red boat"
         assert "not embedded yet" in found.problems[0]
         gate.may_go_on.set()

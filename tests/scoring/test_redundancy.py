@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import re
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +14,13 @@ from hypothesis import strategies as st
 
 from langmem_tiers import InvalidConfigError, find_redundant
 from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
+from tests.timing import takes_at_most
 
 FRAME = (
     "The deployment notes for the warehouse project say that {} and everybody in the platform group "
     "agreed during their long planning meeting about shipping robots safely across town"
 )
+
 """More than twenty words, so that a single one makes no difference to plain Jaccard."""
 
 
@@ -292,10 +293,9 @@ def word(number: int) -> str:
 
 
 def checked_in_time(texts: list[str], seconds: float = 20.0) -> dict[int, int]:
-    start = time.perf_counter()
-    found = find_redundant(texts)
-    assert time.perf_counter() - start < seconds
-    return found
+    found: list[dict[int, int]] = []
+    assert takes_at_most(seconds, lambda: found.append(find_redundant(texts)))
+    return found[-1]
 
 
 def test_20000_identical_texts_take_no_quadratic_time() -> None:
@@ -328,6 +328,4 @@ def test_20000_texts_of_a_few_hundred_equally_common_words_take_no_quadratic_tim
 def test_no_text_takes_long_to_fingerprint(piece: str) -> None:
     for length in (2_000, 20_000, 200_000):
         text = piece * (length // len(piece))
-        start = time.perf_counter()
-        fingerprint(text)
-        assert time.perf_counter() - start < 2
+        assert takes_at_most(2, lambda: fingerprint(text))  # noqa: B023
