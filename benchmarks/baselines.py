@@ -25,7 +25,9 @@ STOP_WORDS = frozenset(
     "whose why will with would you your".split()
 )
 STEMS = importlib.util.find_spec("snowballstemmer") is not None
-_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_RUN = re.compile(rf"[{_UNSPACED}]")
 
 
 @functools.cache
@@ -37,9 +39,14 @@ def _stemmer() -> Callable[[str], str]:
 
 
 def terms(text: str) -> list[str]:
-    """The words that count, stemmed if snowballstemmer is installed."""
-    stem = _stemmer()
-    return [stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS]
+    """The words that count, stemmed if snowballstemmer is installed; of scripts without spaces pairs of characters."""
+    stem, found = _stemmer(), list[str]()
+    for word in _WORD.findall(text.lower()):
+        if _RUN.match(word):
+            found += [word[n : n + 2] for n in range(max(1, len(word) - 1))]
+        elif word not in STOP_WORDS:
+            found.append(stem(word))
+    return found
 
 
 class Bm25:

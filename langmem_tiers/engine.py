@@ -1,46 +1,20 @@
-"""The joint: wires the tiers to their storage and hands both to the user."""
+"""The front door: an engine on a database, and the namespaces in it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from langmem_tiers.compression.compress import Compressor
-from langmem_tiers.compression.facts import FactFinder
-from langmem_tiers.compression.summarize import Summarizer
-from langmem_tiers.core.clock import Clock, SystemClock
-from langmem_tiers.core.config import EngineConfig, check_limit
-from langmem_tiers.core.errors import InvalidConfigError, SessionNotFoundError
-from langmem_tiers.core.ids import IdSource, TimeSortedIds
-from langmem_tiers.core.messages import check_time
+from langmem_tiers.assembly import Given, assemble, open_database
+from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
-from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.optimize import Optimizer
-from langmem_tiers.flows.parts import MemoryParts
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
-from langmem_tiers.retrieval.embedding import Embedding
-from langmem_tiers.retrieval.index_text import Indexer
-from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.retrieval.retriever import Retriever
-from langmem_tiers.scoring.tables import Scoring
-from langmem_tiers.scoring.terms import terms_of
-from langmem_tiers.scoring.tokens import ContentAwareCounter
-from langmem_tiers.storage.database import Database
-from langmem_tiers.storage.entries import SqlEntryStore
-from langmem_tiers.storage.index import SqlIndexStore
-from langmem_tiers.storage.knowledge import SqlKnowledgeStore
-from langmem_tiers.storage.messages import SqlMessageStore
-from langmem_tiers.storage.migrations import migrate
-from langmem_tiers.storage.sessions import SqlSessionStore
-from langmem_tiers.storage.tuning import SqlTuningStore
-from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.long_term import LongTerm
-from langmem_tiers.tiers.session_cache import SessionCache
-from langmem_tiers.tiers.short_term import ShortTermParts
-from langmem_tiers.tiers.view_cache import ViewCache
 
 if TYPE_CHECKING:
     import os
@@ -49,10 +23,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from langmem_tiers.core.budget import TokenBudget
+    from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.ids import IdSource
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.scoring.tables import Scoring
     from langmem_tiers.tiers.knowledge import KnowledgeBase
 
 
@@ -84,55 +63,19 @@ class MemoryEngine:
         clock: Clock | None = None,
         ids: IdSource | None = None,
     ) -> None:
-        config = EngineConfig() if config is None else config
-        clock = SystemClock() if clock is None else clock
-        counter = ContentAwareCounter() if counter is None else counter
-        _check_parts(config, counter, scoring, model, embedder)
-        self.embedder = OfflineEmbedder() if embedder == "offline" else embedder
-        scoring = Scoring() if scoring is None else scoring
-        indexer = Indexer(scoring.importance)
-        self._database = Database(url, config)
-        try:
-            migrate(self._database, check_time(clock.now()), indexer, terms_of)
-        except BaseException:
-            self._database.close()
-            raise
-        changes, sessions = Changes(), SqlSessionStore(self._database)
-        entries = SqlEntryStore(self._database)
-        finder = FactFinder(scoring.facts)
-        self._parts = MemoryParts(
-            short_term=ShortTermParts(
-                sessions=sessions,
-                messages=SqlMessageStore(self._database, indexer),
-                counter=counter,
-                clock=clock,
-                ids=TimeSortedIds() if ids is None else ids,
-                cache=SessionCache(config.cache, clock.monotonic),
-                changed=changes.note,
-            ),
-            entries=entries,
-            views=ViewCache(entries, config.cache, clock.monotonic),
-            knowledge=SqlKnowledgeStore(self._database, terms_of),
-            tuning=SqlTuningStore(self._database),
-            analyzer=Analyzer(
-                compressor=Compressor(counter, finder),
-                relevance=scoring.relevance,
-                importance=scoring.importance,
-                key_facts=scoring.key_facts,
-                redundancy_threshold=config.redundancy_threshold,
-            ),
-            summarizer=Summarizer(counter, model, facts=finder, config=config.summary),
-            retriever=Retriever(
-                index=SqlIndexStore(self._database),
-                sessions=sessions,
-                embedding=None
-                if self.embedder is None
-                else Embedding(self.embedder, SqlVectorStore(self._database), config.embedding, clock),
-                config=config,
-                clock=clock,
-            ),
+        given = Given.of(
             config=config,
+            counter=counter,
+            model=model,
+            embedder=embedder,
+            scoring=scoring,
+            clock=clock,
+            ids=ids,
         )
+        self.embedder = given.embedder
+        self._database = open_database(url, given)
+        changes = Changes()
+        self._parts = assemble(self._database, given, changes)
         self.optimizer = Optimizer(self._parts, changes)
 
     def __repr__(self) -> str:
@@ -184,29 +127,6 @@ class MemoryEngine:
         self.optimizer.stop()
         self._parts.retriever.close()
         self._database.close()
-
-
-def _check_parts(config: object, counter: object, scoring: object, model: object, embedder: object) -> None:
-    if not isinstance(config, EngineConfig):
-        raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
-    if scoring is not None and not isinstance(scoring, Scoring):
-        raise InvalidConfigError(f"scoring must be a Scoring, got a {type(scoring).__name__}")
-    if model is not None and not callable(getattr(model, "complete", None)):
-        raise InvalidConfigError(
-            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}"
-        )
-    if embedder not in (None, "offline") and not (
-        callable(getattr(embedder, "embed_query", None))
-        and callable(getattr(embedder, "embed_documents", None))
-    ):
-        raise InvalidConfigError(
-            f"embedder must have embed_documents(texts) and embed_query(text), got a {type(embedder).__name__}: "
-            'use "offline", None, or wrap the model of a framework in its adapter'
-        )
-    if not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str):
-        raise InvalidConfigError(
-            f"counter must have a name and count(text), got {counter!r}: use CharCounter() or one like it"
-        )
 
 
 class Namespace:

@@ -84,6 +84,11 @@ def test_bm25_puts_the_rare_and_the_repeated_first_and_leaves_out_what_shares_no
     assert Bm25({}).rank("tea") == []
 
 
+def test_plain_bm25_takes_scripts_without_spaces_by_pairs_of_characters() -> None:
+    assert terms("Kaffee 喝咖啡 x") == ["kaffe", "喝咖", "咖啡", "x"]
+    assert Bm25({"a": "我喜欢喝咖啡", "b": "今天天气很好"}).rank("谁喝咖啡？") == ["a"]
+
+
 def test_stop_words_and_marks_are_no_terms() -> None:
     assert terms("What is THE jazz_band's cat?") == [
         *terms("jazz"),

@@ -192,7 +192,7 @@ class Pool:
 
 def check_score(score: object, what: str) -> float:
     """The score, or an error for what lies outside [0, 1]."""
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
         raise InvalidInputError(f"{what} must be a number, got a {type(score).__name__}: convert it first")
     if not 0.0 <= score <= 1.0:
         raise InvalidInputError(f"{what} must lie in [0, 1], got {score!r}: scale it first")

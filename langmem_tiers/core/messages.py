@@ -164,6 +164,8 @@ def check_role(role: object) -> Role:
 
 def check_time(moment: object) -> datetime:
     """The time in UTC, or an error for what is no aware datetime."""
+    if type(moment) is datetime and moment.tzinfo is UTC:
+        return moment  # as most are
     if not isinstance(moment, datetime):
         raise InvalidMessageError(
             f"a time must be a datetime, got {moment!r}: parse it with datetime.fromisoformat"

@@ -42,7 +42,7 @@ class Answering:
         self._held = held
         self._places = held.places
         self._wish = wish
-        self._asking = next(iter(self._rows_of([] if wish.asking is None else [wish.asking]).tolist()), None)
+        self._asking = None if wish.asking is None else self._row_of(wish.asking)
         self._vector = meaning.vector
         self.problems = list(meaning.problems)
         self.embedder = meaning.embedder
@@ -111,8 +111,7 @@ class Answering:
     def _postings(self, terms: Sequence[str]) -> Postings | None:
         if not terms:
             return None
-        assert self._held.tenant is not None  # noqa: S101 - refreshed before
-        return self._retriever.index.postings(self._held.tenant.key, terms)
+        return self._held.postings(self._retriever.index, terms)
 
     def _add_meaning(self, evidence: Evidence) -> None:
         vector, vectors = self._vector, self._held.vectors
@@ -233,6 +232,10 @@ class Answering:
         if filters.min_importance > 0:
             allowed &= self.importance() >= filters.min_importance
         return self._in_tiers(self._in_sessions(allowed, filters), filters)
+
+    def _row_of(self, key: int) -> int | None:
+        rows: list[int] = self._rows_of([key]).tolist()
+        return rows[0] if rows else None
 
     def _rows_of(self, keys: Sequence[int]) -> Rows:
         rows = self._places.rows_of(np.sort(np.array(keys, np.int64)))

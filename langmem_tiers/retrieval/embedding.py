@@ -134,16 +134,18 @@ class Embedding:
     def query(self, text: str) -> NDArray[np.float32]:
         """The vector of a query, of length 1."""
         text = text[:MAX_CHARACTERS]
+        if self.is_quick:
+            return self._asked_query(text)
         key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
         with self._lock:
             known = self._recent.get(key)
         if known is not None:
             return known
-        kept = None if self.is_quick else self._kept(key)
+        kept = self._kept(key)
         known = self._asked_query(text) if kept is None else kept
         with self._lock:
             self._recent[key] = known
-            if kept is None and not self.is_quick:
+            if kept is None:
                 self._unwritten[key] = known
         return known
 

@@ -181,8 +181,10 @@ class VectorIndex:
 
 def unit(vectors: Floats) -> Floats:
     """The vectors stretched to the length 1; those without a direction stay 0."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    lengths = np.sqrt(np.square(vectors).sum(axis=-1, keepdims=True))
+    lengths[lengths == 0] = 1
+    units: Floats = (vectors / lengths).astype(np.float32, copy=False)
+    return units
 
 
 def with_neighbours(places: Places, kernel: int, cosines: Floats, rows: Rows | slice) -> Floats:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.retrieval.held_words import MOST_TERMS, HeldWords
 from langmem_tiers.retrieval.meaning import Sample, VectorIndex, find_trust, sample, trial_sizes
 from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.indexes import IndexStore, Refresh, Tenant
+    from collections.abc import Sequence
+
+    from langmem_tiers.core.indexes import IndexStore, Postings, Refresh, Tenant
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.retrieval.embedding import Embedding
 
@@ -32,13 +35,16 @@ class NamespaceIndex:
         self.knows: bool | None = None
         self.places = Places(KERNELS)
         self.vectors: VectorIndex | None = None
+        self._words: HeldWords | None = HeldWords()
         self._mark = 0
         self._model: int | None = None
 
     @property
     def bytes(self) -> int:
         """What it takes in memory, about."""
-        return self.places.count * _BYTES_PER_ROW + (0 if self.vectors is None else self.vectors.bytes)
+        vectors = 0 if self.vectors is None else self.vectors.bytes
+        words = 0 if self._words is None else self._words.bytes
+        return self.places.count * _BYTES_PER_ROW + vectors + words
 
     def refresh(self, store: IndexStore) -> bool:
         """Read what others or we have written since; False if the namespace does not exist."""
@@ -57,7 +63,20 @@ class NamespaceIndex:
 
     def _start_anew(self, news: Refresh) -> None:
         self.tenant, self.places, self.vectors = news.tenant, Places(KERNELS), None
+        self._words = HeldWords()
         self.places.extend(news.rows)
+
+    def postings(self, store: IndexStore, terms: Sequence[str]) -> Postings:
+        """Where terms are: from memory where the namespace is small, else from the database."""
+        assert self.tenant is not None  # noqa: S101 - refresh() came first
+        held, places = self._words, self.places
+        if held is not None and held.messages < places.count:
+            if float(places["lengths"].sum()) > MOST_TERMS:
+                held = self._words = None  # it has outgrown that
+            else:
+                keys = places["keys"][held.messages :].tolist()
+                held.add(keys, store.terms(keys))
+        return store.postings(self.tenant.key, terms) if held is None else held.postings(terms)
 
     def load_vectors(self, embedding: Embedding) -> VectorIndex:
         """The vectors of this embedder, with those that were written since."""

@@ -53,7 +53,10 @@ _COUNT = text(  # an access is counted beside the message, which stays as it is
         SET count = lmt_accesses.count + excluded.count, last_at = excluded.last_at"""
 )
 _KNOWS = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
-_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS).where(namespaces.c.path == bindparam("path"))
+_NEWEST = select(func.max(messages.c.pk)).where(messages.c.namespace_pk == namespaces.c.pk).label("newest")
+_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS, _NEWEST).where(
+    namespaces.c.path == bindparam("path")
+)
 _FOUND = (
     select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
     .add_columns(sessions.c.view_position, sessions.c.view_message)
@@ -121,11 +124,14 @@ class SqlIndexStore:
             tenant = self._tenant.run(connection, {"path": namespace_key(namespace)})
             if tenant is None:
                 return Refresh(None, _no_rows(), 0)
-            horizon = None if self._database.is_sqlite else self._horizon.run(connection, {})[0]
-            rows = self._rows.all(connection, {"namespace": tenant[0], "mark": mark})
-        if horizon is None:
-            horizon = rows[-1][0] if rows else mark
-        key, erased, knows = tenant
+            key, erased, knows, newest = tenant
+            wanted = {"namespace": key, "mark": mark}
+            if self._database.is_sqlite:
+                rows = self._rows.all(connection, wanted) if (newest or 0) > mark else []
+                horizon = rows[-1][0] if rows else mark
+            else:  # what was begun earlier may come later, with a smaller key
+                horizon = self._horizon.run(connection, {})[0]
+                rows = self._rows.all(connection, wanted)
         return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), horizon, bool(knows))
 
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:

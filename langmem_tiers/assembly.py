@@ -1,0 +1,183 @@
+"""Puts the parts of an engine together: what was handed in, and the rest as it comes by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
+
+from langmem_tiers.compression.compress import Compressor
+from langmem_tiers.compression.facts import FactFinder
+from langmem_tiers.compression.summarize import Summarizer
+from langmem_tiers.core.clock import Clock, SystemClock
+from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.messages import check_time
+from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.parts import MemoryParts
+from langmem_tiers.retrieval.embedding import Embedding
+from langmem_tiers.retrieval.index_text import Indexer
+from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.retrieval.retriever import Retriever
+from langmem_tiers.scoring.tables import Scoring
+from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.index import SqlIndexStore
+from langmem_tiers.storage.knowledge import SqlKnowledgeStore
+from langmem_tiers.storage.messages import SqlMessageStore
+from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.storage.tuning import SqlTuningStore
+from langmem_tiers.storage.vectors import SqlVectorStore
+from langmem_tiers.tiers.session_cache import SessionCache
+from langmem_tiers.tiers.short_term import ShortTermParts
+from langmem_tiers.tiers.view_cache import ViewCache
+
+if TYPE_CHECKING:
+    import os
+
+    from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
+    from langmem_tiers.flows.background import Changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What an engine is made of besides its database, checked."""
+
+    config: EngineConfig
+    counter: TokenCounter
+    model: LanguageModel | None
+    embedder: Embedder | None
+    scoring: Scoring
+    clock: Clock
+    ids: IdSource
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        config: EngineConfig | None,
+        counter: TokenCounter | None,
+        model: LanguageModel | None,
+        embedder: Embedder | Literal["offline"] | None,
+        scoring: Scoring | None,
+        clock: Clock | None,
+        ids: IdSource | None,
+    ) -> Self:
+        """What was handed in to an engine, and for what was left out what comes by default."""
+        _check_config(config)
+        _check_counter(counter)
+        _check_scoring(scoring)
+        _check_model(model)
+        _check_embedder(embedder)
+        return cls(
+            config=EngineConfig() if config is None else config,
+            counter=ContentAwareCounter() if counter is None else counter,
+            model=model,
+            embedder=OfflineEmbedder() if embedder == "offline" else embedder,
+            scoring=Scoring() if scoring is None else scoring,
+            clock=SystemClock() if clock is None else clock,
+            ids=TimeSortedIds() if ids is None else ids,
+        )
+
+
+def open_database(url: str | os.PathLike[str], given: Given) -> Database:
+    """The database, brought to the schema of today."""
+    database = Database(url, given.config)
+    try:
+        migrate(database, check_time(given.clock.now()), Indexer(given.scoring.importance), terms_of)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
+    """The stores and workers of an engine on a database."""
+    sessions, entries = SqlSessionStore(database), SqlEntryStore(database)
+    finder = FactFinder(given.scoring.facts)
+    return MemoryParts(
+        short_term=_short_term(database, sessions, given, changes),
+        entries=entries,
+        views=ViewCache(entries, given.config.cache, given.clock.monotonic),
+        knowledge=SqlKnowledgeStore(database, terms_of),
+        tuning=SqlTuningStore(database),
+        analyzer=_analyzer(given, finder),
+        summarizer=Summarizer(given.counter, given.model, facts=finder, config=given.config.summary),
+        retriever=_retriever(database, sessions, given),
+        config=given.config,
+    )
+
+
+def _short_term(database: Database, sessions: SessionStore, given: Given, changes: Changes) -> ShortTermParts:
+    return ShortTermParts(
+        sessions=sessions,
+        messages=SqlMessageStore(database, Indexer(given.scoring.importance)),
+        counter=given.counter,
+        clock=given.clock,
+        ids=given.ids,
+        cache=SessionCache(given.config.cache, given.clock.monotonic),
+        changed=changes.note,
+    )
+
+
+def _analyzer(given: Given, finder: FactFinder) -> Analyzer:
+    return Analyzer(
+        compressor=Compressor(given.counter, finder),
+        relevance=given.scoring.relevance,
+        importance=given.scoring.importance,
+        key_facts=given.scoring.key_facts,
+        redundancy_threshold=given.config.redundancy_threshold,
+    )
+
+
+def _retriever(database: Database, sessions: SessionStore, given: Given) -> Retriever:
+    embedding = None
+    if given.embedder is not None:
+        embedding = Embedding(given.embedder, SqlVectorStore(database), given.config.embedding, given.clock)
+    return Retriever(
+        index=SqlIndexStore(database),
+        sessions=sessions,
+        embedding=embedding,
+        config=given.config,
+        clock=given.clock,
+    )
+
+
+def _check_config(config: object) -> None:
+    if config is not None and not isinstance(config, EngineConfig):
+        raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
+
+
+def _check_scoring(scoring: object) -> None:
+    if scoring is not None and not isinstance(scoring, Scoring):
+        raise InvalidConfigError(f"scoring must be a Scoring, got a {type(scoring).__name__}")
+
+
+def _check_model(model: object) -> None:
+    if model is not None and not callable(getattr(model, "complete", None)):
+        raise InvalidConfigError(
+            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}"
+        )
+
+
+def _check_embedder(embedder: object) -> None:
+    if embedder not in (None, "offline") and not (
+        callable(getattr(embedder, "embed_query", None))
+        and callable(getattr(embedder, "embed_documents", None))
+    ):
+        raise InvalidConfigError(
+            f"embedder must have embed_documents(texts) and embed_query(text), got a {type(embedder).__name__}: "
+            'use "offline", None, or wrap the model of a framework in its adapter'
+        )
+
+
+def _check_counter(counter: object) -> None:
+    if counter is not None and (
+        not callable(getattr(counter, "count", None)) or not isinstance(getattr(counter, "name", None), str)
+    ):
+        raise InvalidConfigError(
+            f"counter must have a name and count(text), got {counter!r}: use CharCounter() or one like it"
+        )

@@ -1,0 +1,54 @@
+"""Where the words of a small namespace stand, in memory: a question to the database would cost more than the answer.
+
+It says the same as the index of the database, from which it is read, a message at a time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from langmem_tiers.core.indexes import Postings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MOST_TERMS = 100_000
+"""Words of all messages together up to which they are held: reading so many takes tens of milliseconds, once."""
+_COUNT_BITS = 12
+_MOST = (1 << _COUNT_BITS) - 1
+_BYTES_PER_TERM, _BYTES_PER_PLACE = 200, 8
+
+
+class HeldWords:
+    """The words of the messages that were added, in the order of their keys."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._places: dict[str, array[int]] = {}
+        self._number = 0
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, about."""
+        return len(self._places) * _BYTES_PER_TERM + self._number * _BYTES_PER_PLACE
+
+    def add(self, keys: Sequence[int], terms: Mapping[int, Sequence[str]]) -> None:
+        """The next messages; those without terms hold none."""
+        for key in keys:
+            counts = Counter(terms.get(key, ()))
+            for term, count in counts.items():
+                self._places.setdefault(term, array("q")).append(key << _COUNT_BITS | min(count, _MOST))
+            self._number += len(counts)
+        self.messages += len(keys)
+
+    def postings(self, terms: Sequence[str]) -> Postings:
+        """Where the terms are."""
+        there = sorted(term for term in set(terms) if term in self._places)
+        places = [self._places[term] for term in there]
+        together = np.array([place for some in places for place in some], np.int64)
+        of = np.repeat(np.arange(len(there)), [len(some) for some in places])
+        return Postings(there, of, together >> _COUNT_BITS, (together & _MOST).astype(np.float32))

@@ -1,0 +1,111 @@
+"""The words of a small namespace, held in memory: the same as the database says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers.retrieval import namespace_index
+from langmem_tiers.retrieval.held_words import HeldWords
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from langmem_tiers import Namespace, Recall
+
+WORDS = st.lists(st.sampled_from(["boat", "house", "tea", "北京", "it's", "42"]), max_size=6)
+ASKED = ["boat", "green house", "tea 北京", "the boat and the house", "nothing of it", "it's 42"]
+
+
+@given(st.lists(WORDS), st.lists(WORDS))
+def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: list[list[str]]) -> None:
+    held, texts = HeldWords(), dict(enumerate([*first, *more], start=7))
+    keys = list(texts)
+    held.add(keys[: len(first)], texts)
+    held.add(keys[len(first) :], texts)
+    found = held.postings(["tea", "boat", "nowhere", "tea"])
+    told = {
+        (found.terms[of], key): count
+        for of, key, count in zip(found.of.tolist(), found.keys.tolist(), found.counts.tolist(), strict=True)
+    }
+    assert told == {
+        (term, key): times
+        for key, text in texts.items()
+        for term, times in Counter(text).items()
+        if term in {"tea", "boat"}
+    }
+    assert held.messages == len(texts)
+
+
+def told(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
+    return [(hit.entry.id, hit.score, dict(hit.signals)) for hit in found]
+
+
+def talk(where: Namespace) -> None:
+    for number in range(5):
+        where.session(f"s{number}").add_many(
+            MessageDraft("user", f"{text} {'boat ' * number}", id=f"{number}-{text}")
+            for text in ("the green house", "tea in 北京, 42 cups", "it's a boat", "...", "nothing")
+        )
+
+
+def test_recall_is_the_same_as_from_the_database(
+    engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = engine.namespace(tenant)
+    talk(where)
+    held = [told(where.recall(text)) for text in ASKED]
+    found = [told(where.recall(text, strategy="words")) for text in ASKED]
+    monkeypatch.setattr(namespace_index, "MOST_TERMS", 0)
+    engine._parts.retriever.forget()  # as in a process that begins now
+    assert [told(where.recall(text)) for text in ASKED] == held
+    assert [told(where.recall(text, strategy="words")) for text in ASKED] == found
+    assert any(found)
+
+
+def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: str) -> None:
+    where = engine.namespace(tenant)
+    talk(where)
+    assert not where.search("zebra")
+    where.session("s9").add("user", "a zebra")
+    assert [hit.entry.content for hit in where.search("zebra")] == ["a zebra"]
+    where.session("s9").delete()
+    assert not where.search("zebra")
+    where.session("s9").add("user", "no such animal")  # may get the number of the one that is gone
+    assert not where.search("zebra")
+
+
+def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    program = (
+        "import sys; from pathlib import Path; from langmem_tiers import MemoryEngine\n"
+        "with MemoryEngine(Path(sys.argv[1])) as e: e.session('a', 's').add('user', 'a zebra')"
+    )
+    with MemoryEngine(path) as engine:
+        where = engine.namespace("a")
+        talk(where)
+        assert not where.search("zebra")
+        subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+        assert [hit.entry.content for hit in where.search("zebra")] == ["a zebra"]
+
+
+def test_a_namespace_that_outgrows_memory_is_asked_of_the_database(
+    engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespace_index, "MOST_TERMS", 60)
+    where = engine.namespace(tenant)
+    where.session("a").add("user", "a zebra")
+    assert where.search("zebra")
+    talk(where)
+    where.session("a").add("user", "another zebra")
+    assert len(where.search("zebra")) == 2
+    where.session("s1").delete()
+    assert len(where.search("zebra")) == 2
