@@ -48,5 +48,5 @@ $(VENV)/.ready-demo: $(VENV)/.ready-venv pyproject.toml
 
 $(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml
 	@echo "Installing langmem-tiers with extras and test tools (once, a minute or two) ..."
-	@$(PIP) install --editable '.[langchain,llama-index,postgres]' --group dev
+	@$(PIP) install --editable '.[classic,langchain,llama-index,postgres]' --group dev
 	@touch $@ $(VENV)/.ready-demo
