@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     import numpy as np
@@ -144,6 +145,10 @@ class MessageStore(Protocol):
 
     def get(self, key: int, message_id: str) -> Message | None:
         """One message, if the session holds it."""
+        ...
+
+    def holds(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
+        """Those of the ids that the record has."""
         ...
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.groups import groups_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
@@ -46,6 +47,21 @@ class View:
         """The view that this one has grown from by new messages, if that is at hand."""
         found: View | None = self.derived.get("earlier")
         return found
+
+    def only(self, ids: AbstractSet[str]) -> View:
+        """The view with no other messages than these, besides the summary in force."""
+        others = frozenset(
+            item.message.id
+            for place, item in enumerate(self.items)
+            if item.message.id not in ids and (place or not item.message.is_summary)
+        )
+        if not others:
+            return self
+        known: View | None = self.derived.get(("only", others))
+        if known is None:
+            left = tuple(item for item in self.items if item.message.id not in others)
+            known = self.derived["only", others] = replace(self, items=left)
+        return known
 
     def follow(self, earlier: View) -> None:
         """Remember what it has grown from, so that what was worked out need not be worked out again."""

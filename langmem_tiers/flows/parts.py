@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.compression.summarize import Summarizer
+    from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
@@ -39,6 +40,10 @@ class MemoryParts:
     def counter(self) -> TokenCounter:
         """Counts tokens."""
         return self.short_term.counter
+
+    def within(self, budget: TokenBudget) -> MemoryParts:
+        """The same with another budget."""
+        return replace(self, config=replace(self.config, budget=budget))
 
     def now(self) -> datetime:
         """The time in UTC."""

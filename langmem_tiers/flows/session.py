@@ -26,6 +26,7 @@ from langmem_tiers.tiers.short_term import ShortTerm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from langmem_tiers.core.budget import TokenBudget
@@ -46,18 +47,27 @@ class Session(ShortTerm):
         self._memory = parts
 
     def build_context(
-        self, query: str | None = None, *, budget: TokenBudget | None = None, recall: bool = True
+        self,
+        query: str | None = None,
+        *,
+        budget: TokenBudget | None = None,
+        recall: bool = True,
+        tidy: bool | None = None,
+        only: AbstractSet[str] | None = None,
     ) -> Context:
         """What goes to the model: never more than the budget, tool calls with their results.
 
         Under the engine's own budget a session that has grown too large is tidied first. With a
-        budget of your own nothing is changed; it is a view.
+        budget of your own nothing is changed, unless you say so; it is a view.
 
         Args:
             query: What memory is asked for; the newest user message, if left out, and if that says nothing
                 by itself ("And when was that?"), with what was said before it.
             budget: In place of the engine's.
             recall: Whether what is known and what was said elsewhere comes along.
+            tidy: Whether a session that has grown too large for the budget is compressed for good.
+            only: Ids of the messages that are shown if there is room; the others of the session are not,
+                such as those of a branch of the conversation that was given up.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
@@ -66,16 +76,16 @@ class Session(ShortTerm):
             raise InvalidInputError(
                 f"a query must be a str, got a {type(query).__name__}: use build_context(budget=...) for a budget"
             )
-        own = budget is None
-        view, budget, problems = (
-            self._tidied() if budget is None else (self._view(), check_budget(budget), ())
-        )
-        builder = SessionContext(self._memory, self, view, budget, query)
-        context = builder.with_memories(counts=own) if recall else builder.alone()
+        tidy = budget is None if tidy is None else tidy
+        memory = self._memory if budget is None else self._memory.within(check_budget(budget))
+        view, budget, problems = self._tidied(memory) if tidy else (self._view(), memory.config.budget, ())
+        shown = view if only is None else view.only(only)
+        builder = SessionContext(memory, self, shown, budget, query)
+        context = builder.with_memories(counts=tidy) if recall else builder.alone()
         return replace(context, missing=_missing(view), problems=(*context.problems, *problems))
 
-    def _tidied(self) -> tuple[View, TokenBudget, tuple[str, ...]]:
-        memory, view = self._memory, self._view()
+    def _tidied(self, memory: MemoryParts) -> tuple[View, TokenBudget, tuple[str, ...]]:
+        view = self._view()
         problems: tuple[str, ...] = ()
         parameters = memory.parameters_of(self.namespace)
         if is_under_pressure(memory, view, parameters):

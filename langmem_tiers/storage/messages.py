@@ -14,7 +14,7 @@ from langmem_tiers.core.errors import (
     SessionNotFoundError,
     StorageCorruptError,
 )
-from langmem_tiers.core.names import escape
+from langmem_tiers.core.names import escape, unescape
 from langmem_tiers.core.records import Appended, RollUp, Tail
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
@@ -116,6 +116,15 @@ class SqlMessageStore:
         """One message, if the session holds it."""
         found = self._read(ONE, {"key": key, "id": escape(message_id)}).messages
         return found[0] if found else None
+
+    def holds(self, key: int, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that the record has."""
+        held: set[str] = set()
+        with self._database.read() as connection:
+            for some in _pieces([escape(one) for one in ids], _IDS_PER_QUERY):
+                query = select(messages.c.id).where(messages.c.session_pk == key, messages.c.id.in_(some))
+                held.update(unescape(stored) for stored in connection.execute(query).scalars())
+        return held
 
     def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
         try:

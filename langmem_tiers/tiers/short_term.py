@@ -35,6 +35,7 @@ from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from langmem_tiers.core.clock import Clock
@@ -175,6 +176,10 @@ class ShortTerm:
                 f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
             )
         return message
+
+    def holds(self, ids: Iterable[str]) -> AbstractSet[str]:
+        """Those of the message ids that the record has."""
+        return self._parts.messages.holds(self.key, [check_name(one, "message id") for one in ids])
 
     def count(self) -> int:
         """How many messages the record holds, summaries among them."""

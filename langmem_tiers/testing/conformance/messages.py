@@ -67,6 +67,16 @@ class MessageStoreConformance(StoreConformance):
         assert (done.stored, done.duplicates) == ((second,), (first, second))
         assert contents(stores.messages.latest(key, 9).messages) == ["1", "2"]
 
+    def test_the_record_tells_which_ids_it_has(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        ids = ["a", "A", "any/id%", "\ud800", "it's", *(f"n{number}" for number in range(1200))]
+        stores.messages.append(key, [replace(message(), id=one) for one in ids], NOW)
+        other = stores.sessions.open(namespace, "other", NOW).key
+        stores.messages.append(other, [replace(message(), id="elsewhere")], NOW)
+        assert stores.messages.holds(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
+        assert stores.messages.holds(key, []) == set()
+
     def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
         batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
         in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
