@@ -73,6 +73,7 @@ class MemoryEngine:
             ids=ids,
         )
         self.embedder = given.embedder
+        self.counter = given.counter
         self._database = open_database(url, given)
         changes = Changes()
         self._parts = assemble(self._database, given, changes)

@@ -1,0 +1,183 @@
+"""LangChain's messages as the engine stores them, and back, without loss."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langmem_tiers.core.errors import InvalidMessageError, InvalidNameError
+from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.core.names import check_name
+from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
+from langmem_tiers_langchain.parts import part_tokens
+from langmem_tiers_langchain.values import decode_message, encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langmem_tiers.core.ports import TokenCounter
+
+__all__ = ["part_tokens", "to_draft", "to_message"]
+
+_ROLES: tuple[tuple[type[BaseMessage], Role], ...] = (
+    (HumanMessage, Role.USER),
+    (AIMessage, Role.ASSISTANT),
+    (ToolMessage, Role.TOOL),
+    (SystemMessage, Role.SYSTEM),
+    (FunctionMessage, Role.TOOL),
+)
+_SPOKEN = {
+    **dict.fromkeys(("assistant", "ai", "model", "bot", "agent", "chatbot"), Role.ASSISTANT),
+    **dict.fromkeys(("system", "developer"), Role.SYSTEM),
+    **dict.fromkeys(("tool", "function", "ipython"), Role.TOOL),
+    **dict.fromkeys(("user", "human"), Role.USER),
+}
+
+
+def to_draft(
+    message: BaseMessage,
+    counter: TokenCounter | None = None,
+    *,
+    id: str | None = None,  # noqa: A002 - the word that frameworks use
+) -> MessageDraft:
+    """A LangChain message on its way into the engine; the whole of it travels as the payload.
+
+    Args:
+        message: Of any type but ``RemoveMessage``.
+        counter: Counts the words beside images, audio and files; pass ``engine.counter``.
+        id: In place of the message's own.
+
+    Raises:
+        InvalidMessageError: It is no message, or one that says nothing.
+    """
+    _check(message)
+    role, speaker = _role_of(message)
+    said: dict[str, Any] = {
+        "name": message.name if isinstance(message.name, str) and message.name else speaker,
+        "tool_calls": _calls_of(message),
+        "tool_call_id": message.tool_call_id if isinstance(message, ToolMessage) else None,
+    }
+    text = _text_of(message)
+    tokens = None
+    if parts := part_tokens(message):
+        counter = ContentAwareCounter() if counter is None else counter
+        tokens = count_draft(counter, MessageDraft(role, text, **said)) + parts
+    return MessageDraft(
+        role,
+        text,
+        id=id or _stored_id(message.id),
+        payload=encode_message(message),
+        token_count=tokens,
+        **said,
+    )
+
+
+def to_message(message: Message) -> BaseMessage:
+    """The LangChain message that was stored.
+
+    One that came from elsewhere, or is shown compressed, becomes the LangChain message of its role.
+    """
+    stored = None if message.payload_json is None else decode_message(message.payload)
+    return _built(message) if stored is None else stored
+
+
+def _check(message: object) -> None:
+    if isinstance(message, RemoveMessage):
+        raise InvalidMessageError(
+            f"the RemoveMessage for {message.id!r} says nothing that could be stored: leave it out, or erase "
+            "the session to forget"
+        )
+    if not isinstance(message, BaseMessage):
+        raise InvalidMessageError(
+            f"a {type(message).__name__} is no LangChain message: use HumanMessage(...), AIMessage(...) "
+            "or convert_to_messages([...])"
+        )
+
+
+def _role_of(message: BaseMessage) -> tuple[Role, str | None]:
+    # A role that the engine does not know is kept as the name of who speaks.
+    for kind, role in _ROLES:
+        if isinstance(message, kind):
+            return role, None
+    said = str(message.role if isinstance(message, ChatMessage) else message.type)
+    known = _SPOKEN.get(said.strip().lower())
+    return (Role.USER, said or None) if known is None else (known, None)
+
+
+def _text_of(message: BaseMessage) -> str:
+    content: object = message.content
+    if type(content) is str:
+        return content
+    return str.__str__(message.text) if isinstance(content, str | list) else ""
+
+
+def _stored_id(given: object) -> str | None:
+    if not given or not isinstance(given, str):
+        return None
+    try:
+        return check_name(given, "message id")
+    except InvalidNameError:  # too long to be a key: the payload holds it in full
+        return hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _calls_of(message: BaseMessage) -> tuple[ToolCall, ...]:
+    if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
+        return ()
+    calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+    return tuple(_call(place, call) for place, call in enumerate(calls))
+
+
+def _call(place: int, call: Mapping[str, Any]) -> ToolCall:
+    name, arguments = str(call.get("name") or ""), _arguments(call.get("args"))
+    said = f"{place} {name} {arguments}".encode("utf-8", "surrogatepass")
+    own = f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
+    return ToolCall(str(call.get("id") or own), name, arguments)
+
+
+def _arguments(given: object) -> str:
+    if isinstance(given, str):
+        return given
+    if given is None:
+        return "{}"
+    try:
+        return json.dumps(given, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return "{}"  # keys that JSON does not know: the payload holds them
+
+
+def _built(message: Message) -> BaseMessage:
+    common: dict[str, Any] = {"content": message.content, "id": message.id, "name": message.name}
+    if message.role is Role.USER:
+        return HumanMessage(**common)
+    if message.role is Role.SYSTEM:
+        return SystemMessage(**common)
+    if message.role is Role.TOOL:
+        return ToolMessage(**common, tool_call_id=message.tool_call_id or "")
+    valid, invalid = [], []
+    for call in message.tool_calls:
+        arguments = _object(call.arguments)
+        if arguments is None:
+            invalid.append({"id": call.id, "name": call.name, "args": call.arguments, "error": None})
+        else:
+            valid.append({"id": call.id, "name": call.name, "args": arguments})
+    return AIMessage(**common, tool_calls=valid, invalid_tool_calls=invalid)
+
+
+def _object(arguments: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

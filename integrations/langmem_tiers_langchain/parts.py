@@ -1,0 +1,91 @@
+"""What images, audio, video and files take of a prompt, by rough published figures.
+
+The length of their data says nothing: a provider counts pixels, seconds and pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+IMAGE_TOKENS = 765
+"""OpenAI's figure for 1024 by 1024 pixels in high detail: four tiles of 170, and 85."""
+SMALL_IMAGE_TOKENS = 85
+"""OpenAI's figure for an image in low detail."""
+AUDIO_TOKENS = 960
+"""Half a minute by Gemini's 32 tokens a second."""
+VIDEO_TOKENS = 2_900
+"""Ten seconds by Gemini's 258 tokens a frame, one a second, and 32 for the sound."""
+FILE_TOKENS = 2_250
+"""A page by Anthropic's 1,500 to 3,000 tokens for one of a PDF."""
+
+_IMAGES = frozenset(("image", "image_url", "input_image", "image_file"))
+_SOUNDS = frozenset(("audio", "input_audio", "audio_url"))
+_VIDEOS = frozenset(("video", "video_url", "input_video"))
+_FILES = frozenset(("file", "input_file", "document"))
+# Told elsewhere: as the message's text or its tool calls; what was thought is not sent again.
+_NOTHING = frozenset(
+    (
+        "text", "output_text", "tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call",
+        "input_json_delta", "reasoning", "reasoning_content", "thinking", "redacted_thinking",
+    )
+)  # fmt: skip
+_LONGEST_WORD = 200  # characters; what is longer and has no space is data
+_DEEPEST = 50
+
+
+def part_tokens(message: BaseMessage) -> int:
+    """Tokens of what is not text in a message: images, audio, video, files; 0 for plain text."""
+    content = message.content
+    if not isinstance(content, list):
+        return 0
+    return sum(_tokens(block) for block in content if isinstance(block, dict))
+
+
+def _tokens(block: dict[Any, Any]) -> int:
+    kind = block.get("type")
+    if not isinstance(kind, str):  # Bedrock names a block by its only key
+        kind = next((key for key in ("image", "video", "audio", "document") if key in block), "")
+    if kind == "media":  # Google names it by its type of data
+        kind = str(block.get("mime_type", "")).partition("/")[0]
+        kind = kind if kind in {"image", "audio", "video"} else "file"
+    if kind in _NOTHING:
+        return 0
+    if kind in _IMAGES:
+        return SMALL_IMAGE_TOKENS if _is_small(block) else IMAGE_TOKENS
+    if kind in _SOUNDS:
+        return AUDIO_TOKENS
+    if kind in _VIDEOS:
+        return VIDEO_TOKENS
+    return FILE_TOKENS if kind in _FILES and not _is_text(block) else _written(block, 0)
+
+
+def _is_small(block: dict[Any, Any]) -> bool:
+    inside = block.get("image_url")
+    return "low" in (block.get("detail"), inside.get("detail") if isinstance(inside, dict) else None)
+
+
+def _is_text(block: dict[Any, Any]) -> bool:
+    source = block.get("source")
+    return isinstance(source, dict) and source.get("type") in {"text", "content"}
+
+
+def _written(value: object, depth: int) -> int:
+    # A block of another kind takes what its words take, and what the blocks inside it do.
+    if isinstance(value, str):
+        is_data = len(value) > _LONGEST_WORD and not any(map(str.isspace, value[: 4 * _LONGEST_WORD]))
+        return 0 if is_data or value.startswith("data:") else (len(value) + 3) // 4
+    if depth > _DEEPEST:
+        return 0
+    if isinstance(value, list):
+        return sum(_inside(part, depth + 1) for part in value)
+    if isinstance(value, dict):
+        return sum(_inside(part, depth + 1) for key, part in value.items() if key != "type")
+    return 0
+
+
+def _inside(value: object, depth: int) -> int:
+    is_part = isinstance(value, dict) and value.get("type") in _IMAGES | _SOUNDS | _VIDEOS | _FILES
+    return _tokens(value) if is_part and isinstance(value, dict) else _written(value, depth)

@@ -1,0 +1,304 @@
+"""Any value of a message as JSON that comes back equal, as far as that is safe.
+
+What JSON does not know is written as ``{"$lmt": kind, "value": ...}``; data that looks like that is escaped.
+Only values of the standard library, LangChain's documents and messages are made again from what was stored:
+no class is ever looked up by a stored name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from langchain_core.documents import Document
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.json_values import JsonValue
+
+MARK = "$lmt"
+"""The key by which a tagged value is known."""
+_DEEPEST = 180  # the engine takes 200 levels; a tag takes up to four
+_LONGEST_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
+
+_KINDS: dict[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "chat": ChatMessage,
+    "function": FunctionMessage,
+    "base": BaseMessage,
+    **{
+        chunk.__name__: chunk
+        for chunk in (
+            AIMessageChunk,
+            ChatMessageChunk,
+            FunctionMessageChunk,
+            HumanMessageChunk,
+            SystemMessageChunk,
+            ToolMessageChunk,
+        )
+    },
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_FORM = 1
+_EMPTY = (type(None), list, dict)
+
+
+def encode_message(message: BaseMessage, depth: int = 0) -> dict[str, JsonValue]:
+    """All fields of a message, in the shape of LangChain's ``message_to_dict``.
+
+    What a field holds by default is left out. A class of its own is stored as its nearest base.
+    """
+    name, defaults = _known(type(message))
+    fields = {
+        key: encode(value, depth + 2)
+        for key, value in message.__dict__.items()
+        if (type(value) not in _EMPTY or value or type(defaults.get(key, ...)) is not type(value))
+        and (key != "type" or name == "base")
+    }
+    extra = {key: encode(value, depth + 2) for key, value in (message.__pydantic_extra__ or {}).items()}
+    return {"type": name, "data": {**fields, **extra}, MARK: _FORM}
+
+
+def decode_message(form: object) -> BaseMessage | None:
+    """The message, if that is the form of one: of ours, or of LangChain's ``message_to_dict``."""
+    if not isinstance(form, dict):
+        return None
+    name, data = form.get("type"), form.get("data")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None or not isinstance(data, dict):
+        return None
+    if form.get(MARK) == _FORM:
+        # As it was: its validators would add to it, such as the calls that they read from its chunks.
+        return kind.model_construct(**{key: decode(value) for key, value in data.items()})
+    try:
+        return kind(**data)
+    except (TypeError, ValueError):
+        return None
+
+
+@cache
+def _known(kind: type[BaseMessage]) -> tuple[str, dict[str, object]]:
+    base = next(one for one in kind.__mro__ if one in _NAMES)
+    return _NAMES[base], {
+        name: field.get_default(call_default_factory=True)
+        for name, field in base.model_fields.items()
+        if not field.is_required()
+    }
+
+
+def encode(value: object, depth: int = 0) -> JsonValue:  # noqa: PLR0911 - one way out per kind
+    """The value as plain JSON."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return value  # type: ignore[return-value]
+    if depth > _DEEPEST:
+        return "[not stored: nested too deeply]"
+    if kind is int and -_LONGEST_INT < value < _LONGEST_INT:  # type: ignore[operator]
+        return value  # type: ignore[return-value]
+    if kind is float and value == value:  # noqa: PLR0124 - nan equals nothing
+        return value  # type: ignore[return-value]
+    if kind is list:
+        return [encode(part, depth + 1) for part in value]  # type: ignore[attr-defined]
+    if kind is dict:
+        return _dict(value, depth)  # type: ignore[arg-type]
+    return _other(value, depth)
+
+
+def decode(value: JsonValue) -> Any:  # noqa: ANN401 - whatever was encoded
+    """The value that ``encode`` was given."""
+    if isinstance(value, list):
+        return [decode(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get(MARK)
+    if kind is None:
+        return {key: decode(part) for key, part in value.items()}
+    decoder = _DECODERS.get(kind) if isinstance(kind, str) else None
+    try:
+        return value if decoder is None else decoder(value.get("value"))
+    except (ArithmeticError, KeyError, LookupError, TypeError, ValueError):
+        return value  # no tag of ours: better as it stands than not at all
+
+
+def _tag(kind: str, value: JsonValue) -> dict[str, JsonValue]:
+    return {MARK: kind, "value": value}
+
+
+def _dict(value: Mapping[Any, object], depth: int) -> JsonValue:
+    if MARK not in value and all(type(key) is str for key in value):
+        return {key: encode(part, depth + 1) for key, part in value.items()}
+    pairs: list[JsonValue] = [
+        [_key(key, depth + 3, place), encode(part, depth + 3)]
+        for place, (key, part) in enumerate(value.items())
+    ]
+    return _tag("dict", pairs)
+
+
+def _key(key: object, depth: int, place: int) -> JsonValue:
+    # A key that cannot be made again becomes a text, one of its own.
+    encoded = encode(key, depth)
+    return encoded if _comes_back(encoded, key) else f"{_described(key)} {place}"
+
+
+def _comes_back(encoded: JsonValue, value: object) -> bool:
+    try:
+        found = decode(encoded)
+        return bool(found == value) and hash(found) is not None
+    except Exception:  # noqa: BLE001 - any __eq__ or __hash__ may be at work here
+        return False
+
+
+def _other(value: object, depth: int) -> JsonValue:
+    for kinds, encoder in _ENCODERS:
+        if isinstance(value, kinds):
+            return encoder(value, depth)
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        plain = value.tolist()
+        if type(plain).__module__ != "numpy":
+            return encode(plain, depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _dict({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, depth)
+    return _described(value)
+
+
+def _described(value: object) -> str:
+    # Only what it was: its own words may hold secrets, or not end.
+    return f"[not stored: {type(value).__module__}.{type(value).__qualname__}]"
+
+
+def _model(value: BaseModel, depth: int) -> JsonValue:
+    return _dict({**value.__dict__, **(value.__pydantic_extra__ or {})}, depth)
+
+
+def _document(value: Document, depth: int) -> JsonValue:
+    return _tag("document", _model(value, depth + 1))
+
+
+def _moment(value: datetime, _: int) -> JsonValue:
+    if value.tzinfo is None or not isinstance(value.tzinfo, ZoneInfo) or value.tzinfo.key is None:
+        return _checked("datetime", [value.isoformat(), value.fold, None], value)
+    return _checked("datetime", [value.replace(tzinfo=None).isoformat(), value.fold, value.tzinfo.key], value)
+
+
+def _whole(value: int, _: int) -> JsonValue:
+    plain = int.__index__(value)
+    return plain if -_LONGEST_INT < plain < _LONGEST_INT else _tag("int", hex(plain))
+
+
+def _float(value: float, _: int) -> JsonValue:
+    return float.__pos__(value) if value == value else _tag("float", "nan")  # noqa: PLR0124 - as above
+
+
+def _set(value: AbstractSet[object], depth: int) -> JsonValue:
+    parts = sorted((encode(part, depth + 2) for part in value), key=json.dumps)
+    return _checked("frozenset" if isinstance(value, frozenset) else "set", list(parts), value)
+
+
+def _checked(kind: str, stored: JsonValue, value: object) -> JsonValue:
+    tag = _tag(kind, stored)
+    try:
+        return tag if decode(tag) == value or str(decode(tag)) == str(value) else _described(value)
+    except Exception:  # noqa: BLE001 - any __eq__ may be at work here
+        return _described(value)
+
+
+def _path(value: PurePath, _: int) -> JsonValue:
+    return _checked("windows_path" if isinstance(value, PureWindowsPath) else "path", str(value), value)
+
+
+_ENCODERS: tuple[tuple[Any, Callable[[Any, int], JsonValue]], ...] = (
+    (Enum, lambda value, depth: encode(value.value, depth)),
+    (str, lambda value, _: str.__str__(value)),
+    (int, _whole),
+    (float, _float),
+    (tuple, lambda value, depth: _tag("tuple", [encode(part, depth + 2) for part in value])),
+    (datetime, _moment),
+    (date, lambda value, _: _checked("date", value.isoformat(), value)),
+    (time, lambda value, _: _checked("time", value.isoformat(), value)),
+    (
+        timedelta,
+        lambda value, _: _checked("timedelta", [value.days, value.seconds, value.microseconds], value),
+    ),
+    (bytes, lambda value, _: _tag("bytes", b64encode(value).decode())),
+    (bytearray, lambda value, _: _tag("bytearray", b64encode(value).decode())),
+    (Decimal, lambda value, _: _checked("decimal", str(value), value)),
+    (UUID, lambda value, _: _tag("uuid", str(value))),
+    (PurePath, _path),
+    ((set, frozenset), _set),
+    (BaseMessage, lambda value, depth: _tag("message", encode_message(value, depth + 1))),
+    (Document, _document),
+    (BaseModel, _model),
+    (Mapping, _dict),
+    ((list, deque), lambda value, depth: [encode(part, depth + 1) for part in value]),
+)
+
+
+def _to_moment(stored: list[Any]) -> datetime:
+    text, fold, zone = stored
+    moment = datetime.fromisoformat(text).replace(fold=fold)
+    if zone is None:
+        return moment
+    try:
+        return moment.replace(tzinfo=ZoneInfo(zone))
+    except ZoneInfoNotFoundError as error:
+        raise ValueError(zone) from error
+
+
+def _to_path(stored: str) -> PurePath:
+    return Path(stored) if isinstance(Path(), PurePosixPath) else PurePosixPath(stored)
+
+
+def _to_document(stored: JsonValue) -> Document:
+    return Document.model_construct(**decode(stored))
+
+
+_DECODERS: dict[str, Callable[[Any], object]] = {
+    "dict": lambda stored: {decode(key): decode(part) for key, part in stored},
+    "int": lambda stored: int(stored, 16),
+    "float": float,
+    "tuple": lambda stored: tuple(decode(part) for part in stored),
+    "datetime": _to_moment,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timedelta": lambda stored: timedelta(*stored),
+    "bytes": b64decode,
+    "bytearray": lambda stored: bytearray(b64decode(stored)),
+    "decimal": Decimal,
+    "uuid": UUID,
+    "path": _to_path,
+    "windows_path": PureWindowsPath,
+    "set": lambda stored: {decode(part) for part in stored},
+    "frozenset": lambda stored: frozenset(decode(part) for part in stored),
+    "document": _to_document,
+    "message": decode_message,
+}
