@@ -73,6 +73,7 @@ class MemoryEngine:
             ids=ids,
         )
         self.embedder = given.embedder
+        self.config = given.config
         self.counter = given.counter
         self._database = open_database(url, given)
         changes = Changes()

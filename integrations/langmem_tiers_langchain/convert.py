@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.ports import TokenCounter
 
-__all__ = ["part_tokens", "to_draft", "to_message"]
+__all__ = ["part_tokens", "stored_id", "to_draft", "to_message"]
 
 _ROLES: tuple[tuple[type[BaseMessage], Role], ...] = (
     (HumanMessage, Role.USER),
@@ -77,7 +77,7 @@ def to_draft(
     return MessageDraft(
         role,
         text,
-        id=id or _stored_id(message.id),
+        id=id or (stored_id(message) if message.id else None),
         payload=encode_message(message),
         token_count=tokens,
         **said,
@@ -123,9 +123,9 @@ def _text_of(message: BaseMessage) -> str:
     return str.__str__(message.text) if isinstance(content, str | list) else ""
 
 
-def _stored_id(given: object) -> str | None:
-    if not given or not isinstance(given, str):
-        return None
+def stored_id(message: BaseMessage) -> str:
+    """The id under which a message that has one is stored."""
+    given = str(message.id)
     try:
         return check_name(given, "message id")
     except InvalidNameError:  # too long to be a key: the payload holds it in full

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
@@ -78,6 +78,12 @@ class TokenBudget:
     def share(self, fraction: float) -> int:
         """That fraction of the available tokens, rounded down."""
         return int(self.available * fraction + 1e-9)
+
+    def resized(self, tokens: int) -> TokenBudget:
+        """Exactly so many tokens for memory, nothing reserved, divided as this one."""
+        return replace(
+            self, context_tokens=tokens, system_tokens=0, response_tokens=0, tools_tokens=0, working_tokens=0
+        )
 
     @classmethod
     def of(cls, tokens: int) -> TokenBudget:

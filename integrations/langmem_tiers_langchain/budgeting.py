@@ -1,0 +1,150 @@
+"""What a prompt may take: the model's window less system prompt and tools, in the tokens that the model counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.core.errors import BudgetExceededError, InvalidConfigError
+from langmem_tiers.scoring.tokens import count_draft
+from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
+from langmem_tiers_langchain.convert import to_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain.agents.middleware.types import ModelRequest
+    from langchain_core.messages import BaseMessage
+
+    from langmem_tiers.core.ports import TokenCounter
+
+_LEAST, _MOST = 0.5, 3.0
+"""How far a model's own count may move ours: what lies beyond is a mistake of somebody."""
+_NEWEST_SHARE = 0.3
+_ENOUGH_TOKENS = 200
+"""Of a prompt from which on its count says something about others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What one call may take, by our counter."""
+
+    base: TokenBudget
+    whole: int
+    """Tokens of the prompt."""
+    system: int
+    tools: int
+
+    def beside(self, extra: int) -> TokenBudget:
+        """The budget of the conversation when something else takes so many tokens as well."""
+        fixed = self.system + self.tools + extra
+        if fixed >= self.whole:
+            raise BudgetExceededError(
+                f"the system prompt ({self.system} tokens), the tools ({self.tools}) and what must be in sight "
+                f"({extra}) leave nothing of {self.whole}: raise the budget or give the agent fewer tools"
+            )
+        return self.base.resized(self.whole - fixed)
+
+
+class Calibration:
+    """How many tokens a model counts where our counter counts one, learned from its own reports."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ratios: dict[str, float] = {}
+
+    def ratio(self, model: object) -> float:
+        """1.0 until a model has said what it counts."""
+        return self._ratios.get(name_of(model), 1.0)
+
+    def learn(self, model: object, counted: int, told: int) -> None:
+        """Take a report in.
+
+        Args:
+            model: Whose.
+            counted: What our counter said of the prompt.
+            told: What the model said of it.
+        """
+        if counted < _ENOUGH_TOKENS or told <= 0:
+            return
+        seen = min(_MOST, max(_LEAST, told / counted))
+        with self._lock:
+            known = self._ratios.get(name_of(model))
+            self._ratios[name_of(model)] = (
+                seen if known is None else (1 - _NEWEST_SHARE) * known + _NEWEST_SHARE * seen
+            )
+
+
+class Budgeting:
+    """Finds what a call may take.
+
+    Args:
+        given: What the user gave: a budget, or the tokens of a whole prompt; None takes the model's own
+            profile and, where there is none, the engine's budget.
+        default: The engine's budget.
+        counter: Counts tokens.
+    """
+
+    def __init__(self, given: TokenBudget | int | None, default: TokenBudget, counter: TokenCounter) -> None:
+        if given is not None and not isinstance(given, TokenBudget) and (type(given) is not int or given < 1):
+            raise InvalidConfigError(
+                f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}"
+            )
+        self._given = given
+        self._default = default
+        self._counter = counter
+        self._tools: tuple[list[Any], int] = ([], 0)
+
+    def allowance(self, request: ModelRequest[Any], ratio: float) -> Allowance:
+        """What a call may take, if the model counts ``ratio`` tokens where we count one."""
+        base = self._base(request.model)
+        whole = base.context_tokens - base.response_tokens - base.working_tokens
+        return Allowance(
+            base=base,
+            whole=max(1, int(whole / ratio)),
+            system=0 if request.system_message is None else self.size(request.system_message),
+            tools=self._tokens_of(request.tools),
+        )
+
+    def size(self, message: BaseMessage) -> int:
+        """What a message takes in a prompt."""
+        draft = to_draft(message, self._counter)
+        tokens = count_draft(self._counter, draft) if draft.token_count is None else draft.token_count
+        return tokens + FRAME_TOKENS
+
+    def _base(self, model: object) -> TokenBudget:
+        if isinstance(self._given, TokenBudget):
+            return self._given
+        if self._given is not None:
+            return self._default.resized(self._given)
+        profile = getattr(model, "profile", None) or {}
+        most = profile.get("max_input_tokens") if isinstance(profile, dict) else None
+        return TokenBudget.agent(most) if isinstance(most, int) and most > 0 else self._default
+
+    def _tokens_of(self, tools: Sequence[Any]) -> int:
+        known, tokens = self._tools
+        if len(known) != len(tools) or any(one is not other for one, other in zip(known, tools, strict=True)):
+            tokens = sum(self._counter.count(_schema(tool)) + FRAME_TOKENS for tool in tools)
+            self._tools = (list(tools), tokens)
+        return tokens
+
+
+def name_of(model: object) -> str:
+    """What a model is called."""
+    for field in ("model_name", "model", "model_id"):
+        name = getattr(model, field, None)
+        if isinstance(name, str) and name:
+            return name
+    return type(model).__name__
+
+
+def _schema(tool: object) -> str:
+    try:
+        return json.dumps(convert_to_openai_tool(tool), ensure_ascii=False, default=str)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # a provider's own form
+        return json.dumps(tool, ensure_ascii=False, default=str)

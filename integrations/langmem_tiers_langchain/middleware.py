@@ -1,0 +1,166 @@
+"""Memory for agents: recall, compression, budget and write-back, with no other change to the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langmem_tiers.core.errors import BudgetExceededError, LangmemTiersError
+from langmem_tiers_langchain.budgeting import Budgeting, Calibration
+from langmem_tiers_langchain.identity import Identity
+from langmem_tiers_langchain.record import Recorder
+from langmem_tiers_langchain.view import Seen, ThreadView
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from langchain.agents.middleware.types import ModelRequest
+    from langgraph.runtime import Runtime
+
+    from langmem_tiers import MemoryEngine, TokenBudget
+    from langmem_tiers_langchain.identity import Owner
+
+_log = logging.getLogger("langmem_tiers")
+
+
+@dataclass(slots=True)
+class MiddlewareStats:
+    """What a middleware has done since it was made."""
+
+    calls: int = 0
+    """Model calls that it prepared."""
+    stored: int = 0
+    """Messages that it wrote."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """What failed while the agent went on, by the name of the error."""
+
+
+class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Gives an agent memory: ``create_agent(model, tools, middleware=[TieredMemoryMiddleware(engine)])``.
+
+    Before each model call it writes back what is new in the thread, recalls what answers the newest question, from
+    this and from other threads of the same user, and shows the model as much of the thread as the budget holds. The
+    state's messages are never changed. If memory fails, the agent goes on without it, with a warning.
+
+    Args:
+        engine: The memory.
+        namespace: Whose memory: labels such as ``("acme", "{user_id}")``, filled from the run's context or
+            ``configurable``, or a function of the runtime. If left out, the ``user_id`` of the run; without one, each
+            thread remembers for itself.
+        budget: What a prompt may take, in tokens or as a ``TokenBudget``; by the model's profile, if left out.
+        recall: Whether what is known and what was said elsewhere comes along.
+        name: Tells two of them in one agent apart.
+    """
+
+    def __init__(
+        self,
+        engine: MemoryEngine,
+        *,
+        namespace: Owner = None,
+        budget: TokenBudget | int | None = None,
+        recall: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._engine = engine
+        self._identity = Identity(namespace)
+        self._budgeting = Budgeting(budget, engine.config.budget, engine.counter)
+        self._recall = recall
+        self._name = name
+        self._recorder = Recorder(engine)
+        self.calibration = Calibration()
+        self.stats = MiddlewareStats()
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The name of the middleware in its agent."""
+        return self._name or type(self).__name__
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Show the model its view of the thread, and remember what it answers."""
+        seen = self._seen(request)
+        response = handler(request.override(messages=seen.messages))
+        self._answered(request, seen, response)
+        return response
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """The same without keeping the event loop."""
+        seen = await asyncio.to_thread(self._seen, request)
+        response = await handler(request.override(messages=seen.messages))
+        await asyncio.to_thread(self._answered, request, seen, response)
+        return response
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Remember what no model call has seen, such as the results of the last tools."""
+        self._write(runtime, state["messages"])
+        return None
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The same without keeping the event loop."""
+        await asyncio.to_thread(self._write, runtime, state["messages"])
+        return None
+
+    def _seen(self, request: ModelRequest[Any]) -> Seen:
+        with self._lock:
+            self.stats.calls += 1
+        allowance = self._budgeting.allowance(request, self.calibration.ratio(request.model))
+        view = ThreadView(self._engine, self._budgeting, allowance, request.messages)
+        try:
+            place = self._identity.place(request.runtime, request.state["messages"])
+            thread, stored = self._recorder.write(place, _thread_of(request))
+            self._count(stored)
+            return view.with_memory(thread, recall=self._recall)
+        except BudgetExceededError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+            self._failed(error)
+            return view.plain()
+
+    def _answered(self, request: ModelRequest[Any], seen: Seen, response: ModelResponse[Any]) -> None:
+        for message in response.result:
+            if message.id is None:
+                message.id = str(uuid.uuid4())  # as the state would do, a moment later
+        told = [m.usage_metadata for m in response.result if isinstance(m, AIMessage) and m.usage_metadata]
+        if told:
+            self.calibration.learn(request.model, seen.tokens, told[-1]["input_tokens"])
+        self._write(request.runtime, [*request.state["messages"], *response.result])
+
+    def _write(self, runtime: Runtime[Any], messages: Sequence[BaseMessage]) -> None:
+        try:
+            self._count(self._recorder.write(self._identity.place(runtime, messages), messages)[1])
+        except Exception as error:  # noqa: BLE001 - written with the next call, if the thread goes on
+            self._failed(error)
+
+    def _count(self, stored: int) -> None:
+        with self._lock:
+            self.stats.stored += stored
+
+    def _failed(self, error: Exception) -> None:
+        kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
+        with self._lock:
+            self.stats.failures[kind] += 1
+            is_new = told not in self._warned
+            self._warned.add(told)
+        level = logging.WARNING if is_new else logging.DEBUG
+        _log.log(level, "the agent goes on without memory: %s %s", kind, told, exc_info=not told)
+
+
+def _thread_of(request: ModelRequest[Any]) -> list[BaseMessage]:
+    # The state is the record; other middleware may show its messages in other words, or add to them.
+    return list(request.state["messages"])

@@ -1,0 +1,143 @@
+"""Writing a thread back: each message once, whatever was written before, and again later if it could not be."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import MessageConflictError, SessionNotFoundError
+from langmem_tiers_langchain.convert import stored_id, to_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langmem_tiers import MemoryEngine, Session
+    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers_langchain.identity import Place
+
+_THREADS_HELD = 1000
+_LOOKED_AT_AGAIN = 100
+"""The newest messages of a thread in which an edit is noticed."""
+_MANY = 20
+"""New messages from which on it is asked first which of them are stored."""
+
+
+@dataclass(slots=True)
+class Thread:
+    """What is known of a thread's record in this process."""
+
+    session: Session
+    stored: dict[str, str] = field(default_factory=dict)
+    """Ids in the record by the ids in the thread."""
+    unstored: set[str] = field(default_factory=set)
+    """Ids of what stays out of the record, since it is nothing but injected memory."""
+    _texts: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, messages: Sequence[BaseMessage], engine: MemoryEngine) -> int:
+        """Store what the record does not have yet, in order; how many that were."""
+        with self._lock:
+            seen = self.stored.keys() | self.unstored
+            new = [message for message in messages if message.id and message.id not in seen]
+            edited = [message for message in messages[-_LOOKED_AT_AGAIN:] if self._is_edited(message)]
+            return self._add(new, engine.counter) + self._add_edited(edited, engine.counter)
+
+    def _add(self, new: Sequence[BaseMessage], counter: TokenCounter) -> int:
+        if not new:
+            return 0
+        ids = [stored_id(message) for message in new]
+        held = self.session.holds(ids) if len(new) >= _MANY else frozenset()
+        fresh = [message for message, one in zip(new, ids, strict=True) if one not in held]
+        try:
+            report = self.session.add_many(to_draft(message, counter) for message in fresh)
+            added, echoes = len(report.stored), {message.id for message in report.echoes}
+        except MessageConflictError:
+            added, echoes = self._one_by_one(fresh, counter)
+        for message, one in zip(new, ids, strict=True):
+            if one in echoes:
+                self.unstored.add(message.id or "")
+            else:
+                self.stored[message.id or ""] = one
+                self._texts[message.id or ""] = _fingerprint(message)
+        return added
+
+    def _one_by_one(self, messages: Sequence[BaseMessage], counter: TokenCounter) -> tuple[int, set[str]]:
+        # Another process stored something else under one of the ids.
+        added, echoes = 0, set[str]()
+        for message in messages:
+            try:
+                report = self.session.add(to_draft(message, counter))
+            except MessageConflictError:
+                report = self.session.add(to_draft(message, counter, id=_other_id(message)))
+            added += len(report.stored)
+            echoes.update(stored_id(message) for _ in report.echoes)
+        return added, echoes
+
+    def _is_edited(self, message: BaseMessage) -> bool:
+        known = self._texts.get(message.id or "")
+        return known is not None and known != _fingerprint(message)
+
+    def _add_edited(self, edited: Sequence[BaseMessage], counter: TokenCounter) -> int:
+        # What was said stays in the record; what it became is stored beside it.
+        drafts = [to_draft(message, counter, id=_other_id(message)) for message in edited]
+        if not drafts:
+            return 0
+        added = len(self.session.add_many(drafts).stored)
+        self._texts.update((message.id or "", _fingerprint(message)) for message in edited)
+        return added
+
+
+class Recorder:
+    """The records of the threads that were seen lately.
+
+    Args:
+        engine: Where they are.
+    """
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._threads: OrderedDict[Place, Thread] = OrderedDict()
+
+    def write(self, place: Place, messages: Sequence[BaseMessage]) -> tuple[Thread, int]:
+        """Store what the record of a thread does not have yet; the thread, and how many that were."""
+        thread = self._thread(place)
+        try:
+            return thread, thread.write(messages, self._engine)
+        except SessionNotFoundError:  # erased by somebody: the thread goes on in a new one
+            self.forget(place)
+            thread = self._thread(place)
+            return thread, thread.write(messages, self._engine)
+
+    def forget(self, place: Place) -> None:
+        """Look anew at the record of a thread."""
+        with self._lock:
+            self._threads.pop(place, None)
+
+    def _thread(self, place: Place) -> Thread:
+        with self._lock:
+            known = self._threads.get(place)
+            if known is not None:
+                self._threads.move_to_end(place)
+                return known
+        opened = Thread(self._engine.session(place.namespace, place.session))
+        with self._lock:
+            known = self._threads.setdefault(place, opened)
+            while len(self._threads) > _THREADS_HELD:
+                self._threads.popitem(last=False)
+            return known
+
+
+def _fingerprint(message: BaseMessage) -> int:
+    content = message.content
+    return hash((message.type, content if isinstance(content, str) else (len(content), str(message.text))))
+
+
+def _other_id(message: BaseMessage) -> str:
+    said = f"{message.id}\0{message.type}\0{message.content}".encode("utf-8", "replace")
+    return f"{stored_id(message)[:100]}~{hashlib.blake2b(said, digest_size=6).hexdigest()}"

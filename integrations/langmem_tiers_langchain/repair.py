@@ -1,0 +1,86 @@
+"""Tool calls and their results as providers take them: each call answered once, right behind it, nothing alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+NO_RESULT = "[no result: the call did not come to its end]"
+SOURCE = {"lc_source": "langmem_tiers"}
+"""Marks what memory put into a prompt, as LangChain's own middleware does."""
+
+
+def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """The messages with every tool call answered right behind it.
+
+    A result that came late moves to its call, one without a call is left out, and where none came a
+    result says so. The messages that were handed in are not changed.
+    """
+    said = [_with_call_ids(message) for message in messages]
+    answers, answered = _answers(said)
+    whole: list[BaseMessage] = []
+    for place, message in enumerate(said):
+        if isinstance(message, ToolMessage):
+            continue  # behind its call, or left out
+        whole.append(message)
+        if place in answered:
+            given = answers.get(place, {})
+            whole += [given.get(call["id"]) or _missing(message, call) for call in calls_of(message)]
+    return whole
+
+
+def is_made_up(message: BaseMessage) -> bool:
+    """Whether it is a result that ``repaired`` made."""
+    return isinstance(message, ToolMessage) and message.additional_kwargs == SOURCE
+
+
+def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
+    """The tool calls of a message, each id once; providers are told of calls that could not be read as well."""
+    if not isinstance(message, AIMessage):
+        return []
+    calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+    return list({call["id"]: call for call in calls}.values())
+
+
+def _answers(messages: Sequence[BaseMessage]) -> tuple[dict[int, dict[str, ToolMessage]], set[int]]:
+    answers: dict[int, dict[str, ToolMessage]] = {}
+    opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
+    calling: set[int] = set()
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            start = opened.pop(message.tool_call_id, None)
+            if start is not None:
+                answers.setdefault(start, {})[message.tool_call_id] = message
+        elif calls := calls_of(message):
+            calling.add(place)
+            opened.update((call["id"], place) for call in calls)
+    return answers, calling
+
+
+def _with_call_ids(message: BaseMessage) -> BaseMessage:
+    if not isinstance(message, AIMessage) or all(call["id"] for call in calls_of(message)):
+        return message
+    changed = {
+        field: [
+            {**call, "id": call["id"] or f"call-{message.id}-{field}-{place}"}
+            for place, call in enumerate(calls)
+        ]
+        for field in ("tool_calls", "invalid_tool_calls")
+        if (calls := getattr(message, field))
+    }
+    return message.model_copy(update=changed)
+
+
+def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
+    return ToolMessage(
+        NO_RESULT,
+        tool_call_id=call["id"],
+        name=call["name"] or None,
+        status="error",
+        id=f"{message.id}-{call['id']}",
+        additional_kwargs=dict(SOURCE),
+    )
