@@ -125,12 +125,10 @@ def _configurable() -> Mapping[str, Any]:
 
 def _check_template(label: str) -> None:
     try:
-        fields = [
-            field for _, field, spec, conversion in Formatter().parse(label) if field is not None or spec
-        ]
+        parts = list(Formatter().parse(label))
     except ValueError:
-        fields = [""]
-    if not all(field is not None and field.isidentifier() for field in fields):
+        parts = [("", "", "", None)]
+    if any(field is not None and (spec or how or not field.isidentifier()) for _, field, spec, how in parts):
         raise InvalidConfigError(
             f"the label {label!r} is no template: write a placeholder as '{{user_id}}', and a brace twice"
         )

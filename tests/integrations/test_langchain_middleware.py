@@ -1,0 +1,318 @@
+"""Agents with memory: real runs of ``create_agent``, by every way to run one."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_tiers import EngineConfig, InvalidConfigError, MemoryEngine
+from langmem_tiers.testing.conformance.base import HOSTILE_NAMES
+from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from tests.integrations.langchain_agents import ScriptedChat, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    with MemoryEngine() as opened:
+        yield opened
+
+
+@tool
+def look_up(what: str) -> str:
+    """Look something up."""
+    return f"{what} is at https://gate.example/{what}"
+
+
+@tool
+def broken(what: str) -> str:
+    """Fail."""
+    raise RuntimeError(what)
+
+
+def calls_tool(name: str) -> Any:
+    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("done")
+        return AIMessage("", tool_calls=[{"name": name, "args": {"what": "boat"}, "id": f"c{len(messages)}"}])
+
+    return reply
+
+
+def agent_of(engine: MemoryEngine, model: ScriptedChat, tools: Sequence[Any] = (), **options: Any) -> Any:
+    middleware = options.pop("memory", None) or TieredMemoryMiddleware(engine, **options)
+    return create_agent(
+        model, list(tools), middleware=[middleware], checkpointer=InMemorySaver(), context_schema=dict
+    )
+
+
+def thread(name: object) -> RunnableConfig:
+    return {"configurable": {"thread_id": name}}
+
+
+def ask(agent: Any, text: str, name: object = "t", user: object = "alice") -> Any:
+    given = {"user_id": user} if user is not None else None
+    return agent.invoke({"messages": [HumanMessage(text)]}, thread(name), context=given)
+
+
+def test_what_was_said_in_one_thread_is_remembered_in_another(engine: MemoryEngine) -> None:
+    model = ScriptedChat()
+    agent = agent_of(engine, model)
+    ask(agent, "My dog is called Rex, he is a beagle.", "t1")
+    answer = ask(agent, "What is my dog called?", "t2")
+    assert "called Rex" in texts(model.seen[-1])
+    assert [message.text for message in answer["messages"]] == ["What is my dog called?", "fine"]
+
+
+@pytest.mark.parametrize("other", [name for name in HOSTILE_NAMES if name != "alice"])
+def test_users_never_see_each_others_memory(engine: MemoryEngine, other: str) -> None:
+    model, users = ScriptedChat(), ["alice", "ALICE", "alice/", "ali", other]
+    for n, user in enumerate(users):
+        ask(agent_of(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
+    for n, user in enumerate(users):
+        ask(agent_of(engine, model), "What is my secret word?", "another thread", user)
+        found = {k for k in range(5) if f"zebra{k}" in texts(model.seen[-1])}
+        assert found == {n}
+
+
+def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -> None:
+    model = ScriptedChat()
+    agent = agent_of(engine, model)
+    ask(agent, "My secret word is zebra.", "t1", None)
+    ask(agent, "What is my secret word?", "t2", None)
+    assert "zebra" not in texts(model.seen[-1])
+    ask(agent, "What is my secret word?", "t1", None)
+    assert "zebra" in texts(model.seen[-1])
+
+
+def test_without_user_and_thread_the_agent_goes_on_and_says_so(
+    engine: MemoryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = TieredMemoryMiddleware(engine)
+    agent = create_agent(ScriptedChat(), [], middleware=[memory])
+    for _ in range(2):
+        assert agent.invoke({"messages": [HumanMessage("hello")]})["messages"][-1].text == "fine"
+    assert memory.stats.failures["InvalidInputError"] >= 2
+    assert len(caplog.records) == 1
+    assert "pass context={'user_id': ...} or a thread_id" in caplog.text
+    assert engine.namespaces() == ()
+
+
+def test_without_a_thread_a_run_of_a_user_is_a_session_of_its_own(engine: MemoryEngine) -> None:
+    model = ScriptedChat()
+    agent = create_agent(model, [], middleware=[TieredMemoryMiddleware(engine)], context_schema=dict)
+    agent.invoke({"messages": [HumanMessage("My dog is called Rex.")]}, context={"user_id": "alice"})
+    agent.invoke({"messages": [HumanMessage("What is my dog called?")]}, context={"user_id": "alice"})
+    assert "called Rex" in texts(model.seen[-1])
+    assert len(engine.namespace("alice").sessions().sessions) == 2
+
+
+@dataclass
+class Person:
+    user_id: object
+    team: str = "red"
+
+
+@pytest.mark.parametrize(
+    ("context", "namespace"),
+    [
+        ({"user_id": "bob"}, ("bob",)),
+        (Person("bob"), ("bob",)),
+        ({"user_id": 7}, ("7",)),
+        (Person(None), ("threads", "t")),
+        (["a", "list"], ("threads", "t")),
+        ("a text", ("threads", "t")),
+        (None, ("threads", "t")),
+    ],
+)
+def test_the_user_comes_from_a_context_of_any_shape(
+    engine: MemoryEngine, context: Any, namespace: tuple[str, ...]
+) -> None:
+    memory = TieredMemoryMiddleware(engine)
+    agent = create_agent(ScriptedChat(), [], middleware=[memory], checkpointer=InMemorySaver())
+    agent.invoke({"messages": [HumanMessage("hello")]}, thread("t"), context=context)
+    assert engine.namespaces() == (namespace,)
+    assert not memory.stats.failures
+
+
+@pytest.mark.parametrize("user", ["", True, ["bob"], {"id": "bob"}, 1.5, b"bob", "x" * 5000])
+def test_a_user_that_is_no_name_is_never_guessed(
+    engine: MemoryEngine, user: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = TieredMemoryMiddleware(engine)
+    agent = agent_of(engine, ScriptedChat(), memory=memory)
+    assert ask(agent, "hello", "t", user)["messages"][-1].text == "fine"
+    assert memory.stats.failures.total() >= 1
+    assert engine.namespaces() == ()
+    assert "without memory" in caplog.text
+
+
+def test_a_namespace_may_be_a_template_or_a_function(engine: MemoryEngine) -> None:
+    template = agent_of(engine, ScriptedChat(), namespace=("acme {{x}}", "{team}-{user_id}"))
+    context = {"user_id": "bob", "team": "a/{b}"}
+    template.invoke({"messages": [HumanMessage("hello")]}, thread("t"), context=context)
+    function = agent_of(engine, ScriptedChat(), namespace=lambda runtime: ["by", runtime.context["user_id"]])
+    ask(function, "hello", "t", "bob")
+    assert set(engine.namespaces()) == {("acme {x}", "a/{b}-bob"), ("by", "bob")}
+
+
+def test_what_a_template_wants_and_a_run_does_not_tell_is_not_guessed(
+    engine: MemoryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = agent_of(engine, ScriptedChat(), namespace=("acme", "{team}"))
+    ask(agent, "hello")
+    assert engine.namespaces() == ()
+    assert "the namespace wants 'team'" in caplog.text
+
+
+@pytest.mark.parametrize("label", ["{", "{0}", "{}", "{a.b}", "{a[0]}", "{user_id!r:>{x}}"])
+def test_a_template_that_is_none_is_refused_at_once(engine: MemoryEngine, label: str) -> None:
+    with pytest.raises(InvalidConfigError, match="is no template"):
+        TieredMemoryMiddleware(engine, namespace=("acme", label))
+
+
+def test_a_configurable_tells_the_user_too(engine: MemoryEngine) -> None:
+    agent = agent_of(engine, ScriptedChat())
+    config = {"configurable": {"thread_id": "t", "user_id": "carol"}}
+    agent.invoke({"messages": [HumanMessage("hello")]}, config)
+    assert engine.namespaces() == (("carol",),)
+
+
+async def run(agent: Any, way: str, text: str, name: str) -> list[str]:
+    given = {"messages": [HumanMessage(text, id=f"{name}-{text}")]}
+    config, context = thread(name), {"user_id": "alice"}
+    if way == "invoke":
+        agent.invoke(given, config, context=context)
+    elif way == "ainvoke":
+        await agent.ainvoke(given, config, context=context)
+    elif way == "stream":
+        list(agent.stream(given, config, context=context, stream_mode=["messages", "updates"]))
+    else:
+        async for _ in agent.astream(given, config, context=context, stream_mode=["messages", "updates"]):
+            pass
+    state = agent.get_state(config).values["messages"]
+    return [f"{message.type}: {message.text}" for message in state]
+
+
+async def test_all_ways_to_run_an_agent_agree() -> None:
+    told = []
+    for way in ("invoke", "ainvoke", "stream", "astream"):
+        with MemoryEngine() as engine:
+            model = ScriptedChat(reply=calls_tool("look_up"))
+            agent = agent_of(engine, model, [look_up], budget=900)
+            states = [await run(agent, way, f"Where is the boat number {n}?", "t") for n in range(8)]
+            seen = [[f"{m.type}: {m.text}" for m in messages] for messages in model.seen]
+            stored = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
+            told.append((states, seen, stored))
+    assert told[1:] == told[:1] * 3
+    assert len(told[0][1]) == 16
+
+
+def test_a_run_that_failed_half_way_is_remembered(engine: MemoryEngine) -> None:
+    model = ScriptedChat(reply=calls_tool("broken"))
+    agent = agent_of(engine, model, [broken])
+    with pytest.raises(RuntimeError, match="boat"):
+        ask(agent, "Use the tool.")
+    session = engine.session("alice", "t")
+    assert [(m.role, len(m.tool_calls)) for m in session.messages()] == [("user", 0), ("assistant", 1)]
+    model.reply = lambda _: AIMessage("better now")
+    ask(agent, "And now?")
+    assert [m.type for m in model.seen[-1]] == ["human", "ai", "tool", "human"]
+    assert "did not come to its end" in texts(model.seen[-1])
+    assert [m.role for m in session.messages()] == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_model_that_fails_leaves_the_question_remembered(engine: MemoryEngine) -> None:
+    def fails(_: Sequence[BaseMessage]) -> AIMessage:
+        raise RuntimeError("no quota")
+
+    with pytest.raises(RuntimeError, match="no quota"):
+        ask(agent_of(engine, ScriptedChat(reply=fails)), "Remember that I like tea.")
+    assert [m.content for m in engine.session("alice", "t").messages()] == ["Remember that I like tea."]
+
+
+def test_each_message_is_written_once_however_often_it_is_seen(engine: MemoryEngine) -> None:
+    model = ScriptedChat(reply=calls_tool("look_up"))
+    agent = agent_of(engine, model, [look_up])
+    again = create_agent(
+        model, [look_up], middleware=[TieredMemoryMiddleware(engine)], checkpointer=agent.checkpointer
+    )  # as in a process that begins now
+    for n in range(30):
+        ask(agent if n % 3 else again, f"question {n}")
+    state = ask(agent, "the last one")["messages"]
+    assert [m.id for m in engine.session("alice", "t").messages() if not m.is_summary] == [
+        m.id for m in state
+    ]
+
+
+def test_what_could_not_be_written_is_written_with_the_next_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as engine:
+        memory = TieredMemoryMiddleware(engine)
+        agent = agent_of(engine, ScriptedChat(), memory=memory)
+        ask(agent, "the first question")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert ask(agent, "the second question")["messages"][-1].text == "fine"
+        other.execute("ROLLBACK")
+        other.close()
+        assert memory.stats.failures["StorageBusyError"] >= 1
+        assert any(record.levelno == logging.WARNING for record in caplog.records)
+        ask(agent, "the third question")
+        said = [m.content for m in engine.session("alice", "t").messages()]
+        assert said == [
+            "the first question",
+            "fine",
+            "the second question",
+            "fine",
+            "the third question",
+            "fine",
+        ]
+
+
+def test_an_erased_session_begins_anew(engine: MemoryEngine) -> None:
+    agent = agent_of(engine, ScriptedChat())
+    ask(agent, "the first question")
+    engine.namespace("alice").delete()
+    ask(agent, "the second question")
+    assert "the second question" in [m.content for m in engine.session("alice", "t").messages()]
+
+
+def test_messages_of_ones_own_class_and_large_ones_are_kept(engine: MemoryEngine) -> None:
+    class Whisper(HumanMessage):
+        """A message class of a user's own."""
+
+    picture = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
+    memory = TieredMemoryMiddleware(engine)
+    model = ScriptedChat()
+    agent = agent_of(engine, model, memory=memory)
+    said = [Whisper(content="psst"), HumanMessage([{"type": "text", "text": "look"}, picture])]
+    agent.invoke({"messages": said}, thread("t"), context={"user_id": "alice"})
+    assert [m.content for m in engine.session("alice", "t").messages()] == ["psst", "look", "fine"]
+    assert picture in model.seen[-1][-1].content
+    assert not memory.stats.failures
+
+
+def test_two_of_them_in_one_agent_have_names(engine: MemoryEngine) -> None:
+    both = [
+        TieredMemoryMiddleware(engine),
+        TieredMemoryMiddleware(engine, namespace="team", name="team memory"),
+    ]
+    agent = create_agent(ScriptedChat(), [], middleware=both, checkpointer=InMemorySaver())
+    agent.invoke({"messages": [HumanMessage("hello")]}, thread("t"))
+    assert set(engine.namespaces()) == {("threads", "t"), ("team",)}

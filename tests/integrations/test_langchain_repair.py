@@ -1,0 +1,84 @@
+"""Tool calls in a view: answered once, right behind, whatever a thread holds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langmem_tiers_langchain.repair import NO_RESULT, calls_of, is_made_up, repaired
+from tests.integrations.langchain_agents import check_whole
+
+CALLS = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
+
+
+def call(name: str) -> dict[str, object]:
+    return {"name": f"tool {name}", "args": {}, "id": name, "type": "tool_call"}
+
+
+@st.composite
+def threads(draw: st.DrawFn) -> list[BaseMessage]:
+    """Calls, results and words in any order: late, doubled, missing, alone."""
+    said: list[BaseMessage] = []
+    for number in range(draw(st.integers(0, 12))):
+        kind = draw(st.sampled_from(["human", "ai", "calls", "invalid", "result"]))
+        if kind == "human":
+            said.append(HumanMessage(f"q{number}", id=f"m{number}"))
+        elif kind == "result":
+            said.append(
+                ToolMessage(f"r{number}", tool_call_id=draw(st.sampled_from("abcd")), id=f"m{number}")
+            )
+        else:
+            names = draw(CALLS) if kind != "ai" else []
+            bad = [{**call(n), "args": "{", "error": None} for n in names] if kind == "invalid" else []
+            good = [call(n) for n in names] if kind == "calls" else []
+            said.append(AIMessage(f"a{number}", id=f"m{number}", tool_calls=good, invalid_tool_calls=bad))
+    return said
+
+
+@given(threads())
+def test_every_call_is_answered_right_behind_it(said: list[BaseMessage]) -> None:
+    before = [message.model_copy(deep=True) for message in said]
+    whole = repaired(said)
+    check_whole([HumanMessage("first"), *whole])
+    assert repaired(whole) == whole
+    assert said == before  # what was handed in is as it was
+    assert [m for m in whole if not isinstance(m, ToolMessage)] == [
+        m for m in said if not isinstance(m, ToolMessage)
+    ]
+
+
+@given(threads())
+def test_a_result_is_made_up_only_where_none_came(said: list[BaseMessage]) -> None:
+    whole = repaired(said)
+    given_results = [message for message in said if isinstance(message, ToolMessage)]
+    kept = [message for message in whole if isinstance(message, ToolMessage) and not is_made_up(message)]
+    assert all(any(message is one for one in given_results) for message in kept)
+    calls = sum(len(calls_of(message)) for message in said)
+    made_up = sum(is_made_up(message) for message in whole)
+    assert len(kept) + made_up == calls
+
+
+def test_a_late_result_moves_to_its_call() -> None:
+    said: list[BaseMessage] = [
+        HumanMessage("q", id="1"),
+        AIMessage("", id="2", tool_calls=[call("a"), call("b")]),
+        ToolMessage("rb", tool_call_id="b", id="3"),
+        HumanMessage("still there?", id="4"),
+        ToolMessage("ra", tool_call_id="a", id="5"),
+    ]
+    assert [message.id for message in repaired(said)] == ["1", "2", "5", "3", "4"]
+
+
+def test_a_call_without_a_result_is_told_so() -> None:
+    asked = AIMessage("", id="2", tool_calls=[call("a")])
+    made = repaired([SystemMessage("s", id="0"), HumanMessage("q", id="1"), asked])[-1]
+    assert isinstance(made, ToolMessage)
+    assert (made.content, made.status, made.tool_call_id, made.name) == (NO_RESULT, "error", "a", "tool a")
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    asked = AIMessage("", id="2", tool_calls=[{"name": "x", "args": {}, "id": None, "type": "tool_call"}])
+    whole = repaired([HumanMessage("q", id="1"), asked])
+    check_whole(whole)
+    assert asked.tool_calls[0]["id"] is None

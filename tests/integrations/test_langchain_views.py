@@ -1,0 +1,260 @@
+"""What a model is shown, for any thread and any budget: whole, within its budget, and the newest always there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain.agents.middleware.types import ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.runtime import ExecutionInfo, Runtime
+
+from langmem_tiers import BudgetExceededError, MemoryEngine, TokenBudget
+from langmem_tiers.scoring.tokens import count_draft
+from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers.testing import FrozenClock, seeded_ids
+from langmem_tiers_langchain.convert import to_draft
+from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TEXTS = st.one_of(
+    st.text(max_size=200),
+    st.integers(1, 400).map(
+        lambda n: f"The gate {n} is at https://gate.example/{n}, it opens at {n % 24}:00. " * 3
+    ),
+    st.integers(1, 60).map(lambda n: f"word{n} " * n * 5),
+    st.just('{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row {n}"}}' for n in range(80)) + "]}"),
+    st.just("def f(x):\n    return x + 1\n" * 20),
+)
+IMAGE = {"type": "image", "base64": "A" * 100_000, "mime_type": "image/png"}
+
+
+@tool
+def look_up(what: str, how_often: int = 1) -> str:
+    """Look something up in the large book of everything, as often as it takes."""
+    return what
+
+
+@st.composite
+def threads(draw: st.DrawFn) -> list[BaseMessage]:
+    """A thread as agents leave it: parallel calls, results that never came, words and pictures."""
+    said: list[BaseMessage] = []
+    for turn in range(draw(st.integers(1, 8))):
+        text = draw(TEXTS)
+        content: Any = [{"type": "text", "text": text}, IMAGE] if draw(st.integers(0, 9)) == 0 else text
+        said.append(HumanMessage(content, id=f"q{turn}"))
+        for step in range(draw(st.integers(0, 6))):
+            ids = [f"c{turn}-{step}-{n}" for n in range(draw(st.integers(1, 3)))]
+            calls = [{"name": "look_up", "args": {"what": draw(TEXTS)}, "id": one} for one in ids]
+            said.append(AIMessage(draw(TEXTS), id=f"a{turn}-{step}", tool_calls=calls))
+            came = [one for one in ids if draw(st.integers(0, 9))]
+            said += [ToolMessage(draw(TEXTS), tool_call_id=one, id=f"r{one}") for one in came]
+        if draw(st.booleans()):
+            said.append(AIMessage(draw(TEXTS), id=f"e{turn}"))
+    return said
+
+
+def size(counter: Any, message: BaseMessage) -> int:
+    draft = to_draft(message, counter)
+    return (draft.token_count or count_draft(counter, draft)) + FRAME_TOKENS
+
+
+def request_of(said: Sequence[BaseMessage], thread: str = "t", user: str = "u") -> ModelRequest[Any]:
+    return ModelRequest(
+        model=ScriptedChat(),
+        messages=list(said),  # type: ignore[arg-type]
+        system_message=SystemMessage("Be brief, and look things up."),
+        tools=[look_up],
+        state={"messages": list(said)},  # type: ignore[arg-type]
+        runtime=Runtime(
+            context={"user_id": user},
+            execution_info=ExecutionInfo(checkpoint_id="", checkpoint_ns="", task_id="", thread_id=thread),
+        ),
+    )
+
+
+def shown_by(middleware: TieredMemoryMiddleware, request: ModelRequest[Any]) -> list[BaseMessage]:
+    given_to: list[BaseMessage] = []
+
+    def handler(asked: ModelRequest[Any]) -> ModelResponse[Any]:
+        given_to.extend([*([asked.system_message] if asked.system_message else []), *asked.messages])
+        return ModelResponse(result=[AIMessage("done")])
+
+    middleware.wrap_model_call(request, handler)
+    return given_to
+
+
+def tokens_of(engine: MemoryEngine, shown: Sequence[BaseMessage]) -> int:
+    import json
+
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    schema = json.dumps(convert_to_openai_tool(look_up), ensure_ascii=False)
+    tools = engine.counter.count(schema) + FRAME_TOKENS
+    return sum(size(engine.counter, message) for message in shown) + tools + REPLY_TOKENS
+
+
+@settings(max_examples=60)
+@given(threads(), st.integers(150, 4000), st.sampled_from(["alone", "recall", "recall of a past"]))
+def test_a_view_is_whole_and_never_more_than_its_budget(
+    said: list[BaseMessage], tokens: int, memory: str
+) -> None:
+    with MemoryEngine(clock=FrozenClock(), ids=seeded_ids()) as engine:
+        if "past" in memory:
+            engine.session("u", "before").add(
+                "user", "word7 word8: the gate 12 is at https://gate.example/12"
+            )
+            engine.namespace("u").knowledge.store("preference", "tone", "brief")
+        middleware = TieredMemoryMiddleware(engine, budget=tokens, recall=memory != "alone")
+        before = [message.model_copy(deep=True) for message in said]
+        for end in range(1, len(said) + 1):  # call after call, as the thread grows
+            if isinstance(said[end - 1], AIMessage):
+                continue
+            try:
+                shown = shown_by(middleware, request_of(said[:end]))
+            except BudgetExceededError:
+                continue
+            check_whole(shown)
+            assert tokens_of(engine, shown) <= tokens
+            newest = said[end - 1]
+            assert newest.id in {message.id for message in shown}
+            question = next(m for m in reversed(said[:end]) if isinstance(m, HumanMessage))
+            assert question.id in {message.id for message in shown}
+        assert said == before
+        assert not middleware.stats.failures
+
+
+def test_the_question_stays_in_sight_through_a_long_run_of_tools() -> None:
+    said: list[BaseMessage] = [HumanMessage("Find the colour of the door of house 7.", id="q")]
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine, budget=1500)
+        for step in range(120):
+            call = {"name": "look_up", "args": {"what": f"house {step}"}, "id": f"c{step}"}
+            said.append(AIMessage("", id=f"a{step}", tool_calls=[call]))
+            said.append(
+                ToolMessage(f"House {step} has a door. " * 12, tool_call_id=f"c{step}", id=f"r{step}")
+            )
+            shown = shown_by(middleware, request_of(said))
+            check_whole(shown)
+            assert "colour of the door of house 7" in texts(shown)
+            assert f"House {step} has a door" in texts(shown)
+            assert tokens_of(engine, shown) <= 1500
+        assert not middleware.stats.failures
+        assert len(list(engine.session("u", "t").messages())) >= len(said)
+
+
+def test_without_a_store_the_view_is_cut_and_whole_all_the_same(tmp_path: Any) -> None:
+    engine = MemoryEngine(tmp_path / "memory.db")
+    middleware = TieredMemoryMiddleware(engine, budget=700)
+    engine.close()
+    said: list[BaseMessage] = []
+    for turn in range(30):
+        call = {"name": "look_up", "args": {"what": "x"}, "id": f"c{turn}"}
+        said += [
+            HumanMessage(f"question {turn} " * 10, id=f"q{turn}"),
+            AIMessage("", id=f"a{turn}", tool_calls=[call]),
+            ToolMessage("a result " * 10, tool_call_id=f"c{turn}", id=f"r{turn}"),
+        ]
+    shown = shown_by(middleware, request_of(said))
+    check_whole(shown)
+    assert {"q29", "a29", "r29"} <= {message.id for message in shown}
+    assert len(shown) > 5
+    assert tokens_of(engine, shown) <= 700
+    assert middleware.stats.failures["EngineClosedError"] == 2
+
+
+def test_what_cannot_fit_is_an_error_that_says_so() -> None:
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine, budget=20)
+        with pytest.raises(BudgetExceededError, match="system prompt .* tools .* of 20"):
+            shown_by(middleware, request_of([HumanMessage("hello", id="q")]))
+
+
+def test_a_branch_that_was_given_up_is_not_shown() -> None:
+    first: list[BaseMessage] = [HumanMessage("What is a boat?", id="1"), AIMessage("A ship.", id="2")]
+    given_up: list[BaseMessage] = [*first, HumanMessage("And a zeppelin?", id="3")]
+    instead: list[BaseMessage] = [*first, HumanMessage("And a bicycle?", id="4")]
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine, recall=False)
+        shown_by(middleware, request_of(given_up))
+        assert "zeppelin" not in texts(shown_by(middleware, request_of(instead)))
+
+
+def test_what_another_middleware_shows_instead_is_shown_and_what_was_said_is_stored() -> None:
+    said: list[BaseMessage] = [HumanMessage("The code is 4711.", id="1"), AIMessage("Noted.", id="2")]
+    said.append(HumanMessage("Go on.", id="3"))
+    cleared = [said[0].model_copy(update={"content": "[cleared]"}), *said[1:]]
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine, recall=False)
+        shown = shown_by(middleware, request_of(said).override(messages=cleared))  # type: ignore[arg-type]
+        assert "[cleared]" in texts(shown)
+        assert "4711" not in texts(shown)
+        assert engine.session("u", "t").get("1").content == "The code is 4711."
+
+
+def test_messages_that_another_middleware_adds_stay() -> None:
+    said: list[BaseMessage] = [HumanMessage("Hello there.", id="1")]
+    added = [HumanMessage("A note that has no id."), *said]
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine)
+        shown = shown_by(middleware, request_of(said).override(messages=added))  # type: ignore[arg-type]
+        assert "A note that has no id." in texts(shown)
+        assert next(engine.session("u", "t").messages()).content == "Hello there."
+
+
+def test_an_edited_message_is_stored_beside_what_it_was() -> None:
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine)
+        shown_by(middleware, request_of([HumanMessage("I live in Rome.", id="1")]))
+        shown = shown_by(middleware, request_of([HumanMessage("I live in Oslo.", id="1")]))
+        assert "I live in Oslo." in texts(shown)
+        contents = [message.content for message in engine.session("u", "t").messages()]
+        assert contents == ["I live in Rome.", "done", "I live in Oslo.", "done"]
+
+
+def test_a_picture_counts_by_what_it_takes_and_not_by_its_letters() -> None:
+    said: list[BaseMessage] = [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE], id="1")]
+    with MemoryEngine() as engine:
+        shown = shown_by(TieredMemoryMiddleware(engine, budget=4000), request_of(said))
+        assert shown[-1].content == said[0].content
+
+
+def test_the_budget_comes_from_the_models_profile() -> None:
+    said = [HumanMessage("word " * 400, id=f"m{n}") for n in range(40)]
+    with MemoryEngine() as engine:
+        middleware, request = TieredMemoryMiddleware(engine), request_of(said)
+        request.model.profile = {"max_input_tokens": 3000}
+        shown = shown_by(middleware, request)
+        assert tokens_of(engine, shown) <= 3000
+        given_budget = TieredMemoryMiddleware(
+            engine, budget=TokenBudget(context_tokens=6000, system_tokens=0, response_tokens=1000)
+        )
+        assert tokens_of(engine, shown_by(given_budget, request_of(said, thread="t2"))) <= 5000
+
+
+def test_counts_follow_what_the_model_reports() -> None:
+    said = [HumanMessage("word " * 300, id=f"m{n}") for n in range(40)]
+    with MemoryEngine() as engine:
+        middleware = TieredMemoryMiddleware(engine, budget=4000, recall=False)
+        first = shown_by(middleware, request_of(said))
+        usage = {"input_tokens": 2 * tokens_of(engine, first), "output_tokens": 1, "total_tokens": 1}
+        middleware.wrap_model_call(
+            request_of(said),
+            lambda _: ModelResponse(result=[AIMessage("ok", usage_metadata=usage)]),
+        )
+        assert middleware.calibration.ratio(ScriptedChat()) == pytest.approx(2.0, rel=0.02)
+        assert tokens_of(engine, shown_by(middleware, request_of(said))) <= 4000 / 1.95
+
+
+@pytest.mark.parametrize("budget", [0, -1, 1.5, "many", True])
+def test_a_budget_that_is_none_is_refused(budget: Any) -> None:
+    from langmem_tiers import InvalidConfigError
+
+    with MemoryEngine() as engine, pytest.raises(InvalidConfigError, match="TokenBudget or a number"):
+        TieredMemoryMiddleware(engine, budget=budget)
