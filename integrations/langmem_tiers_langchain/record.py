@@ -42,8 +42,11 @@ class Thread:
     def write(self, messages: Sequence[BaseMessage], engine: MemoryEngine) -> int:
         """Store what the record does not have yet, in order; how many that were."""
         with self._lock:
-            seen = self.stored.keys() | self.unstored
-            new = [message for message in messages if message.id and message.id not in seen]
+            new = [
+                one
+                for one in messages
+                if one.id and one.id not in self.stored and one.id not in self.unstored
+            ]
             edited = [message for message in messages[-_LOOKED_AT_AGAIN:] if self._is_edited(message)]
             return self._add(new, engine.counter) + self._add_edited(edited, engine.counter)
 

@@ -21,15 +21,15 @@ def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     result says so. The messages that were handed in are not changed.
     """
     said = [_with_call_ids(message) for message in messages]
-    answers, answered = _answers(said)
+    answers, calling = _answers(said)
     whole: list[BaseMessage] = []
     for place, message in enumerate(said):
         if isinstance(message, ToolMessage):
             continue  # behind its call, or left out
         whole.append(message)
-        if place in answered:
+        if place in calling:
             given = answers.get(place, {})
-            whole += [given.get(call["id"]) or _missing(message, call) for call in calls_of(message)]
+            whole += [given.get(call["id"]) or _missing(message, call) for call in calling[place]]
     return whole
 
 
@@ -46,17 +46,19 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
     return list({call["id"]: call for call in calls}.values())
 
 
-def _answers(messages: Sequence[BaseMessage]) -> tuple[dict[int, dict[str, ToolMessage]], set[int]]:
+def _answers(
+    messages: Sequence[BaseMessage],
+) -> tuple[dict[int, dict[str, ToolMessage]], dict[int, list[dict[str, Any]]]]:
     answers: dict[int, dict[str, ToolMessage]] = {}
     opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
-    calling: set[int] = set()
+    calling: dict[int, list[dict[str, Any]]] = {}
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             start = opened.pop(message.tool_call_id, None)
             if start is not None:
                 answers.setdefault(start, {})[message.tool_call_id] = message
         elif calls := calls_of(message):
-            calling.add(place)
+            calling[place] = calls
             opened.update((call["id"], place) for call in calls)
     return answers, calling
 

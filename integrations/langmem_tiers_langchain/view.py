@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from langmem_tiers.compression.compress import Compressor
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
-from langmem_tiers_langchain.repair import SOURCE, is_made_up, repaired
+from langmem_tiers_langchain.repair import SOURCE, repaired
 from langmem_tiers_langchain.shorten import prefixed, shortened
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NOT_SHOWN = "[Earlier messages are not shown.]"
 _NOT_SHOWN_TOKENS = 16
-_TRIES = 4
-"""Texts that are put together may take a little more than each by itself."""
+_TRIES = 6
+"""Texts that are put together may take a little more than each by itself, and made up results take some room."""
 _QUESTION_SHARE = 0.5
 """What a question that was moved out of sight may take."""
 
@@ -54,7 +54,7 @@ class ThreadView:
         self._compressor = Compressor(engine.counter)
         self._sizes = sizes
         self._allowance = allowance
-        self._said = repaired(messages)
+        self._said = messages
         self._question = next((m for m in reversed(self._said) if isinstance(m, HumanMessage)), None)
 
     def with_memory(self, thread: Thread, *, recall: bool) -> Seen:
@@ -94,7 +94,7 @@ class ThreadView:
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        groups = _groups(self._said)
+        groups = _groups(repaired(self._said))
         sizes = [sum(self._sizes.size(message) for message in group) for group in groups]
         fixed = self._allowance.system + self._allowance.tools + REPLY_TOKENS
         room = self._allowance.whole - fixed - _NOT_SHOWN_TOKENS
@@ -124,17 +124,14 @@ class ThreadView:
         shown = {message.id: message for message in context.messages}
         short = frozenset(context.compressed)
         messages: list[BaseMessage] = []
-        is_shown = False
         for one in self._said:
-            told = shown.get(known.get(one.id or "", ""))
-            if not is_made_up(one):
-                is_shown = told is not None or one.id not in known
-            if told is not None:
-                messages.append(shortened(one, told) if told.id in short else one)
+            place = known.get(one.id or "")
+            if place is None:
+                messages.append(one)
+            elif (told := shown.get(place)) is not None:
+                messages.append(shortened(one, told) if place in short else one)
             elif pinned is not None and one.id == pinned.id:
                 messages.append(pinned)
-            elif one.id not in known and is_shown:
-                messages.append(one)
         ours = frozenset(known.values())
         beside = [message for message in context.messages if message.id not in ours]
         summary = "".join(message.content for message in beside if message.is_summary)

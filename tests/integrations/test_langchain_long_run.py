@@ -1,0 +1,134 @@
+"""A long life of an agent: 500 turns of parallel calls, failing tools and interrupts, under a small budget."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers_langchain.budgeting import Budgeting
+from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from tests.integrations.langchain_agents import ScriptedChat, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+TURNS, BUDGET = 500, 1800
+WAYS = ("invoke", "ainvoke", "stream", "astream")
+
+
+@tool
+def look_up(what: str) -> str:
+    """Look something up in the book of gates."""
+    return f"The {what} is at https://gate.example/{what}, open from 9:00. " * random.Random(what).randint(
+        1, 12
+    )
+
+
+@tool
+def ask_person(what: str) -> str:
+    """Ask the person in charge."""
+    return str(interrupt(f"May I have the {what}?"))
+
+
+@tool
+def fall_over(what: str) -> str:
+    """A tool that fails."""
+    raise RuntimeError(f"no {what} today")
+
+
+class Script:
+    """Decides by the turn and the step alone, so that every way to run the agent is told the same."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.steps: dict[int, int] = {}
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        step = self.steps[self.turn] = self.steps.get(self.turn, 0) + 1
+        chance = random.Random(f"{self.turn} {step}")
+        if step > chance.randint(1, 3):
+            return AIMessage(f"The answer to question {self.turn}. " * chance.randint(1, 8))
+        names = chance.choices(["look_up", "ask_person", "fall_over"], [8, 1, 1], k=chance.randint(1, 3))
+        calls = [
+            {
+                "name": name,
+                "args": {"what": f"thing-{self.turn}-{step}-{n}"},
+                "id": f"c-{self.turn}-{step}-{n}",
+            }
+            for n, name in enumerate(names)
+        ]
+        return AIMessage("Let me see." if chance.random() < 0.5 else "", tool_calls=calls)
+
+
+async def run(agent: Any, way: str, given: Any, config: RunnableConfig) -> bool:
+    """Whether the run came to its end; not, if a tool failed."""
+    options: Any = {"context": {"user_id": "alice"}}
+    try:
+        if way == "invoke":
+            agent.invoke(given, config, **options)
+        elif way == "ainvoke":
+            await agent.ainvoke(given, config, **options)
+        elif way == "stream":
+            list(agent.stream(given, config, **options))
+        else:
+            async for _ in agent.astream(given, config, **options):
+                pass
+    except RuntimeError as error:
+        assert "today" in str(error)  # noqa: PT017 - the tool's own
+        return False
+    return True
+
+
+async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_less_than_whole() -> None:
+    script = Script()
+    model = ScriptedChat(reply=script)
+    config: RunnableConfig = {"configurable": {"thread_id": "long"}, "recursion_limit": 50}
+    failed = interrupted = 0
+    with MemoryEngine() as engine:
+        memory = TieredMemoryMiddleware(engine, budget=BUDGET)
+        sizes = Budgeting(BUDGET, engine.config.budget, engine.counter)
+        agent: Any = create_agent(
+            model,
+            [look_up, ask_person, fall_over],
+            system_prompt="Be brief.",
+            middleware=[memory],
+            checkpointer=InMemorySaver(),
+            context_schema=dict,
+        )
+        said: list[str] = []
+        for turn in range(TURNS):
+            script.turn, way = turn, WAYS[turn % 4]
+            said.append(f"q{turn}")
+            question = HumanMessage(f"Question {turn}: where is thing {turn % 50}?", id=f"q{turn}")
+            ended = await run(agent, way, {"messages": [question]}, config)
+            while ended and agent.get_state(config).interrupts:
+                interrupted += 1
+                waiting = {one.id: "yes, take it" for one in agent.get_state(config).interrupts}
+                ended = await run(agent, way, Command(resume=waiting), config)
+            failed += not ended
+        state = agent.get_state(config).values["messages"]
+        stored = [
+            message.id for message in engine.session("alice", "long").messages() if not message.is_summary
+        ]
+        for shown in model.seen:
+            check_whole(shown)
+            assert isinstance(shown[0], SystemMessage)
+            assert sum(sizes.size(message) for message in shown) <= BUDGET
+    assert not memory.stats.failures
+    assert [message.id for message in state if message.id in set(said)] == said  # the state keeps everything
+    assert set(stored) >= {message.id for message in state}
+    assert len(stored) == len(set(stored))
+    calls = sum(isinstance(message, ToolMessage) for message in state)
+    assert len(model.seen) > TURNS
+    assert failed > 20
+    assert interrupted > 20
+    assert calls > TURNS
