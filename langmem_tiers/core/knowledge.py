@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from langmem_tiers.core.names import unescape
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,6 +21,11 @@ class KnowledgeCategory(StrEnum):
     USER_PREFERENCE = "user_preference"
     WEBSITE_KNOWLEDGE = "website_knowledge"
     ERROR_PATTERN = "error_pattern"
+
+
+NOTE = "note"
+"""The category of what was said in a sentence, without a key of its own: its key is not told."""
+_UNSAFE_IN_CATEGORY = re.compile("[%/]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,23 @@ class Knowledge:
     use_count: int = 0
     store_count: int = 1
     source: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Category and key in one text; ``name_from_id`` reads it."""
+        category = _UNSAFE_IN_CATEGORY.sub(lambda found: f"%{ord(found[0]):02X}", self.category)
+        return f"{category}/{self.key}"
+
+    @property
+    def told(self) -> str:
+        """How it is told: the key with the value, or a note as it was said."""
+        return self.value if self.category == NOTE else f"{self.key}: {self.value}"
+
+
+def name_from_id(knowledge_id: str) -> tuple[str, str] | None:
+    """The category and the key that an id of knowledge names; None if it is no such id."""
+    category, _, key = knowledge_id.partition("/")
+    return (unescape(category), key) if category and key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import Entry, Tier
 from langmem_tiers.core.fences import MEMORY, fenced, harmless
-from langmem_tiers.core.knowledge import KnowledgeCategory, KnowledgeHit
+from langmem_tiers.core.knowledge import NOTE, KnowledgeCategory, KnowledgeHit
 from langmem_tiers.core.messages import Message, MessageDraft, Role
 from langmem_tiers.core.names import MAX_NAME_BYTES
 from langmem_tiers.core.recall import Hit, RecallFilters, Strategy
@@ -75,14 +75,14 @@ def _is_allowed(hit: Hit, filters: RecallFilters | None) -> bool:
 
 
 def _hit(parts: MemoryParts, namespace: NamespacePath, item: Knowledge, asked: set[str]) -> Hit:
-    told = f"{item.key}: {item.value}"
-    key = set(terms_of(item.key))
+    told = item.told
+    key = _key_terms(item)
     # By how much of the question it holds, or how much of its key the question says.
     share = max(
         len(asked.intersection(terms_of(told))) / len(asked), BY_KEY * len(asked & key) / max(1, len(key))
     )
     entry = Entry(
-        id=f"{item.category}/{item.key}",
+        id=item.id,
         namespace=namespace,
         tier=Tier.KNOWLEDGE,
         kind=KIND,
@@ -115,8 +115,12 @@ def preferences(known: KnowledgeBase, found: Sequence[KnowledgeHit]) -> list[Kno
     return [KnowledgeHit(knowledge=item, score=0.0) for item in untold]
 
 
+def _key_terms(item: Knowledge) -> set[str]:
+    return set() if item.category == NOTE else set(terms_of(item.key))
+
+
 def _answers(item: Knowledge, asked: set[str]) -> bool:
-    key = set(terms_of(item.key))
+    key = _key_terms(item)
     both = {term for term in key.union(terms_of(item.value)) & asked if len(term) > 1}
     return 2 * len(key & asked) >= len(key) > 0 or len(both) >= 2
 
@@ -162,5 +166,5 @@ def message_id(name: str) -> str:
 
 def known_line(item: Knowledge) -> str:
     """How something known is told."""
-    text = f"- {item.category} | {item.key}: {item.value} (confidence {item.confidence:.2f})"
+    text = f"- {item.category} | {item.told} (confidence {item.confidence:.2f})"
     return harmless(" ".join(text.split()))

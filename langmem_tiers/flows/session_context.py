@@ -228,7 +228,7 @@ def _with_knowledge(
 ) -> Context:
     there = {(hit.knowledge.category, hit.knowledge.key) for hit in told}
     why = {
-        f"{hit.knowledge.category}/{hit.knowledge.key}": "known"
+        hit.knowledge.id: "known"
         if (hit.knowledge.category, hit.knowledge.key) in there
         else "known, and no room"
         for hit in hits

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from dataclasses import replace
-from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.entries import check_score
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.knowledge import (
+    NOTE,
     DecayReport,
     Kept,
     Knowledge,
@@ -20,6 +21,18 @@ from langmem_tiers.core.knowledge import (
 )
 from langmem_tiers.core.names import check_name
 from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.tiers.confidence import (
+    INITIAL_CONFIDENCE,
+    PRUNED_BELOW,
+    UNUSED_AFTER,
+    aged,
+    corrected,
+    noted,
+    plain,
+    removed,
+    stored,
+    used,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,15 +41,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import KnowledgeStore
 
-INITIAL_CONFIDENCE = 0.5
-STORED_AGAIN = 0.1
-USED = 0.05
-UNUSED = -0.1
-UNUSED_AFTER = timedelta(days=30)
-PRUNED_BELOW = 0.1
 _BATCH = 500
 _MAX_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
-_SPACE = re.compile(r"\s+")
 
 
 class KnowledgeBase:
@@ -71,33 +77,40 @@ class KnowledgeBase:
             confidence: Of a value that is new.
             source: Where it comes from.
         """
-        check_name(category, "category")
-        check_name(key, "key")
-        check_score(confidence, "confidence")
-        _check_value(value)
-        if source is not None and not isinstance(source, str):
-            raise InvalidInputError(f"a source must be a str, got a {type(source).__name__}: name it as text")
-        now = self._now()
-        fresh = Knowledge(
-            category=str(category),
-            key=key,
-            value=value,
-            confidence=confidence,
-            created_at=now,
-            updated_at=now,
-            fresh_at=now,
-            source=source,
-        )
-        known: list[Knowledge | None] = []
+        fresh = self._fresh(category, key, value, confidence, source)
+        report = self._kept(fresh, lambda old: stored(old, fresh))
+        assert report is not None  # noqa: S101 - what is stored is known
+        return report
 
-        def decide(old: Knowledge | None) -> Kept:
-            known[:] = [old]
-            return stored(old, fresh)
+    def note(
+        self, text: str, *, confidence: float = INITIAL_CONFIDENCE, source: str | None = None
+    ) -> KnowledgeReport:
+        """Remember a sentence that has no key of its own. The same sentence again raises its confidence.
 
-        (kept,) = self._store.change(self._namespace, [(fresh.category, key)], decide, now)
-        return KnowledgeReport(
-            knowledge=kept.knowledge or fresh, is_new=known[-1] is None, superseded=kept.past
-        )
+        Args:
+            text: What is known.
+            confidence: Of a sentence that is new.
+            source: Where it comes from.
+
+        Returns:
+            What is known now. Its ``category`` and ``key`` are what ``correct`` and ``remove`` take.
+        """
+        _check_value(text)
+        # Another place, where the first holds what a sentence was corrected to.
+        places = (_note_key(text, place) for place in count())
+        tried = (self._noted(self._fresh(NOTE, key, text, confidence, source)) for key in places)
+        return next(report for report in tried if report is not None)
+
+    def correct(
+        self, category: str, key: str, value: str, *, source: str | None = None
+    ) -> KnowledgeReport | None:
+        """Give what is known under a key another value; the history keeps the one before.
+
+        Returns:
+            None, with nothing stored, if nothing is known under the key.
+        """
+        fresh = self._fresh(category, key, value, INITIAL_CONFIDENCE, source)
+        return self._kept(fresh, lambda old: corrected(old, fresh))
 
     def get(self, category: str, key: str, *, use: bool = True) -> Knowledge | None:
         """What is known under a key. Reading it counts as use, unless you say otherwise."""
@@ -161,11 +174,7 @@ class KnowledgeBase:
         """Take a value out of force; the history keeps it. Says whether there was one."""
         now = self._now()
         name = (check_name(category, "category"), check_name(key, "key"))
-
-        def decide(old: Knowledge | None) -> Kept:
-            return Kept(None, None if old is None else _past(old, now, "removed"))
-
-        (kept,) = self._store.change(self._namespace, [name], decide, now)
+        (kept,) = self._store.change(self._namespace, [name], lambda old: removed(old, now), now)
         return kept.past is not None
 
     def decay(self) -> DecayReport:
@@ -182,6 +191,42 @@ class KnowledgeBase:
                 decayed += 1
                 pruned += kept.knowledge is None
         return DecayReport(decayed=decayed, pruned=pruned)
+
+    def _fresh(self, category: str, key: str, value: str, confidence: float, source: str | None) -> Knowledge:
+        check_name(category, "category")
+        check_name(key, "key")
+        check_score(confidence, "confidence")
+        _check_value(value)
+        if source is not None and not isinstance(source, str):
+            raise InvalidInputError(f"a source must be a str, got a {type(source).__name__}: name it as text")
+        now = self._now()
+        return Knowledge(
+            category=str(category),
+            key=key,
+            value=value,
+            confidence=confidence,
+            created_at=now,
+            updated_at=now,
+            fresh_at=now,
+            source=source,
+        )
+
+    def _noted(self, fresh: Knowledge) -> KnowledgeReport | None:
+        report = self._kept(fresh, lambda old: noted(old, fresh))
+        return None if report is None or plain(report.knowledge.value) != plain(fresh.value) else report
+
+    def _kept(self, fresh: Knowledge, rule: Callable[[Knowledge | None], Kept]) -> KnowledgeReport | None:
+        known: list[Knowledge | None] = []
+
+        def decide(old: Knowledge | None) -> Kept:
+            known[:] = [old]
+            return rule(old)
+
+        name = (fresh.category, fresh.key)
+        (kept,) = self._store.change(self._namespace, [name], decide, fresh.created_at)
+        if kept.knowledge is None:
+            return None
+        return KnowledgeReport(knowledge=kept.knowledge, is_new=known[-1] is None, superseded=kept.past)
 
     def _used(self, items: Sequence[Knowledge], since: datetime | None = None) -> list[Knowledge]:
         now = self._now()
@@ -204,68 +249,6 @@ def _check_value(value: object) -> None:
         raise InvalidInputError(f"a value must say something, got {got}: pass what is known as text")
 
 
-def stored(old: Knowledge | None, fresh: Knowledge) -> Kept:
-    """What is known after a value was stored."""
-    if old is None:
-        return Kept(fresh)
-    if _plain(old.value) != _plain(fresh.value):
-        return Kept(fresh, _past(old, fresh.created_at, "superseded"))
-    return Kept(
-        replace(
-            fresh,
-            confidence=_moved(old.confidence, STORED_AGAIN),
-            created_at=old.created_at,
-            last_used_at=old.last_used_at,
-            use_count=old.use_count,
-            store_count=old.store_count + 1,
-            source=old.source if fresh.source is None else fresh.source,
-        )
-    )
-
-
-def used(old: Knowledge | None, now: datetime, since: datetime | None) -> Kept:
-    """What is known after it was used."""
-    if old is None or (since is not None and old.last_used_at is not None and old.last_used_at >= since):
-        return Kept(old)
-    confidence = _moved(old.confidence, USED)
-    return Kept(
-        replace(
-            old,
-            confidence=confidence,
-            use_count=old.use_count + 1,
-            last_used_at=now,
-            fresh_at=max(old.fresh_at, now),  # a clock that is set back makes nothing older
-        )
-    )
-
-
-def aged(old: Knowledge | None, now: datetime) -> Kept:
-    """What is left of something that was not used."""
-    if old is None:
-        return Kept(None)
-    periods = max(0, (now - old.fresh_at) // UNUSED_AFTER)
-    confidence = _moved(old.confidence, UNUSED * periods)
-    if confidence < PRUNED_BELOW:
-        return Kept(None, _past(old, now, "pruned"))
-    return Kept(replace(old, confidence=confidence, fresh_at=old.fresh_at + periods * UNUSED_AFTER))
-
-
-def _moved(confidence: float, by: float) -> float:
-    # Rounded, so that ten steps of 0.05 are a half.
-    return round(max(0.0, min(1.0, confidence + by)), 6)
-
-
-def _past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
-    return PastKnowledge(
-        category=old.category,
-        key=old.key,
-        value=old.value,
-        confidence=old.confidence,
-        valid_from=old.created_at,
-        valid_until=until,
-        reason=reason,
-    )
-
-
-def _plain(value: str) -> str:
-    return _SPACE.sub(" ", value).strip()  # not the case: it matters to selectors, paths and passwords
+def _note_key(text: str, place: int) -> str:
+    said = plain(text).encode("utf-8", "replace")
+    return hashlib.blake2b(said, digest_size=8, salt=place.to_bytes(8, "big")).hexdigest()
