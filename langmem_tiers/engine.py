@@ -14,6 +14,7 @@ from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
+from langmem_tiers.flows.summarize import summarize
 from langmem_tiers.tiers.long_term import LongTerm
 
 if TYPE_CHECKING:
@@ -123,6 +124,21 @@ class MemoryEngine:
             after=None if after is None else check_namespace(after),
             limit=limit,
         )
+
+    def summarize(self, messages: Iterable[object]) -> str:
+        """Messages in one text of at most ``SummaryConfig.target_tokens``, with their facts; nothing is stored.
+
+        It fits where a framework takes a function from messages to a text, such as
+        ``SummarizationMiddleware(summarizer=engine.summarize)`` of LangChain.
+
+        Args:
+            messages: Oldest first: our own, mappings with ``role`` and ``content``, or the messages of a
+                framework, tool calls included. What memory had injected into them is left out.
+
+        Raises:
+            InvalidMessageError: One of them has no role or no text.
+        """
+        return summarize(self._parts, messages)
 
     def close(self) -> None:
         """Stop the optimizer and give the database back. Everything acknowledged is on it already."""
