@@ -159,18 +159,26 @@ def _check_scoring(scoring: object) -> None:
 def _check_model(model: object) -> None:
     if model is not None and not callable(getattr(model, "complete", None)):
         raise InvalidConfigError(
-            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}"
+            f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}: "
+            "wrap a chat model of LangChain as langmem_tiers_langchain.LangChainModel(model)"
         )
 
 
 def _check_embedder(embedder: object) -> None:
-    if embedder not in (None, "offline") and not (
+    if embedder in (None, "offline"):
+        return
+    if not (
         callable(getattr(embedder, "embed_query", None))
         and callable(getattr(embedder, "embed_documents", None))
     ):
         raise InvalidConfigError(
             f"embedder must have embed_documents(texts) and embed_query(text), got a {type(embedder).__name__}: "
             'use "offline", None, or wrap the model of a framework in its adapter'
+        )
+    if not isinstance(getattr(embedder, "identity", None), str):
+        raise InvalidConfigError(
+            f"embedder must have an identity, which a {type(embedder).__name__} has not: "
+            "wrap embeddings of LangChain as langmem_tiers_langchain.LangChainEmbedder(embeddings)"
         )
 
 

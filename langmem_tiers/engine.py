@@ -128,8 +128,9 @@ class MemoryEngine:
     def summarize(self, messages: Iterable[object]) -> str:
         """Messages in one text of at most ``SummaryConfig.target_tokens``, with their facts; nothing is stored.
 
-        It fits where a framework takes a function from messages to a text, such as
-        ``SummarizationMiddleware(summarizer=engine.summarize)`` of LangChain.
+        It fits where a framework takes a function from messages to a text, such as LangChain's
+        ``SummarizationMiddleware(summarizer=engine.summarize, trim_tokens_to_summarize=None, ...)``,
+        which without that None hands on the newest 4,000 tokens only.
 
         Args:
             messages: Oldest first: our own, mappings with ``role`` and ``content``, or the messages of a

@@ -1,5 +1,52 @@
 """Memory for LangChain and LangGraph; see "What works today" in the README."""
 
-from langmem_tiers_langchain.embeddings import LangChainEmbedder
+from __future__ import annotations
 
-__all__ = ["LangChainEmbedder"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from langmem_tiers_langchain.embeddings import LangChainEmbedder
+    from langmem_tiers_langchain.models import LangChainModel
+    from langmem_tiers_langchain.offline import OfflineEmbeddings
+    from langmem_tiers_langchain.retriever import TieredMemoryRetriever
+    from langmem_tiers_langchain.tools import create_manage_memory_tool, create_search_memory_tool
+
+__all__ = [
+    "LangChainEmbedder",
+    "LangChainModel",
+    "OfflineEmbeddings",
+    "TieredMemoryRetriever",
+    "create_manage_memory_tool",
+    "create_search_memory_tool",
+]
+
+_HOMES = {
+    "LangChainEmbedder": "embeddings",
+    "LangChainModel": "models",
+    "OfflineEmbeddings": "offline",
+    "TieredMemoryRetriever": "retriever",
+    "create_manage_memory_tool": "tools",
+    "create_search_memory_tool": "tools",
+}
+_FRAMEWORK = ("langchain", "langchain_core", "langgraph")
+
+
+def __getattr__(name: str) -> object:
+    # The framework takes seconds to import: each name brings only what it needs.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _FRAMEWORK:
+            raise
+        raise MissingExtraError(
+            f"{name} needs {error.name!r}, which is not installed: pip install 'langmem-tiers[langchain]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

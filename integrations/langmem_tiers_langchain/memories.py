@@ -1,0 +1,211 @@
+"""Where the memory tools keep memories: an engine, or any LangGraph store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from langgraph.config import get_store
+
+from langmem_tiers.core.errors import InvalidConfigError, NotFoundError, StorageError
+from langmem_tiers.core.knowledge import name_from_id
+from langmem_tiers_langchain.hits import described
+
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore, Item
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.engine import MemoryEngine, Namespace
+
+_log = logging.getLogger("langmem_tiers")
+_TOLD = ("kind", "category", "role", "name", "session", "created_at", "confidence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a search asks for."""
+
+    query: str
+    limit: int
+    offset: int = 0
+    filter: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to become of a memory."""
+
+    action: Literal["create", "update", "delete"]
+    content: Any = None
+    id: str | None = None
+
+
+class Memories(Protocol):
+    """Finds and changes the memories of a namespace."""
+
+    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """What answers a query, best first, as plain JSON."""
+        ...
+
+    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """The same without blocking."""
+        ...
+
+    def change(self, namespace: NamespacePath, change: Change) -> str:
+        """Carry a change out; the id of the memory.
+
+        Raises:
+            NotFoundError: No memory has that id; nothing was changed.
+        """
+        ...
+
+    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+        """The same without blocking."""
+        ...
+
+
+class EngineMemories:
+    """Messages and knowledge of an engine. What is created is a note; what was said cannot be changed.
+
+    Args:
+        engine: The engine.
+    """
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+
+    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """What answers a query, best first. What is found counts as used."""
+        space = self._engine.namespace(namespace)
+        found = space.recall(wish.query, limit=wish.offset + wish.limit).hits[wish.offset :]
+        _count_use(space, found)
+        return [_of_hit(hit) for hit in found]
+
+    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """The same without blocking."""
+        return await asyncio.to_thread(self.search, namespace, wish)
+
+    def change(self, namespace: NamespacePath, change: Change) -> str:
+        """Carry a change out; the id of the memory."""
+        known = self._engine.namespace(namespace).knowledge
+        text = (
+            change.content
+            if isinstance(change.content, str)
+            else json.dumps(change.content, ensure_ascii=False)
+        )
+        if change.id is None:
+            return known.note(text).knowledge.id
+        name = name_from_id(change.id)
+        done: object = None
+        if name is not None:
+            done = known.remove(*name) if change.action == "delete" else known.correct(*name, text)
+        if not done:
+            raise _unknown(change.id)
+        return change.id
+
+    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+        """The same without blocking."""
+        return await asyncio.to_thread(self.change, namespace, change)
+
+
+class StoreMemories:
+    """The items of a LangGraph store, as ``{"content": ...}``.
+
+    Args:
+        store: The store; that of the graph that runs, if left out.
+    """
+
+    def __init__(self, store: BaseStore | None) -> None:
+        self._store = store
+
+    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """What answers a query, in the store's own order."""
+        found = self._at_hand().search(
+            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+        )
+        return [_of_item(item, namespace) for item in found]
+
+    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """The same without blocking."""
+        found = await self._at_hand().asearch(
+            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+        )
+        return [_of_item(item, namespace) for item in found]
+
+    def change(self, namespace: NamespacePath, change: Change) -> str:
+        """Carry a change out; the id of the memory."""
+        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        if change.id is not None and store.get(namespace, key) is None:
+            raise _unknown(key)
+        if change.action == "delete":
+            store.delete(namespace, key)
+        else:
+            store.put(namespace, key, {"content": change.content})
+        return key
+
+    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+        """The same without blocking."""
+        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        if change.id is not None and await store.aget(namespace, key) is None:
+            raise _unknown(key)
+        if change.action == "delete":
+            await store.adelete(namespace, key)
+        else:
+            await store.aput(namespace, key, {"content": change.content})
+        return key
+
+    def _at_hand(self) -> BaseStore:
+        if self._store is not None:
+            return self._store
+        try:
+            running: BaseStore | None = get_store()
+        except (RuntimeError, KeyError):  # outside of a graph
+            running = None
+        if running is None:
+            raise InvalidConfigError(
+                "the memory tool has no store: pass engine= or store= to it, or a store to the graph"
+            )
+        return running
+
+
+def _unknown(memory_id: str) -> NotFoundError:
+    return NotFoundError(
+        f"no memory has the id {memory_id!r}: search first and use the id of one that can be changed; "
+        "messages stay as they were said"
+    )
+
+
+def _count_use(space: Namespace, found: tuple[Hit, ...]) -> None:
+    try:
+        space.knowledge.use([hit.knowledge for hit in found if hit.knowledge is not None])
+    except StorageError as error:  # what was found is there: counting can wait
+        _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
+
+
+def _of_hit(hit: Hit) -> dict[str, Any]:
+    metadata = described(hit)
+    told = {name: metadata[name] for name in _TOLD if name in metadata} | {"score": round(hit.score, 3)}
+    return {
+        "id": hit.entry.id,
+        "content": hit.entry.content,
+        **told,
+        "can_be_changed": hit.knowledge is not None,
+    }
+
+
+def _of_item(item: Item, namespace: NamespacePath) -> dict[str, Any]:
+    value, there = item.value, item.dict()
+    told = {name: there[name] for name in ("created_at", "updated_at", "score") if name in there}
+    is_ours = tuple(item.namespace) == namespace
+    return {
+        "id": item.key,
+        "content": value["content"] if set(value) == {"content"} else value,
+        **({} if is_ours else {"namespace": list(item.namespace)}),
+        **told,
+        "can_be_changed": is_ours,
+    }

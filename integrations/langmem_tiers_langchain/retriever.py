@@ -1,0 +1,88 @@
+"""Memory as a LangChain retriever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.retrievers import BaseRetriever
+from pydantic import Field, field_validator
+
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.names import check_namespace
+from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - pydantic checks the field by it
+from langmem_tiers_langchain.hits import document_of
+
+if TYPE_CHECKING:
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+
+    from langmem_tiers.core.names import NamespacePath
+
+
+class TieredMemoryRetriever(BaseRetriever):
+    """What a namespace remembers, as documents, best first: messages of all sessions and knowledge.
+
+    The text is the document's ``page_content`` and its id the document's ``id``; the metadata says where
+    it comes from and why it was found. A query without words finds nothing. Recalled text is data that
+    anybody may have said: keep it apart from your instructions.
+
+    Args:
+        engine: The memory. It is neither shown nor serialised.
+        namespace: Whose memory: one label, or several from the widest to the narrowest.
+        k: How many documents at most; ``retriever.invoke(query, k=2)`` asks for others once.
+        filters: What may be recalled, a ``RecallFilters``.
+        strategy: How to rank; the engine's, if left out.
+    """
+
+    engine: MemoryEngine = Field(exclude=True, repr=False)
+    namespace: str | tuple[str, ...]
+    k: int = Field(default=4, ge=1)
+    filters: Any = Field(default=None, exclude=True)
+    strategy: Strategy | None = None
+
+    @field_validator("namespace", mode="before")
+    @classmethod
+    def _check_namespace(cls, namespace: object) -> NamespacePath:
+        return check_namespace(namespace)
+
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _check_strategy(cls, strategy: object) -> Strategy | None:
+        return None if strategy is None else check_strategy(strategy)
+
+    @field_validator("filters")
+    @classmethod
+    def _check_filters(cls, filters: object) -> RecallFilters | None:
+        if filters is None or isinstance(filters, RecallFilters):
+            return filters
+        raise InvalidInputError(
+            f"filters must be RecallFilters, got a {type(filters).__name__}: use RecallFilters(roles={{'user'}})"
+        )
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - the framework's signature
+        k: int | None = None,
+    ) -> list[Document]:
+        return self._found(query, k)
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - the framework's signature
+        k: int | None = None,
+    ) -> list[Document]:
+        return await asyncio.to_thread(self._found, query, k)
+
+    def _found(self, query: str, k: int | None) -> list[Document]:
+        if not query.strip():
+            return []  # a chain goes on without memory where nothing was asked
+        found = self.engine.namespace(self.namespace).recall(
+            query, limit=self.k if k is None else k, strategy=self.strategy, filters=self.filters
+        )
+        return [document_of(hit) for hit in found]

@@ -1,0 +1,251 @@
+"""Tools with which an agent searches and manages its memories."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.store.base import InvalidNamespaceError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, NotFoundError
+from langmem_tiers.core.fences import CLOSING, OPENING, harmless
+from langmem_tiers.engine import MemoryEngine
+from langmem_tiers_langchain.memories import Change, EngineMemories, StoreMemories, Wish
+from langmem_tiers_langchain.namespaces import NamespaceTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from langgraph.store.base import BaseStore
+
+    from langmem_tiers_langchain.memories import Memories
+
+_log = logging.getLogger("langmem_tiers")
+Action = Literal["create", "update", "delete"]
+_ACTIONS: tuple[Action, ...] = get_args(Action)
+_MOST = 100  # memories that a model may ask for at once
+
+WHEN_TO_SEARCH = "Use it before you answer whatever may depend on an earlier conversation."
+"""The default instructions of the search tool."""
+WHEN_TO_MANAGE = (
+    "Use it without being asked when you learn what the user prefers, when the user asks you to remember "
+    "something, when your work brought up what will matter later, and when a memory is wrong or out of date."
+)
+"""The default instructions of the manage tool."""
+
+
+def create_search_memory_tool(
+    namespace: str | Iterable[str],
+    *,
+    engine: MemoryEngine | None = None,
+    store: BaseStore | None = None,
+    instructions: str = WHEN_TO_SEARCH,
+    name: str = "search_memory",
+    limit: int = 10,
+    response_format: Literal["content", "content_and_artifact"] = "content",
+) -> StructuredTool:
+    """A tool that searches the memories of a namespace.
+
+    It answers JSON, ``{"note": ..., "memories": [{"id": ..., "content": ...}, ...], "end": ...}``, fenced
+    as data: what memory tells an agent is never stored as something new. A failure is told to the
+    model as an error; the agent goes on.
+
+    Args:
+        namespace: Labels; ``"{user_id}"`` is filled with the ``user_id`` of the run's configuration
+            (``config["configurable"]``) or context.
+        engine: Searches the messages and the knowledge of an engine.
+        store: Searches a LangGraph store, which looks into namespaces that begin with these labels as well.
+            With neither, that of the graph that runs.
+        instructions: Tells the model when to use the tool.
+        name: The tool's name.
+        limit: How many memories come if the model does not say.
+        response_format: ``"content_and_artifact"`` adds the memories as dicts.
+
+    Raises:
+        InvalidInputError: A setting makes no sense.
+    """
+    memories, template = _memories(engine, store), NamespaceTemplate(namespace)
+    with_artifact = response_format == "content_and_artifact"
+
+    def search(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
+        with _told_to_the_model():
+            found = memories.search(template.fill(), Wish(**asked))
+        return (_as_data(found), found) if with_artifact else _as_data(found)
+
+    async def asearch(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
+        with _told_to_the_model():
+            found = await memories.asearch(template.fill(), Wish(**asked))
+        return (_as_data(found), found) if with_artifact else _as_data(found)
+
+    return StructuredTool(
+        name=name,
+        description=f"Search what is remembered from earlier conversations. {instructions}".strip(),
+        args_schema=_search_arguments(limit, with_filter=engine is None),
+        func=search,
+        coroutine=asearch,
+        response_format=response_format,
+        handle_tool_error=True,
+        handle_validation_error=_refused,
+    )
+
+
+def create_manage_memory_tool(
+    namespace: str | Iterable[str],
+    *,
+    engine: MemoryEngine | None = None,
+    store: BaseStore | None = None,
+    instructions: str = WHEN_TO_MANAGE,
+    schema: type[Any] = str,
+    actions_permitted: Sequence[Action] = _ACTIONS,
+    name: str = "manage_memory",
+) -> StructuredTool:
+    """A tool that creates, updates and deletes memories of a namespace.
+
+    With an engine memories are notes among its knowledge: recall and contexts find them, and what was
+    updated or deleted stays in its history. A failure is told to the model as an error; the agent
+    goes on.
+
+    Args:
+        namespace: Labels; ``"{user_id}"`` is filled with the ``user_id`` of the run's configuration
+            (``config["configurable"]``) or context.
+        engine: Keeps the memories in an engine.
+        store: Keeps them in a LangGraph store. With neither, in that of the graph that runs.
+        instructions: Tells the model when to use the tool.
+        schema: What a memory is: text, or a pydantic model, which is kept as JSON.
+        actions_permitted: What the model may do.
+        name: The tool's name.
+
+    Raises:
+        InvalidInputError: A setting makes no sense.
+    """
+    memories, template = _memories(engine, store), NamespaceTemplate(namespace)
+    permitted = _permitted(actions_permitted)
+
+    def manage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
+        with _told_to_the_model():
+            change = _change(**asked)
+            return f"{change.action}d memory {memories.change(template.fill(), change)}"
+
+    async def amanage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
+        with _told_to_the_model():
+            change = _change(**asked)
+            return f"{change.action}d memory {await memories.achange(template.fill(), change)}"
+
+    verbs = " or ".join(permitted)
+    return StructuredTool(
+        name=name,
+        description=f"{verbs.capitalize()} a memory that later conversations can use. {instructions}".strip(),
+        args_schema=_manage_arguments(schema, permitted),
+        func=manage,
+        coroutine=amanage,
+        handle_tool_error=True,
+        handle_validation_error=_refused,
+    )
+
+
+def _memories(engine: object, store: BaseStore | None) -> Memories:
+    if engine is None:
+        return StoreMemories(store)
+    if store is not None:
+        raise InvalidConfigError("a memory tool has one place for memories: pass engine= or store=, not both")
+    if not isinstance(engine, MemoryEngine):
+        raise InvalidConfigError(
+            f"engine must be a MemoryEngine, got a {type(engine).__name__}: open one with MemoryEngine(url)"
+        )
+    return EngineMemories(engine)
+
+
+def _permitted(actions: Sequence[Action]) -> tuple[Action, ...]:
+    chosen = tuple(action for action in _ACTIONS if action in actions)
+    if not chosen or isinstance(actions, str) or set(actions) - set(_ACTIONS):
+        raise InvalidConfigError(
+            f"actions_permitted must name some of {', '.join(_ACTIONS)}, got {actions!r}: use e.g. ('create',)"
+        )
+    return chosen
+
+
+def _search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
+        raise InvalidConfigError(f"limit must be a whole number from 1 to {_MOST}, got {limit!r}")
+    fields: dict[str, Any] = {
+        "query": (str, Field(description="A question or words.")),
+        "limit": (int, Field(limit, ge=1, le=_MOST, description="How many memories at most.")),
+        "offset": (int, Field(0, ge=0, description="How many of the best to pass over.")),
+    }
+    if with_filter:
+        fields["filter"] = (dict[str, Any] | None, Field(None, description="Values that must be the same."))
+    arguments: type[BaseModel] = create_model(
+        "search_memory", __config__=ConfigDict(extra="forbid"), **fields
+    )
+    return arguments
+
+
+def _manage_arguments(schema: type[Any], permitted: tuple[Action, ...]) -> type[BaseModel]:
+    says, names = [one for one in permitted if one != "delete"], [one for one in permitted if one != "create"]
+    fields: dict[str, Any] = {"action": (Literal[permitted], Field(permitted[0], description="What to do."))}
+    if says:
+        fields["content"] = (
+            schema | None,
+            Field(None, description=f"The memory, to {' or '.join(says)} it."),
+        )
+    if names:
+        told = f"Of the memory to {' or '.join(names)}, as a search gave it."
+        fields["id"] = (str | None, Field(None, description=told))
+    arguments: type[BaseModel] = create_model(
+        "manage_memory", __config__=ConfigDict(extra="forbid"), **fields
+    )
+    return arguments
+
+
+def _change(content: object = None, action: Action = "create", id: str | None = None) -> Change:  # noqa: A002 - the model's word
+    if action == "create" and id is not None:
+        raise InvalidInputError(f"a new memory gets its id by itself, got {id!r}: leave the id out")
+    if action != "create" and not id:
+        raise InvalidInputError(
+            f"to {action} a memory its id is needed: search first and use the id of the memory"
+        )
+    plain = content.model_dump(mode="json") if isinstance(content, BaseModel) else content
+    if action != "delete" and (plain is None or (isinstance(plain, str) and not plain.strip())):
+        raise InvalidInputError(
+            f"to {action} a memory its content is needed, got {content!r}: say what to remember"
+        )
+    return Change(action=action, content=plain, id=id)
+
+
+@contextmanager
+def _told_to_the_model() -> Iterator[None]:
+    try:
+        yield
+    except (InvalidInputError, NotFoundError, InvalidNamespaceError) as error:
+        _log.debug("a memory tool was used wrongly", exc_info=True)
+        raise ToolException(str(error)) from error
+    except Exception as error:
+        # Only its kind: what a driver raises may quote an address with its password.
+        _log.warning("a memory tool failed: %s", type(error).__name__)
+        _log.debug("a memory tool failed", exc_info=True)
+        raise ToolException(
+            f"memory cannot be reached just now ({type(error).__name__}): go on without it"
+        ) from error
+
+
+def _refused(error: ValidationError | Any) -> str:  # noqa: ANN401 - the framework's type, of two pydantics
+    problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return f"the tool was called wrongly, nothing was done: {'; '.join(problems)}"
+
+
+def _as_data(memories: list[dict[str, Any]]) -> str:
+    # A fence that is JSON as well: read by any parser, and taken out by whoever leaves out what was injected.
+    told = {"note": OPENING, "memories": [_safe(one) for one in memories], "end": CLOSING}
+    return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _safe(value: object) -> object:
+    if isinstance(value, str):
+        return harmless(value.encode("utf-8", "replace").decode())
+    if isinstance(value, dict):
+        return {_safe(str(key)): _safe(one) for key, one in value.items()}
+    return [_safe(one) for one in value] if isinstance(value, list | tuple) else value

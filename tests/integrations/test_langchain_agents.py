@@ -1,0 +1,223 @@
+"""Real agents with the memory tools, the stock summariser and a model of their own behind the engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+
+from langmem_tiers import EngineConfig, MemoryEngine, SummaryConfig
+from langmem_tiers_langchain import LangChainModel, create_manage_memory_tool, create_search_memory_tool
+from tests.integrations.chat import call, scripted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Invoke = Callable[..., Awaitable[list[BaseMessage]]]
+
+SPACE = ("memories", "{user_id}")
+
+
+@pytest.fixture(params=["sync", "async"])
+def invoke(request: pytest.FixtureRequest) -> Invoke:
+    """Runs an agent on one message of a user; all messages of the thread."""
+
+    async def run(agent: Any, text: str, **options: Any) -> list[BaseMessage]:
+        state = {"messages": [HumanMessage(text)]}
+        done = (
+            await agent.ainvoke(state, **options)
+            if request.param == "async"
+            else agent.invoke(state, **options)
+        )
+        messages: list[BaseMessage] = done["messages"]
+        return messages
+
+    return run
+
+
+def results(messages: list[BaseMessage]) -> list[ToolMessage]:
+    return [message for message in messages if isinstance(message, ToolMessage)]
+
+
+@dataclass
+class Who:
+    user_id: str
+
+
+@pytest.mark.parametrize("schema", [dict, Who])
+async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke, schema: type) -> None:
+    with MemoryEngine() as engine:
+        model = scripted(
+            call("manage_memory", content="The user plays the cello."),
+            "Noted.",
+            call("manage_memory", content="The user plays the drums."),
+            "Noted.",
+            call("search_memory", query="What does the user play?"),
+            "The cello.",
+        )
+        tools = [
+            create_manage_memory_tool(SPACE, engine=engine),
+            create_search_memory_tool(SPACE, engine=engine),
+        ]
+        agent = create_agent(model, tools, context_schema=schema)
+        ada, eve = schema(user_id="ada"), schema(user_id="eve")
+        await invoke(agent, "I play the cello.", context=ada)
+        await invoke(agent, "I play the drums.", context=eve)
+        (found,) = results(await invoke(agent, "What do I play?", context=ada))
+        contents = [one["content"] for one in json.loads(found.text)["memories"]]
+        assert contents == ["The user plays the cello."]
+        assert engine.namespaces() == (("memories", "ada"), ("memories", "eve"))
+
+
+async def test_the_user_may_come_from_the_configuration(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        model = scripted(call("manage_memory", content="x"), "Noted.")
+        agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
+        await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}})
+        assert engine.namespaces() == (("memories", "ada"),)
+
+
+async def test_two_users_in_one_run_are_refused(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        model = scripted(call("manage_memory", content="x"), "I could not.")
+        agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)], context_schema=Who)
+        (told,) = results(
+            await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}}, context=Who("eve"))
+        )
+        assert (told.status, engine.namespaces()) == ("error", ())
+
+
+async def test_without_a_user_the_agent_goes_on_and_nothing_is_stored(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        model = scripted(call("manage_memory", content="x"), "I could not.")
+        agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
+        messages = await invoke(agent, "hi")
+        assert messages[-1].content == "I could not."
+        assert [told.status for told in results(messages)] == ["error"]
+        assert engine.namespaces() == ()
+
+
+async def test_the_store_of_the_graph_is_used_where_none_is_given(invoke: Invoke) -> None:
+    store = InMemoryStore()
+    model = scripted(
+        call("manage_memory", content="The user plays the cello."),
+        call("search_memory", 2, query="cello"),
+        "The cello.",
+    )
+    tools = [create_manage_memory_tool(SPACE), create_search_memory_tool(SPACE)]
+    agent = create_agent(model, tools, store=store, context_schema=Who)
+    messages = await invoke(agent, "I play the cello.", context=Who("ada"))
+    (item,) = store.search(("memories", "ada"))
+    assert item.value == {"content": "The user plays the cello."}
+    assert item.key in results(messages)[1].text
+
+
+async def test_memory_that_fails_does_not_end_the_run(invoke: Invoke) -> None:
+    engine = MemoryEngine()
+    tools = [create_search_memory_tool("ada", engine=engine)]
+    engine.close()
+    agent = create_agent(scripted(call("search_memory", query="x"), "Without memory, then."), tools)
+    messages = await invoke(agent, "hi")
+    assert messages[-1].content == "Without memory, then."
+
+
+async def test_many_calls_of_one_answer_run_side_by_side(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        calls = [
+            {"name": "manage_memory", "args": {"content": f"fact {number}"}, "id": f"c{number}"}
+            for number in range(8)
+        ]
+        model = scripted(AIMessage("", tool_calls=calls), "Noted.")
+        agent = create_agent(model, [create_manage_memory_tool("ada", engine=engine)])
+        messages = await invoke(agent, "hi")
+        assert {told.status for told in results(messages)} == {"success"}
+        assert len(list(engine.namespace("ada").knowledge)) == 8
+
+
+async def test_the_stock_summariser_keeps_the_facts_by_the_engine(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        model = scripted(*(f"Answer {number}." for number in range(9)))
+        summing = SummarizationMiddleware(
+            model=model, trigger=("messages", 5), keep=("messages", 2), summarizer=engine.summarize
+        )
+        agent = create_agent(model, [], middleware=[summing], checkpointer=InMemorySaver())
+        thread = {"configurable": {"thread_id": "t"}}
+        facts = ("ada@example.com", "INV-20391", "2024-03-05")
+        for fact in facts:
+            messages = await invoke(agent, f"Please remember {fact} for me.", config=thread)
+        for number in range(3):
+            messages = await invoke(agent, f"And part {number}?", config=thread)
+        assert len(messages) < 12
+        assert "[Summary of" in messages[0].text
+        assert [fact for fact in facts if fact not in messages[0].text] == []
+        assert len(model.asked) == 6  # none of them for a summary
+
+
+async def test_of_a_long_talk_nothing_is_cut_off_before_the_engine_reads_it(invoke: Invoke) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        model = scripted(*(f"Answer {number}." for number in range(9)))
+        summing = SummarizationMiddleware(
+            model=model,
+            trigger=("messages", 5),
+            keep=("messages", 2),
+            trim_tokens_to_summarize=None,
+            summarizer=engine.summarize,
+        )
+        agent = create_agent(model, [], middleware=[summing], checkpointer=InMemorySaver())
+        thread = {"configurable": {"thread_id": "t"}}
+        await invoke(agent, "My account is DE89370400440532013000.", config=thread)
+        for number in range(3):
+            messages = await invoke(agent, f"Part {number}. " + "And so it went on. " * 2000, config=thread)
+        assert "DE89370400440532013000" in messages[0].text
+
+
+TOLD = "They spoke of bridges, which nobody may see."
+
+
+def summing_graph(engine: MemoryEngine, model: Any) -> Any:
+    def answer(state: MessagesState) -> dict[str, Any]:
+        engine.summarize([HumanMessage("We built a bridge."), AIMessage("A good one.")])
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    return graph.compile()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_what_the_engine_asks_a_model_does_not_show_in_a_stream(mode: str) -> None:
+    summing = scripted(TOLD)
+    config = EngineConfig(summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type] # by its name
+    with MemoryEngine(embedder=None, model=LangChainModel(summing), config=config) as engine:
+        graph = summing_graph(engine, scripted("Hello there."))
+        state = {"messages": [HumanMessage("hi")]}
+        if mode == "sync":
+            pieces = list(graph.stream(state, stream_mode="messages"))
+        else:
+            pieces = [piece async for piece in graph.astream(state, stream_mode="messages")]
+    assert len(summing.asked) == 1
+    assert "".join(piece.text for piece, _ in pieces) == "Hello there."
+
+
+def test_a_model_without_the_adapter_would_show() -> None:
+    # The test above means something only if what is not tagged does come through.
+    leaking = scripted(TOLD)
+
+    class Untagged:
+        def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+            return str(leaking.invoke(prompt).text)
+
+    with MemoryEngine(embedder=None, model=Untagged()) as engine:
+        graph = summing_graph(engine, scripted("Hello there."))
+        pieces = list(graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages"))
+    assert "bridges" in "".join(piece.text for piece, _ in pieces)

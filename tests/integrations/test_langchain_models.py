@@ -1,0 +1,157 @@
+"""LangChain's chat models write summaries, and our offline embedder serves LangChain."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+
+import langmem_tiers_langchain
+from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, MemoryEngine
+from langmem_tiers_langchain import LangChainModel, OfflineEmbeddings
+from tests.integrations.chat import scripted
+
+if TYPE_CHECKING:
+    from langmem_tiers import LanguageModel
+
+
+def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
+    chat = scripted("Hello.")
+    model: LanguageModel = LangChainModel(chat)
+    assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
+    ((rules, prompt),) = chat.asked
+    assert isinstance(rules, SystemMessage)
+    assert rules.content == "Be kind.\n\nAnswer in at most 75 words."
+    assert isinstance(prompt, HumanMessage)
+    assert prompt.content == "Say hello."
+
+
+class Seen(BaseCallbackHandler):
+    """Keeps how each call of a chat model is marked."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[list[str] | None, Any]] = []
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
+        self.marks.append((kwargs["tags"], kwargs["metadata"].get("lc_source")))
+
+
+def test_each_call_is_marked_as_memorys_own() -> None:
+    seen = Seen()
+    LangChainModel(scripted("x").with_config(callbacks=[seen])).complete("y")
+    assert seen.marks == [(["nostream"], "langmem_tiers")]
+
+
+@pytest.mark.parametrize(
+    "runnable",
+    [
+        scripted("Hello.") | StrOutputParser(),
+        RunnableLambda(
+            lambda _: AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Hello."}])
+        ),
+        RunnableLambda(lambda _: "Hello."),
+    ],
+    ids=["chain", "blocks", "text"],
+)
+def test_any_runnable_over_messages_will_do(runnable: Any) -> None:
+    assert LangChainModel(runnable).complete("x") == "Hello."
+
+
+def test_an_answer_that_is_no_text_is_an_error() -> None:
+    with pytest.raises(LangmemTiersError, match="answered a dict"):
+        LangChainModel(RunnableLambda(lambda _: {"text": "x"})).complete("x")
+
+
+@pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(scripted("x"))])
+def test_what_is_no_model_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="is no chat model"):
+        LangChainModel(wrong)
+
+
+def test_the_model_is_not_shown() -> None:
+    assert repr(LangChainModel(scripted("secret"))) == "LangChainModel(ScriptedChat)"
+
+
+def test_a_model_that_fails_leaves_a_summary_of_what_was_said() -> None:
+    def fail(_: object) -> str:
+        raise ConnectionError("https://api.example/?key=sk-hunter2")
+
+    with MemoryEngine(embedder=None, model=LangChainModel(RunnableLambda(fail))) as engine:
+        text = engine.summarize([HumanMessage("Invoice INV-20391 is paid.")])
+    assert "INV-20391" in text
+    assert "hunter2" not in text
+
+
+def test_an_engine_names_the_adapter_for_a_raw_chat_model() -> None:
+    raw: Any = scripted("x")
+    with pytest.raises(InvalidConfigError, match=r"langmem_tiers_langchain\.LangChainModel\(model\)"):
+        MemoryEngine(model=raw)
+
+
+def test_an_engine_names_the_adapter_for_raw_embeddings() -> None:
+    raw: Any = DeterministicFakeEmbedding(size=8)
+    with pytest.raises(InvalidConfigError, match=r"langmem_tiers_langchain\.LangChainEmbedder\(embeddings\)"):
+        MemoryEngine(embedder=raw)
+
+
+async def test_offline_embeddings_find_by_meaning_in_a_vector_store() -> None:
+    store = InMemoryVectorStore(OfflineEmbeddings())
+    store.add_documents([Document("The cat sleeps on the sofa."), Document("Shares fell on Monday.")])
+    for (found,) in (
+        store.similarity_search("a kitten naps", k=1),
+        await store.asimilarity_search("a kitten naps", k=1),
+    ):
+        assert found.page_content == "The cat sleeps on the sofa."
+
+
+@pytest.mark.parametrize("text", ["", " ", "日本語", "half \ud83d", "x" * 100_000])
+def test_every_text_has_a_finite_vector(text: str) -> None:
+    embeddings = OfflineEmbeddings()
+    vector = embeddings.embed_query(text)
+    assert len(vector) == 256
+    assert all(map(math.isfinite, vector))
+    assert embeddings.embed_documents([text]) == [vector]
+    assert embeddings.embed_documents([]) == []
+
+
+WITHOUT = """
+import sys
+class Away:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"langchain", "langchain_core", "langgraph"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Away())
+import langmem_tiers_langchain
+assert not {"langchain", "langchain_core", "langgraph"} & set(sys.modules)
+for name in sorted(set(langmem_tiers_langchain.__all__) - {"LangChainEmbedder"}):
+    try:
+        getattr(langmem_tiers_langchain, name)
+    except ImportError as error:
+        assert "pip install 'langmem-tiers[langchain]'" in str(error), error
+    else:
+        raise AssertionError(name)
+"""
+
+
+def test_a_missing_extra_is_named_only_when_it_is_needed() -> None:
+    child = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    assert sorted(langmem_tiers_langchain.__all__) == langmem_tiers_langchain.__all__
+    for name in langmem_tiers_langchain.__all__:
+        assert name in dir(langmem_tiers_langchain)
+        assert getattr(langmem_tiers_langchain, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Memory'"):
+        _ = langmem_tiers_langchain.Memory
