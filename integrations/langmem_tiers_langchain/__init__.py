@@ -9,6 +9,7 @@ from langmem_tiers.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from langmem_tiers_langchain.embeddings import LangChainEmbedder
+    from langmem_tiers_langchain.middleware import MiddlewareStats, TieredMemoryMiddleware
     from langmem_tiers_langchain.models import LangChainModel
     from langmem_tiers_langchain.offline import OfflineEmbeddings
     from langmem_tiers_langchain.retriever import TieredMemoryRetriever
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LangChainEmbedder",
     "LangChainModel",
+    "MiddlewareStats",
     "OfflineEmbeddings",
+    "TieredMemoryMiddleware",
     "TieredMemoryRetriever",
     "create_manage_memory_tool",
     "create_search_memory_tool",
@@ -26,7 +29,9 @@ __all__ = [
 _HOMES = {
     "LangChainEmbedder": "embeddings",
     "LangChainModel": "models",
+    "MiddlewareStats": "middleware",
     "OfflineEmbeddings": "offline",
+    "TieredMemoryMiddleware": "middleware",
     "TieredMemoryRetriever": "retriever",
     "create_manage_memory_tool": "tools",
     "create_search_memory_tool": "tools",

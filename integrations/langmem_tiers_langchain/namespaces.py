@@ -45,8 +45,11 @@ class NamespaceTemplate:
     def __repr__(self) -> str:
         return f"NamespaceTemplate({self.labels!r})"
 
-    def fill(self) -> NamespacePath:
+    def fill(self, runtime: object = None) -> NamespacePath:
         """The namespace of the run at hand.
+
+        Args:
+            runtime: Of the run, where it is at hand; found, if left out.
 
         Raises:
             InvalidNameError: A value is missing, makes no label, or differs between configuration and context.
@@ -55,36 +58,45 @@ class NamespaceTemplate:
         if not places:
             return self.labels
         return check_namespace(
-            self._value(places[label]) if label in places else label for label in self.labels
+            self._value(places[label], runtime) if label in places else label for label in self.labels
         )
 
-    def _value(self, name: str) -> str:
-        values = {_label(found, name) for found in _found(name)}
-        if not values:
+    def _value(self, name: str, runtime: object) -> str:
+        value = told(name, runtime)
+        if value is None:
             raise InvalidNameError(
                 f"the namespace {self.labels!r} needs a value for {name!r}: pass it as "
                 f"config={{'configurable': {{{name!r}: ...}}}} or in the context of the run"
             )
-        if len(values) > 1:
-            raise InvalidNameError(
-                f"{name!r} is one thing in the configuration and another in the context: pass the same, or one"
-            )
-        return values.pop()
+        return value
 
 
-def _found(name: str) -> list[object]:
+def told(name: str, runtime: object = None) -> str | None:
+    """What a run was told under a name, in its configuration or its context; None if nothing.
+
+    Args:
+        name: Such as ``user_id``.
+        runtime: Of the run, where it is at hand; found, if left out.
+
+    Raises:
+        InvalidNameError: It makes no label, or differs between configuration and context.
+    """
     configured = (ensure_config().get("configurable") or {}).get(name)
-    context = _context()
+    context = getattr(_runtime() if runtime is None else runtime, "context", None)
     in_context = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
-    return [value for value in (configured, in_context) if value is not None]
+    values = {_label(value, name) for value in (configured, in_context) if value is not None}
+    if len(values) > 1:
+        raise InvalidNameError(
+            f"{name!r} is one thing in the configuration and another in the context: pass the same, or one"
+        )
+    return values.pop() if values else None
 
 
-def _context() -> object:
+def _runtime() -> object:
     try:
-        runtime = get_runtime()
+        return get_runtime()
     except (RuntimeError, KeyError):  # outside of a graph
         return None
-    return getattr(runtime, "context", None)
 
 
 def _label(value: object, name: str) -> str:
