@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.scoring.tokens import ContentAwareCounter
+
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
@@ -25,6 +27,7 @@ _IMAGES = frozenset(("image", "image_url", "input_image", "image_file"))
 _SOUNDS = frozenset(("audio", "input_audio", "audio_url"))
 _VIDEOS = frozenset(("video", "video_url", "input_video"))
 _FILES = frozenset(("file", "input_file", "document"))
+_PARTS = _IMAGES | _SOUNDS | _VIDEOS | _FILES
 # Told elsewhere: as the message's text or its tool calls; what was thought is not sent again.
 _NOTHING = frozenset(
     (
@@ -44,13 +47,19 @@ def part_tokens(message: BaseMessage) -> int:
     return sum(_tokens(block) for block in content if isinstance(block, dict))
 
 
-def _tokens(block: dict[Any, Any]) -> int:
+def _kind(block: dict[Any, Any]) -> str:
     kind = block.get("type")
-    if not isinstance(kind, str):  # Bedrock names a block by its only key
-        kind = next((key for key in ("image", "video", "audio", "document") if key in block), "")
     if kind == "media":  # Google names it by its type of data
         kind = str(block.get("mime_type", "")).partition("/")[0]
-        kind = kind if kind in {"image", "audio", "video"} else "file"
+        return kind if kind in {"image", "audio", "video"} else "file"
+    if isinstance(kind, str):
+        return kind
+    # Bedrock names a block by its only key.
+    return next((key for key in ("image", "video", "audio", "document") if key in block), "")
+
+
+def _tokens(block: dict[Any, Any], depth: int = 0) -> int:
+    kind = _kind(block)
     if kind in _NOTHING:
         return 0
     if kind in _IMAGES:
@@ -59,7 +68,7 @@ def _tokens(block: dict[Any, Any]) -> int:
         return AUDIO_TOKENS
     if kind in _VIDEOS:
         return VIDEO_TOKENS
-    return FILE_TOKENS if kind in _FILES and not _is_text(block) else _written(block, 0)
+    return FILE_TOKENS if kind in _FILES and not _is_text(block) else _written(block, depth)
 
 
 def _is_small(block: dict[Any, Any]) -> bool:
@@ -69,14 +78,14 @@ def _is_small(block: dict[Any, Any]) -> bool:
 
 def _is_text(block: dict[Any, Any]) -> bool:
     source = block.get("source")
-    return isinstance(source, dict) and source.get("type") in {"text", "content"}
+    return isinstance(source, dict) and source.get("type") in ("text", "content")
 
 
 def _written(value: object, depth: int) -> int:
     # A block of another kind takes what its words take, and what the blocks inside it do.
     if isinstance(value, str):
-        is_data = len(value) > _LONGEST_WORD and not any(map(str.isspace, value[: 4 * _LONGEST_WORD]))
-        return 0 if is_data or value.startswith("data:") else (len(value) + 3) // 4
+        is_data = len(value) > _LONGEST_WORD and value.isascii() and " " not in value[: 4 * _LONGEST_WORD]
+        return 0 if is_data or value.startswith("data:") else ContentAwareCounter().count(value)
     if depth > _DEEPEST:
         return 0
     if isinstance(value, list):
@@ -87,5 +96,6 @@ def _written(value: object, depth: int) -> int:
 
 
 def _inside(value: object, depth: int) -> int:
-    is_part = isinstance(value, dict) and value.get("type") in _IMAGES | _SOUNDS | _VIDEOS | _FILES
-    return _tokens(value) if is_part and isinstance(value, dict) else _written(value, depth)
+    if isinstance(value, dict) and _kind(value) in _PARTS:
+        return _tokens(value, depth)
+    return _written(value, depth)

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from enum import Enum
 from functools import cache
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -40,12 +34,14 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
+from langmem_tiers_langchain.leaves import LEAVES, leaf_of
+
 if TYPE_CHECKING:
     from langmem_tiers.core.json_values import JsonValue
 
 MARK = "$lmt"
 """The key by which a tagged value is known."""
-_DEEPEST = 180  # the engine takes 200 levels; a tag takes up to four
+_DEEPEST = 100  # the engine takes 200 levels, and each costs Python three calls
 _LONGEST_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
 
 _KINDS: dict[str, type[BaseMessage]] = {
@@ -165,16 +161,15 @@ def _dict(value: Mapping[Any, object], depth: int) -> JsonValue:
 
 
 def _key(key: object, depth: int, place: int) -> JsonValue:
-    # A key that cannot be made again becomes a text, one of its own.
+    # A key that cannot be made again becomes a text, one of its own. Equal keys have equal hashes.
     encoded = encode(key, depth)
     return encoded if _comes_back(encoded, key) else f"{_described(key)} {place}"
 
 
 def _comes_back(encoded: JsonValue, value: object) -> bool:
     try:
-        found = decode(encoded)
-        return bool(found == value) and hash(found) is not None
-    except Exception:  # noqa: BLE001 - any __eq__ or __hash__ may be at work here
+        return bool(decode(encoded) == value)
+    except Exception:  # noqa: BLE001 - any __eq__ may be at work here
         return False
 
 
@@ -182,6 +177,9 @@ def _other(value: object, depth: int) -> JsonValue:
     for kinds, encoder in _ENCODERS:
         if isinstance(value, kinds):
             return encoder(value, depth)
+    leaf = leaf_of(value)
+    if leaf is not None and (stored := leaf.as_json(value)) is not None:
+        return _tag(leaf.kind, stored)
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         plain = value.tolist()
         if type(plain).__module__ != "numpy":
@@ -204,12 +202,6 @@ def _document(value: Document, depth: int) -> JsonValue:
     return _tag("document", _model(value, depth + 1))
 
 
-def _moment(value: datetime, _: int) -> JsonValue:
-    if value.tzinfo is None or not isinstance(value.tzinfo, ZoneInfo) or value.tzinfo.key is None:
-        return _checked("datetime", [value.isoformat(), value.fold, None], value)
-    return _checked("datetime", [value.replace(tzinfo=None).isoformat(), value.fold, value.tzinfo.key], value)
-
-
 def _whole(value: int, _: int) -> JsonValue:
     plain = int.__index__(value)
     return plain if -_LONGEST_INT < plain < _LONGEST_INT else _tag("int", hex(plain))
@@ -221,19 +213,8 @@ def _float(value: float, _: int) -> JsonValue:
 
 def _set(value: AbstractSet[object], depth: int) -> JsonValue:
     parts = sorted((encode(part, depth + 2) for part in value), key=json.dumps)
-    return _checked("frozenset" if isinstance(value, frozenset) else "set", list(parts), value)
-
-
-def _checked(kind: str, stored: JsonValue, value: object) -> JsonValue:
-    tag = _tag(kind, stored)
-    try:
-        return tag if decode(tag) == value or str(decode(tag)) == str(value) else _described(value)
-    except Exception:  # noqa: BLE001 - any __eq__ may be at work here
-        return _described(value)
-
-
-def _path(value: PurePath, _: int) -> JsonValue:
-    return _checked("windows_path" if isinstance(value, PureWindowsPath) else "path", str(value), value)
+    tag = _tag("frozenset" if isinstance(value, frozenset) else "set", parts)
+    return tag if _comes_back(tag, value) else parts
 
 
 _ENCODERS: tuple[tuple[Any, Callable[[Any, int], JsonValue]], ...] = (
@@ -242,18 +223,6 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, int], JsonValue]], ...] = (
     (int, _whole),
     (float, _float),
     (tuple, lambda value, depth: _tag("tuple", [encode(part, depth + 2) for part in value])),
-    (datetime, _moment),
-    (date, lambda value, _: _checked("date", value.isoformat(), value)),
-    (time, lambda value, _: _checked("time", value.isoformat(), value)),
-    (
-        timedelta,
-        lambda value, _: _checked("timedelta", [value.days, value.seconds, value.microseconds], value),
-    ),
-    (bytes, lambda value, _: _tag("bytes", b64encode(value).decode())),
-    (bytearray, lambda value, _: _tag("bytearray", b64encode(value).decode())),
-    (Decimal, lambda value, _: _checked("decimal", str(value), value)),
-    (UUID, lambda value, _: _tag("uuid", str(value))),
-    (PurePath, _path),
     ((set, frozenset), _set),
     (BaseMessage, lambda value, depth: _tag("message", encode_message(value, depth + 1))),
     (Document, _document),
@@ -261,21 +230,6 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any, int], JsonValue]], ...] = (
     (Mapping, _dict),
     ((list, deque), lambda value, depth: [encode(part, depth + 1) for part in value]),
 )
-
-
-def _to_moment(stored: list[Any]) -> datetime:
-    text, fold, zone = stored
-    moment = datetime.fromisoformat(text).replace(fold=fold)
-    if zone is None:
-        return moment
-    try:
-        return moment.replace(tzinfo=ZoneInfo(zone))
-    except ZoneInfoNotFoundError as error:
-        raise ValueError(zone) from error
-
-
-def _to_path(stored: str) -> PurePath:
-    return Path(stored) if isinstance(Path(), PurePosixPath) else PurePosixPath(stored)
 
 
 def _to_document(stored: JsonValue) -> Document:
@@ -287,18 +241,9 @@ _DECODERS: dict[str, Callable[[Any], object]] = {
     "int": lambda stored: int(stored, 16),
     "float": float,
     "tuple": lambda stored: tuple(decode(part) for part in stored),
-    "datetime": _to_moment,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-    "timedelta": lambda stored: timedelta(*stored),
-    "bytes": b64decode,
-    "bytearray": lambda stored: bytearray(b64decode(stored)),
-    "decimal": Decimal,
-    "uuid": UUID,
-    "path": _to_path,
-    "windows_path": PureWindowsPath,
     "set": lambda stored: {decode(part) for part in stored},
     "frozenset": lambda stored: frozenset(decode(part) for part in stored),
     "document": _to_document,
     "message": decode_message,
+    **{leaf.kind: leaf.read for leaf in LEAVES},
 }

@@ -1,0 +1,50 @@
+"""What a session shows, as LangChain messages."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import BaseMessage, SystemMessage
+
+from langmem_tiers_langchain.convert import to_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langmem_tiers.core.context import Context
+    from langmem_tiers.core.messages import Message
+
+SOURCE = "langmem_tiers"
+"""The ``lc_source`` in ``additional_kwargs`` of what memory says."""
+
+
+def record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
+    """Messages as they were said; summaries that the engine wrote between them are none."""
+    return [
+        to_message(message)
+        for message in messages
+        if not (message.is_summary and message.payload_json is None)
+    ]
+
+
+def context_messages(context: Context) -> list[BaseMessage]:
+    """A context as LangChain messages.
+
+    The summary and all that was recalled are one system message. It stands at the front, right after
+    the system messages that the conversation itself begins with: several providers refuse one that
+    stands among other messages.
+    """
+    said = {*context.full, *context.compressed}
+    talk = [to_message(message) for message in context.messages if message.id in said]
+    told = [message.content for message in context.messages if message.id not in said]
+    if not told:
+        return talk
+    leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), talk)))
+    memory = SystemMessage("\n\n".join(told), additional_kwargs={"lc_source": SOURCE})
+    return [*talk[:leading], memory, *talk[leading:]]
+
+
+def is_told_by_memory(message: BaseMessage) -> bool:
+    """Whether it is the system message of a context, and so nothing that anybody said."""
+    return isinstance(message, SystemMessage) and message.additional_kwargs.get("lc_source") == SOURCE

@@ -1,0 +1,30 @@
+"""Chat models that need no network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+
+if TYPE_CHECKING:
+    from langchain_core.outputs import ChatResult
+
+
+class Seen(GenericFakeChatModel):
+    """Answers ``answer 1``, ``answer 2`` ... and keeps what it was sent."""
+
+    seen: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it
+    fails: list[bool] = [False]  # noqa: RUF012 - as above
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        self.seen.append(list(messages))
+        if self.fails[0]:
+            raise ConnectionError("the model is not there")
+        return super()._generate(messages, *args, **kwargs)
+
+
+def model_that_answers(answers: int = 500) -> Seen:
+    return Seen(
+        messages=(AIMessage(f"answer {count}") for count in range(1, answers)), seen=[], fails=[False]
+    )

@@ -1,0 +1,152 @@
+"""A store that fails: the turn goes on, and nothing that was said is lost."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
+from langmem_tiers_langchain import TieredChatMessageHistory
+from langmem_tiers_langchain.unsaved import unsaved_of
+from tests.integrations.chat_models import model_that_answers
+from tests.integrations.test_langchain_history import SHAPES, given, run, runnable, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def engine(path: Path) -> Iterator[MemoryEngine]:
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as opened:
+        opened.session("t", "s")
+        yield opened
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else can write meanwhile."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def history(engine: MemoryEngine) -> TieredChatMessageHistory:
+    return TieredChatMessageHistory(engine, "s", namespace="t")
+
+
+def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_message(
+    engine: MemoryEngine, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    history(engine).add_user_message("one")
+    with locked(path), caplog.at_level(logging.WARNING, "langmem_tiers"):
+        history(engine).add_messages([HumanMessage("two"), AIMessage("three", id="run-3")])
+        assert texts(history(engine).messages) == ["one", "two", "three"]
+        assert texts(history(engine).unsaved) == ["two", "three"]
+    assert "could not store 2 messages, they wait: StorageBusyError" in caplog.text
+    assert "two" not in caplog.text
+    assert engine.session("t", "s").count() == 1
+    history(engine).add_user_message("four")
+    assert texts(history(engine).messages) == ["one", "two", "three", "four"]
+    assert engine.session("t", "s").count() == 4
+    assert (history(engine).unsaved, history(engine).failures) == ([], 1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_chain_goes_on_while_the_store_fails_and_loses_no_turn(
+    engine: MemoryEngine, path: Path, shape: str
+) -> None:
+    model = model_that_answers()
+    chain = runnable(model, shape, lambda session: TieredChatMessageHistory(engine, session, namespace="t"))
+    run(chain, "invoke", given(shape, "one"))
+    with locked(path):
+        run(chain, "invoke", given(shape, "two"))
+        run(chain, "ainvoke", given(shape, "three"))
+        assert texts(model.seen[-1]) == ["one", "answer 1", "two", "answer 2", "three"]
+    run(chain, "stream", given(shape, "four"))
+    expected = ["one", "answer 1", "two", "answer 2", "three", "answer 3", "four", "answer 4"]
+    assert texts(history(engine).messages) == expected
+    assert engine.session("t", "s").count() == 8
+    assert history(engine).failures == 2
+
+
+def test_a_store_that_cannot_be_read_gives_what_was_seen_and_what_waits(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MemoryEngine(path) as engine:
+        kept = history(engine)
+        kept.add_user_message("one")
+        assert texts(kept.messages) == ["one"]
+    with caplog.at_level(logging.WARNING, "langmem_tiers"):
+        kept.add_user_message("two")
+        assert texts(kept.messages) == texts(kept.context()) == ["one", "two"]
+        assert texts(history(engine).messages) == ["two"]
+    assert "could not be read" in caplog.text
+
+
+def test_what_cannot_be_erased_says_so_and_stays(engine: MemoryEngine, path: Path) -> None:
+    history(engine).add_user_message("one")
+    with locked(path):
+        with pytest.raises(StorageBusyError):
+            history(engine).clear()
+        history(engine).add_user_message("two")
+    assert texts(history(engine).messages) == ["one", "two"]
+    history(engine).clear()
+    assert history(engine).messages == []
+
+
+def test_what_waits_belongs_to_one_session_of_one_engine(engine: MemoryEngine, path: Path) -> None:
+    with locked(path):
+        history(engine).add_user_message("mine")
+    assert TieredChatMessageHistory(engine, "other", namespace="t").messages == []
+    assert TieredChatMessageHistory(engine, "s", namespace="u").messages == []
+    with MemoryEngine(path) as another:
+        assert history(another).messages == []
+
+
+def test_what_waits_goes_with_its_engine() -> None:
+    engine = MemoryEngine()
+    kept = unsaved_of(engine)
+    assert unsaved_of(engine) is kept
+    engine.close()
+    before = len(gc.get_referrers(kept))
+    del engine
+    gc.collect()
+    assert len(gc.get_referrers(kept)) < before
+
+
+def test_writers_in_parallel_lose_nothing_while_the_store_comes_and_goes(
+    engine: MemoryEngine, path: Path
+) -> None:
+    def write(name: str) -> None:
+        for n in range(10):
+            history(engine).add_user_message(f"{name} {n}")
+
+    threads = [threading.Thread(target=write, args=(f"w{n}",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        with locked(path):
+            threads[0].join(0.1)
+    for thread in threads:
+        thread.join()
+    history(engine).add_user_message("last")
+    assert sorted(texts(history(engine).messages)) == sorted(
+        ["last", *(f"w{n} {count}" for n in range(3) for count in range(10))]
+    )

@@ -1,0 +1,76 @@
+"""Every LangChain message comes back equal, on every database."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.core.fences import is_only_fenced
+from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
+from langmem_tiers_langchain.values import decode, encode
+from tests.conftest import BACKENDS
+from tests.integrations.langchain_messages import messages, same, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MemoryEngine]:
+    """One engine for all examples; each works in namespaces of its own."""
+    folder: Path = tmp_path_factory.mktemp("messages")
+    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
+    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
+    with MemoryEngine(url, embedder=None) as engine:
+        yield engine
+
+
+def by_id(said: list[BaseMessage]) -> list[BaseMessage]:
+    return list({message.id or str(place): message for place, message in enumerate(said)}.values())
+
+
+@given(st.lists(messages, min_size=1, max_size=4).map(by_id))
+def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[BaseMessage]) -> None:
+    session = shared.session(uuid.uuid4().hex, "s")
+    session.add_many(to_draft(message, shared.counter) for message in said)
+    found = [to_message(message) for message in session.messages()]
+    assert [type(message) for message in found] == [type(message) for message in said]
+    assert found == said
+    for before, after in zip(said, found, strict=True):
+        assert same(before.__dict__, after.__dict__)
+        assert same(before.__pydantic_extra__, after.__pydantic_extra__)
+
+
+@given(messages)
+def test_the_same_message_twice_is_stored_once(shared: MemoryEngine, message: BaseMessage) -> None:
+    session = shared.session(uuid.uuid4().hex, "s")
+    for _ in range(2):
+        session.add(to_draft(message, shared.counter, id="one"))
+    assert len(session.latest(9)) == 1
+
+
+@given(values)
+@settings(max_examples=300)
+def test_any_value_comes_back_equal(value: object) -> None:
+    assert same(decode(encode(value)), value)
+
+
+@given(messages)
+@settings(max_examples=200)
+def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: BaseMessage) -> None:
+    draft = to_draft(message)
+    assert draft.content == str(message.text)
+    assert not is_only_fenced(draft.content)
+    assert (draft.token_count is None) == (part_tokens(message) == 0)
+    if draft.token_count is not None:
+        assert draft.token_count >= part_tokens(message)
