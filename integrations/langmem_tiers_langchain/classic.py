@@ -46,8 +46,8 @@ class TieredConversationMemory(BaseMemory):
         recall: Whether what is known and what was said in other sessions comes along.
 
     Raises:
-        InvalidNameError: The session id or the namespace is empty.
-        InvalidInputError: It is no engine.
+        ValidationError: Pydantic's, a ``ValueError``: the session id is empty, it is no engine, or a field
+            is misspelled.
     """
 
     engine: MemoryEngine = Field(repr=False, exclude=True)
