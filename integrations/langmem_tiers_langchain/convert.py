@@ -141,9 +141,12 @@ def _calls_of(message: BaseMessage) -> tuple[ToolCall, ...]:
 
 def _call(place: int, call: Mapping[str, Any]) -> ToolCall:
     name, arguments = str(call.get("name") or ""), _arguments(call.get("args"))
+    return ToolCall(str(call.get("id") or _call_id(place, name, arguments)), name, arguments)
+
+
+def _call_id(place: int, name: str, arguments: str) -> str:
     said = f"{place} {name} {arguments}".encode("utf-8", "surrogatepass")
-    own = f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
-    return ToolCall(str(call.get("id") or own), name, arguments)
+    return f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 
 def _arguments(given: object) -> str:

@@ -13,7 +13,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.errors import InvalidInputError, StorageError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.flows.build_context import check_budget
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import MessageDraft
     from langmem_tiers.core.names import NamespacePath
 
@@ -39,7 +40,8 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
     """The messages of one session, as LangChain's chat histories give them.
 
     If the store fails, a turn goes on: what could not be written is kept, shown, and written with the
-    next message; see ``unsaved`` and ``failures``.
+    next message; see ``unsaved`` and ``failures``. One object serves one turn at a time: for turns of a
+    session in parallel, let the runnable make one for each, or give it a ``history_messages_key``.
 
     Args:
         engine: Where the messages are.
@@ -106,8 +108,7 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
             BudgetExceededError: Not even the newest message fits.
         """
         try:
-            session = self.engine.session(self.namespace, self.session_id)
-            found = session.build_context(query, budget=self.budget, recall=recall)
+            found = self._build(query, recall=recall)
         except FAILS as error:
             return self._without_store(error)
         return self._with_unsaved(context_messages(found))
@@ -185,6 +186,16 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         except FAILS as error:
             return self._without_store(error)
         return self._with_unsaved(found)
+
+    def _build(self, query: str | None, *, recall: bool) -> Context:
+        session = self.engine.session(self.namespace, self.session_id)
+        try:
+            return session.build_context(query, budget=self.budget, recall=recall)
+        except StorageError:
+            # The engine tidies a session under its own budget; a store that cannot be written may be read.
+            return session.build_context(
+                query, budget=self.budget or self.engine.config.budget, recall=recall
+            )
 
     def _with_unsaved(self, found: list[BaseMessage]) -> list[BaseMessage]:
         self._seen = found

@@ -12,6 +12,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from copy import copy
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -93,13 +94,23 @@ def decode_message(form: object) -> BaseMessage | None:
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(data, dict):
         return None
-    if form.get(MARK) == _FORM:
-        # As it was: its validators would add to it, such as the calls that they read from its chunks.
-        return kind.model_construct(**{key: decode(value) for key, value in data.items()})
+    is_ours = form.get(MARK) == _FORM
+    fields = {key: decode(value) for key, value in data.items()} if is_ours else data
     try:
-        return kind(**data)
+        message = kind(**fields)
     except (TypeError, ValueError):
-        return None
+        return kind.model_construct(**fields) if is_ours else None
+    return _as_it_was(message, fields) if is_ours else message
+
+
+def _as_it_was(message: BaseMessage, fields: dict[str, object]) -> BaseMessage:
+    # Validators add to a message, such as the calls that they read from its chunks.
+    values = message.__dict__
+    for key, default in _known(type(message))[1].items():
+        if key not in fields and values[key] != default:
+            values[key] = copy(default)
+    values.update((key, value) for key, value in fields.items() if key in values)
+    return message
 
 
 @cache

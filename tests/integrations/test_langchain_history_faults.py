@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
+from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError, TokenBudget
 from langmem_tiers_langchain import TieredChatMessageHistory
 from langmem_tiers_langchain.unsaved import unsaved_of
 from tests.integrations.chat_models import model_that_answers
@@ -98,6 +98,17 @@ def test_a_store_that_cannot_be_read_gives_what_was_seen_and_what_waits(
         assert texts(kept.messages) == texts(kept.context()) == ["one", "two"]
         assert texts(history(engine).messages) == ["two"]
     assert "could not be read" in caplog.text
+
+
+def test_a_store_that_can_only_be_read_gives_a_view_within_the_budget(path: Path) -> None:
+    config = EngineConfig(busy_timeout_seconds=0.05, budget=TokenBudget.of(300))
+    with MemoryEngine(path, config=config) as engine:
+        history(engine).add_messages([HumanMessage(f"{n}: {'the garden ' * 20}") for n in range(30)])
+        with locked(path):
+            shown = TieredChatMessageHistory(engine, "s", namespace="t", view="budget").messages
+        assert engine.session("t", "s").info().compressed_count == 0
+    assert 0 < len(shown) < 30
+    assert shown[-1].text.startswith("29:")
 
 
 def test_what_cannot_be_erased_says_so_and_stays(engine: MemoryEngine, path: Path) -> None:
