@@ -76,7 +76,6 @@ class MemoryEngine:
         self.embedder = given.embedder
         self.config = given.config
         self.counter = given.counter
-        self.config = given.config
         self._database = open_database(url, given)
         changes = Changes()
         self._parts = assemble(self._database, given, changes)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from langmem_tiers_langchain.classic import TieredConversationMemory
+    from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
     from langmem_tiers_langchain.embeddings import LangChainEmbedder
+    from langmem_tiers_langchain.history import TieredChatMessageHistory
     from langmem_tiers_langchain.middleware import MiddlewareStats, TieredMemoryMiddleware
     from langmem_tiers_langchain.models import LangChainModel
     from langmem_tiers_langchain.offline import OfflineEmbeddings
@@ -20,10 +23,15 @@ __all__ = [
     "LangChainModel",
     "MiddlewareStats",
     "OfflineEmbeddings",
+    "TieredChatMessageHistory",
+    "TieredConversationMemory",
     "TieredMemoryMiddleware",
     "TieredMemoryRetriever",
     "create_manage_memory_tool",
     "create_search_memory_tool",
+    "part_tokens",
+    "to_draft",
+    "to_message",
 ]
 
 _HOMES = {
@@ -31,10 +39,15 @@ _HOMES = {
     "LangChainModel": "models",
     "MiddlewareStats": "middleware",
     "OfflineEmbeddings": "offline",
+    "TieredChatMessageHistory": "history",
+    "TieredConversationMemory": "classic",
     "TieredMemoryMiddleware": "middleware",
     "TieredMemoryRetriever": "retriever",
     "create_manage_memory_tool": "tools",
     "create_search_memory_tool": "tools",
+    "part_tokens": "convert",
+    "to_draft": "convert",
+    "to_message": "convert",
 }
 _FRAMEWORK = ("langchain", "langchain_core", "langgraph")
 
