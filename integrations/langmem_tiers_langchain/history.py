@@ -17,10 +17,11 @@ from langmem_tiers.core.errors import InvalidInputError, StorageError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.flows.build_context import check_budget
+from langmem_tiers_langchain.contexts import context_messages, is_told_by_memory, record_messages
 from langmem_tiers_langchain.convert import to_draft
-from langmem_tiers_langchain.unsaved import FAILS, store, unsaved_of
+from langmem_tiers_langchain.storing import store
+from langmem_tiers_langchain.unsaved import FAILS, unsaved_of
 from langmem_tiers_langchain.values import decode_message
-from langmem_tiers_langchain.views import context_messages, is_told_by_memory, record_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

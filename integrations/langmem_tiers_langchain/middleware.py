@@ -17,7 +17,7 @@ from langmem_tiers.core.errors import BudgetExceededError, LangmemTiersError
 from langmem_tiers_langchain.budgeting import Budgeting, Calibration
 from langmem_tiers_langchain.identity import Identity
 from langmem_tiers_langchain.record import Recorder
-from langmem_tiers_langchain.view import Seen, ThreadView
+from langmem_tiers_langchain.thread_view import Seen, ThreadView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -8,12 +8,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
 from langmem_tiers.core.errors import InvalidInputError, LangmemTiersError
+from langmem_tiers_langchain.marks import MARK
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-SOURCE = "langmem_tiers"
-"""What the metadata of each call name as its ``lc_source``."""
 WORDS_PER_TOKEN = 0.75
 """How many words a model is asked for; tokens are nothing that it can count."""
 
@@ -43,7 +42,7 @@ class LangChainModel:
         """The model's answer."""
         limit = f"Answer in at most {max(1, int(max_tokens * WORDS_PER_TOKEN))} words."
         rules = f"{system}\n\n{limit}" if system else limit
-        config: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SOURCE}}
+        config: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": dict(MARK)}
         answer = self._model.invoke([SystemMessage(rules), HumanMessage(prompt)], config)
         text = answer.text if isinstance(answer, BaseMessage) else answer
         if not isinstance(text, str):

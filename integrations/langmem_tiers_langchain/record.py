@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import MessageConflictError, SessionNotFoundError
+from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers_langchain.convert import stored_id, to_draft
+from langmem_tiers_langchain.storing import renamed, store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,30 +56,14 @@ class Thread:
         ids = [stored_id(message) for message in new]
         held = self.session.holds(ids) if len(new) >= _MANY else frozenset()
         fresh = [message for message, one in zip(new, ids, strict=True) if one not in held]
-        try:
-            report = self.session.add_many(to_draft(message, counter) for message in fresh)
-            added, echoes = len(report.stored), {message.id for message in report.echoes}
-        except MessageConflictError:
-            added, echoes = self._one_by_one(fresh, counter)
+        done = store(self.session, [to_draft(message, counter) for message in fresh])
         for message, one in zip(new, ids, strict=True):
-            if one in echoes:
+            if one in done.echoes:
                 self.unstored.add(message.id or "")
             else:
                 self.stored[message.id or ""] = one
                 self._texts[message.id or ""] = _fingerprint(message)
-        return added
-
-    def _one_by_one(self, messages: Sequence[BaseMessage], counter: TokenCounter) -> tuple[int, set[str]]:
-        # Another process stored something else under one of the ids.
-        added, echoes = 0, set[str]()
-        for message in messages:
-            try:
-                report = self.session.add(to_draft(message, counter))
-            except MessageConflictError:
-                report = self.session.add(to_draft(message, counter, id=_other_id(message)))
-            added += len(report.stored)
-            echoes.update(stored_id(message) for _ in report.echoes)
-        return added, echoes
+        return done.added
 
     def _is_edited(self, message: BaseMessage) -> bool:
         known = self._texts.get(message.id or "")
@@ -87,12 +71,9 @@ class Thread:
 
     def _add_edited(self, edited: Sequence[BaseMessage], counter: TokenCounter) -> int:
         # What was said stays in the record; what it became is stored beside it.
-        drafts = [to_draft(message, counter, id=_other_id(message)) for message in edited]
-        if not drafts:
-            return 0
-        added = len(self.session.add_many(drafts).stored)
+        done = store(self.session, [renamed(to_draft(message, counter)) for message in edited])
         self._texts.update((message.id or "", _fingerprint(message)) for message in edited)
-        return added
+        return done.added
 
 
 class Recorder:
@@ -139,8 +120,3 @@ class Recorder:
 def _fingerprint(message: BaseMessage) -> int:
     content = message.content
     return hash((message.type, content if isinstance(content, str) else (len(content), str(message.text))))
-
-
-def _other_id(message: BaseMessage) -> str:
-    said = f"{message.id}\0{message.type}\0{message.content}".encode("utf-8", "replace")
-    return f"{stored_id(message)[:100]}~{hashlib.blake2b(said, digest_size=6).hexdigest()}"

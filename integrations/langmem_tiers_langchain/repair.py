@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langmem_tiers_langchain.marks import MARK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 NO_RESULT = "[no result: the call did not come to its end]"
-SOURCE = {"lc_source": "langmem_tiers"}
-"""Marks what memory put into a prompt, as LangChain's own middleware does."""
 
 
 def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
@@ -35,7 +35,7 @@ def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 def is_made_up(message: BaseMessage) -> bool:
     """Whether it is a result that ``repaired`` made."""
-    return isinstance(message, ToolMessage) and message.additional_kwargs == SOURCE
+    return isinstance(message, ToolMessage) and message.additional_kwargs == MARK
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
@@ -84,5 +84,5 @@ def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
         name=call["name"] or None,
         status="error",
         id=f"{message.id}-{call['id']}",
-        additional_kwargs=dict(SOURCE),
+        additional_kwargs=dict(MARK),
     )

@@ -6,27 +6,18 @@ they are kept for as long as the engine lives.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from langmem_tiers.core.errors import (
-    EngineClosedError,
-    MessageConflictError,
-    SessionNotFoundError,
-    StorageError,
-)
-from langmem_tiers.core.messages import MessageDraft
+from langmem_tiers.core.errors import EngineClosedError, SessionNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langmem_tiers.core.messages import MessageDraft
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
 
 FAILS = (StorageError, EngineClosedError, SessionNotFoundError)
 """What a store raises when it cannot do what it was asked."""
@@ -73,35 +64,3 @@ def unsaved_of(engine: MemoryEngine) -> Unsaved:
     """What waits to be stored by that engine."""
     with _lock:
         return _of_engines.setdefault(engine, Unsaved())
-
-
-def store(session: Session, drafts: Sequence[MessageDraft]) -> None:
-    """Store the messages in one transaction.
-
-    An id may come again with other words, from a model that gives each answer the same one. Both were
-    said, so the later one is stored under an id of its own.
-    """
-    with suppress(MessageConflictError):
-        session.add_many(drafts)
-        return
-    for draft in drafts:
-        try:
-            session.add(draft)
-        except MessageConflictError:
-            session.add(_renamed(draft))
-
-
-def _renamed(draft: MessageDraft) -> MessageDraft:
-    # The same one for the same message: it may be handed in again.
-    said = f"{draft.content}\0{draft.payload_json}".encode("utf-8", "surrogatepass")
-    return MessageDraft(
-        draft.role,
-        draft.content,
-        id=f"{(draft.id or '')[:100]}-{hashlib.blake2b(said, digest_size=8).hexdigest()}",
-        created_at=draft.created_at,
-        name=draft.name,
-        tool_calls=draft.tool_calls,
-        tool_call_id=draft.tool_call_id,
-        payload=json.loads(draft.payload_json or "null"),
-        token_count=draft.token_count,
-    )

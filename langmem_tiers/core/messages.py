@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -112,6 +113,12 @@ class MessageDraft:
         )
         put(self, "payload_json", None if payload is None else to_json(payload, "payload"))
         put(self, "token_count", None if token_count is None else _check_count(token_count))
+
+    def under(self, id: str) -> MessageDraft:  # noqa: A002 - the word that frameworks use
+        """The same message under another id."""
+        other = copy(self)
+        object.__setattr__(other, "id", check_name(id, "message id"))
+        return other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from langmem_tiers.compression.compress import Compressor
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
-from langmem_tiers_langchain.repair import SOURCE, repaired
+from langmem_tiers_langchain.marks import MARK
+from langmem_tiers_langchain.repair import repaired
 from langmem_tiers_langchain.shorten import prefixed, shortened
 
 if TYPE_CHECKING:
@@ -193,5 +194,5 @@ def _begun(messages: list[BaseMessage], text: str) -> list[BaseMessage]:
         if not text:
             return messages
         return [*messages[:place], prefixed(messages[place], text), *messages[place + 1 :]]
-    opening = HumanMessage(text or NOT_SHOWN, additional_kwargs=dict(SOURCE))
+    opening = HumanMessage(text or NOT_SHOWN, additional_kwargs=dict(MARK))
     return [*messages[:place], opening, *messages[place:]]

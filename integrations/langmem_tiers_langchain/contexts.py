@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langmem_tiers_langchain.convert import to_message
+from langmem_tiers_langchain.marks import MARK, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import Message
-
-SOURCE = "langmem_tiers"
-"""The ``lc_source`` in ``additional_kwargs`` of what memory says."""
 
 
 def record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
@@ -41,7 +39,7 @@ def context_messages(context: Context) -> list[BaseMessage]:
     if not told:
         return talk
     leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), talk)))
-    memory = SystemMessage("\n\n".join(told), additional_kwargs={"lc_source": SOURCE})
+    memory = SystemMessage("\n\n".join(told), additional_kwargs=dict(MARK))
     return [*talk[:leading], memory, *talk[leading:]]
 
 
