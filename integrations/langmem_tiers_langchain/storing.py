@@ -33,7 +33,7 @@ def store(session: Session, drafts: Sequence[MessageDraft]) -> Stored:
     if not drafts:
         return Stored(0, frozenset())
     try:
-        report = session.add_many(drafts)
+        report = session.add_many(drafts, expect_new=True)
         return Stored(len(report.stored), frozenset(message.id for message in report.echoes))
     except MessageConflictError:
         return _one_by_one(session, drafts)

@@ -119,7 +119,7 @@ class MessageStore(Protocol):
             key: The session.
             batch: The messages.
             now: When.
-            new_ids: All ids were made just now, so looking them up first can be spared.
+            new_ids: All ids are believed to be new, so looking them up first can be spared.
 
         Raises:
             MessageConflictError: An id is taken by a message that says something else.

@@ -64,7 +64,7 @@ class SqlMessageStore:
     def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
         """Store the batch whole or not at all."""
         if new_ids and batch:
-            # Ids that were just made are new, short of a clash that the look-up below would find.
+            # Ids that are believed to be new are, short of a clash that the look-up below would find.
             with suppress(OutrunError), self._database.write() as connection:
                 return Appended(tuple(batch), (), self._append(connection, key, batch, now))
         with self._database.write() as connection:

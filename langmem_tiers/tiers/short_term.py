@@ -92,11 +92,16 @@ class ShortTerm:
             )
         return self.add_many([MessageDraft(message, content)])
 
-    def add_many(self, messages: Iterable[MessageDraft]) -> AddReport:
+    def add_many(self, messages: Iterable[MessageDraft], *, expect_new: bool = False) -> AddReport:
         """Store the messages in one transaction: all of them or none.
 
         A message whose id the session knows is not stored again. Nor is one that is nothing but what a
         context had injected from memory: it would come back as something new.
+
+        Args:
+            messages: The messages.
+            expect_new: That the session knows none of them, as far as you can tell. Spares a look-up; if
+                it is not so, the result is the same.
 
         Raises:
             MessageConflictError: The id is taken by a message that says something else.
@@ -110,7 +115,7 @@ class ShortTerm:
             self.key,
             seal(self._parts, drafts),
             self._parts.now(),
-            new_ids=all(draft.id is None for draft in drafts),
+            new_ids=expect_new or all(draft.id is None for draft in drafts),
         )
         if done.stored:
             self._parts.cache.extend(self.key, done.stored, done.revision)

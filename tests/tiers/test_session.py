@@ -420,3 +420,16 @@ def test_the_cache_can_be_switched_off(url: str, tenant: str) -> None:
         session = engine.session(tenant, "s")
         fill(session, 3)
         assert len(session.latest(2)) == len(session.latest(2)) == 2
+
+
+def test_messages_that_were_not_new_after_all_are_stored_once(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "s")
+    session.add(MessageDraft("user", "one", id="1"))
+    drafts = [
+        MessageDraft("user", text, id=number) for number, text in (("1", "one"), ("2", "two"), ("2", "two"))
+    ]
+    report = session.add_many(drafts, expect_new=True)
+    assert ([m.id for m in report.stored], [m.id for m in report.duplicates]) == (["2"], ["1", "2"])
+    with pytest.raises(MessageConflictError):
+        session.add_many([MessageDraft("user", "other", id="1")], expect_new=True)
+    assert [m.content for m in session.messages()] == ["one", "two"]
