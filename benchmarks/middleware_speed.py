@@ -56,6 +56,14 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     }
 
 
+def show(figures: dict[str, Any]) -> None:
+    """The figures in a line."""
+    print(
+        f"middleware: {figures['p50']:.1f} ms a model call (p50; limit {figures['limit']:.0f}), p95 {figures['p95']:.1f}, "
+        f"with {figures['remembered']:,} messages remembered; recall alone {figures['recall_p50']:.1f}"
+    )
+
+
 def _calls(remembered: int) -> Iterator[tuple[ModelRequest[Any], AIMessage]]:
     """What each call is asked, and what the model will answer."""
     said: list[BaseMessage] = []

@@ -8,7 +8,7 @@ turns and their medians are compared: read the ratios, not the milliseconds.
 
     python -m benchmarks.speed            a table
     python -m benchmarks.speed --json     one JSON object
-    python -m benchmarks.speed --only recall    or storage, or tenants: 1,000 namespaces, a quarter of an hour
+    python -m benchmarks.speed --only recall    or storage, middleware, or tenants: 1,000 namespaces, a quarter of an hour
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import recall_speed
+from benchmarks import middleware_speed, recall_speed
 from langmem_tiers import CacheConfig, Durability, EngineConfig, MemoryEngine, MessageDraft, Session
 
 if TYPE_CHECKING:
@@ -71,22 +71,28 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
-    parser.add_argument("--only", choices=("storage", *recall_speed.PARTS), help="measure one part")
+    parser.add_argument(
+        "--only", choices=("storage", "middleware", *recall_speed.PARTS), help="measure one part"
+    )
     options = parser.parse_args()
-    measures, recall = {}, {}
+    measures, recall, agents = {}, {}, {}
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
         if options.only in (None, "storage"):
             measures = measure(Path(folder), 0.1 if options.quick else 1.0)
-        if options.only != "storage":
+        if options.only in (None, *recall_speed.PARTS):
             recall = recall_speed.measure(Path(folder), only=options.only, quick=options.quick)
+        if options.only in (None, "middleware"):
+            agents = {"middleware_ms": middleware_speed.measure(Path(folder), quick=options.quick)}
     if options.json:
-        print(json.dumps(_as_json(measures) | recall, indent=2))
+        print(json.dumps(_as_json(measures) | recall | agents, indent=2))
     else:
         if measures:
             _show(measures)
         if recall:
             recall_speed.show(recall)
-    if not all(m.ok for m in measures.values()) or not recall_speed.is_ok(recall):
+        if agents:
+            middleware_speed.show(agents["middleware_ms"])
+    if not all(m.ok for m in measures.values()) or not recall_speed.is_ok(recall | agents):
         sys.exit("a limit was exceeded")
 
 

@@ -46,6 +46,14 @@ def run(*arguments: str) -> dict[str, Any]:
     return figures
 
 
+def test_the_middleware_benchmark_measures_calls_that_remember() -> None:
+    figures = run("benchmarks.speed", "--quick", "--only", "middleware")["middleware_ms"]
+    assert (figures["remembered"], figures["calls"]) == (1_000, 60)
+    assert (
+        0 < figures["recall_p50"] < figures["p50"] < 300
+    )  # far from its limit: only a change of kind fails here
+
+
 def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "recall")
     assert not figures["measures"]
