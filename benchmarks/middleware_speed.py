@@ -60,7 +60,8 @@ def show(figures: dict[str, Any]) -> None:
     """The figures in a line."""
     print(
         f"middleware: {figures['p50']:.1f} ms a model call (p50; limit {figures['limit']:.0f}), "
-        f"p95 {figures['p95']:.1f}, with {figures['remembered']:,} messages remembered; recall alone {figures['recall_p50']:.1f}"
+        f"p95 {figures['p95']:.1f}, with {figures['remembered']:,} messages remembered; "
+        f"recall alone {figures['recall_p50']:.1f}"
     )
 
 
