@@ -51,6 +51,7 @@ from langmem_tiers.core.errors import (
 )
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.indexes import IndexStore, VectorStore
+from langmem_tiers.core.items import Item, ItemChange, ItemHit, ItemIndex, ItemStore, NamespaceMatch
 from langmem_tiers.core.knowledge import (
     DecayReport,
     Knowledge,
@@ -104,6 +105,7 @@ from langmem_tiers.scoring.tokens import (
     count_messages,
     tiktoken_or_estimate,
 )
+from langmem_tiers.tiers.items import Items
 from langmem_tiers.tiers.knowledge import KnowledgeBase
 from langmem_tiers.tiers.long_term import LongTerm
 from langmem_tiers.version import __version__
@@ -152,6 +154,12 @@ __all__ = [
     "InvalidInputError",
     "InvalidMessageError",
     "InvalidNameError",
+    "Item",
+    "ItemChange",
+    "ItemHit",
+    "ItemIndex",
+    "ItemStore",
+    "Items",
     "Knowledge",
     "KnowledgeBase",
     "KnowledgeCategory",
@@ -170,6 +178,7 @@ __all__ = [
     "MessageStore",
     "MissingExtraError",
     "Namespace",
+    "NamespaceMatch",
     "NamespacePath",
     "NotFoundError",
     "OfflineEmbedder",

@@ -25,12 +25,15 @@ from langmem_tiers.scoring.tokens import ContentAwareCounter
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
 from langmem_tiers.storage.index import SqlIndexStore
+from langmem_tiers.storage.item_index import SqlItemIndex
+from langmem_tiers.storage.items import SqlItemStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
+from langmem_tiers.tiers.items import ItemParts, Items
 from langmem_tiers.tiers.session_cache import SessionCache
 from langmem_tiers.tiers.short_term import ShortTermParts
 from langmem_tiers.tiers.view_cache import ViewCache
@@ -109,6 +112,18 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         retriever=_retriever(database, sessions, given),
         config=given.config,
     )
+
+
+def assemble_items(database: Database, given: Given) -> Items:
+    """The items of a database, found by the engine's own embedder."""
+    parts = ItemParts(
+        store=SqlItemStore(database),
+        index=SqlItemIndex(database),
+        vectors=SqlVectorStore(database),
+        config=given.config,
+        clock=given.clock,
+    )
+    return Items(parts, given.embedder)
 
 
 def _short_term(database: Database, sessions: SessionStore, given: Given, changes: Changes) -> ShortTermParts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from langmem_tiers.assembly import Given, assemble, open_database
+from langmem_tiers.assembly import Given, assemble, assemble_items, open_database
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
@@ -50,6 +50,11 @@ class MemoryEngine:
         scoring: Signals and facts of your own.
         clock: Where the time comes from.
         ids: Where ids come from.
+
+    Attributes:
+        embedder: The one that recall uses.
+        items: JSON values under namespaces and keys, beside all sessions.
+        optimizer: Tunes memory to what is said.
     """
 
     def __init__(  # noqa: PLR0913 - parts that may be handed in, all but one by keyword
@@ -80,6 +85,7 @@ class MemoryEngine:
         changes = Changes()
         self._parts = assemble(self._database, given, changes)
         self.optimizer = Optimizer(self._parts, changes)
+        self.items = assemble_items(self._database, given)
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"
@@ -144,6 +150,7 @@ class MemoryEngine:
     def close(self) -> None:
         """Stop the optimizer and give the database back. Everything acknowledged is on it already."""
         self.optimizer.stop()
+        self.items.sweeper.stop()
         self._parts.retriever.close()
         self._database.close()
 

@@ -53,6 +53,11 @@ def check_name(name: str, what: str = "session name") -> str:
     return name
 
 
+def check_key(key: str) -> str:
+    """Return the key of an item unchanged, or say what is wrong with it; unlike names it may be empty."""
+    return key if key == "" else check_name(key, "key")
+
+
 def namespace_key(path: NamespacePath) -> str:
     """The stored form of a namespace: escaped labels joined by ``/``."""
     return "/".join(_UNSAFE_IN_LABEL.sub(_escape_one, label) for label in path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import logging
 import queue
@@ -262,8 +263,10 @@ class Embedding:
         box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
         if self._left_behind is not None and self._left_behind.is_alive():
             raise EmbeddingError(f"the embedder {self.identity!r} has not come back from an earlier question")
+        # In the caller's context: models of frameworks look there for what they were asked by.
+        context = contextvars.copy_context()
         thread = threading.Thread(
-            target=_ask, args=(question, box), name="langmem-tiers-embedder", daemon=True
+            target=context.run, args=(_ask, question, box), name="langmem-tiers-embedder", daemon=True
         )
         thread.start()
         try:

@@ -91,11 +91,11 @@ def words_of(
     of = postings.of[here]
     holding = np.bincount(of, minlength=len(postings.terms))
     worth = np.array([PIECE if is_unspaced(term) else 1.0 for term in postings.terms])
-    idf = _idf(places.count, holding) * (holding > 0) * worth
+    idf = idf_of(places.count, holding) * (holding > 0) * worth
     # Pieces across two words are in no text: that they are nowhere says nothing.
     there = {term for term, held in zip(postings.terms, holding.tolist(), strict=True) if held}
     nowhere = sum(term not in there and not is_unspaced(term) for term in asked)
-    absent = nowhere * _rarest(places.count)
+    absent = nowhere * rarest(places.count)
     return Words(of, rows[here], postings.counts[here], idf, worth, absent)
 
 
@@ -110,7 +110,7 @@ def score_words(places: Places, words: Words) -> WordScores:
 
 def own_scores(places: Places, words: Words) -> Floats:
     """BM25 of all messages by their own words."""
-    own = _saturated(words.counts, _own_norms(places)[words.rows]) * words.shares[words.of]
+    own = saturated(words.counts, _own_norms(places)[words.rows]) * words.shares[words.of]
     return _summed(words.rows, own, places.count)
 
 
@@ -131,7 +131,7 @@ def _neighbour_scores(places: Places, words: Words, weights: Floats) -> tuple[Fl
         filled = cells[start:end].ravel()
         held = _summed(filled, given[start:end].ravel(), len(scores))[filled]
         # A cell that is filled several times holds the same each time, and is set, not added to.
-        scores[filled] += _saturated(held, norms[filled]) * weight
+        scores[filled] += saturated(held, norms[filled]) * weight
     return tuple(scores.reshape(len(kernels), count))
 
 
@@ -142,40 +142,46 @@ def _session_scores(places: Places, words: Words) -> Floats:
         return np.zeros(count)
     cells = words.of * count + places["session"][words.rows]
     held = _summed(cells, words.counts, number * count).reshape(number, count)
-    idf = _idf(count, (held > 0).sum(axis=1)) * words.worth / words.total
-    scores: Floats = (_saturated(held, _session_norms(places)) * idf[:, None]).sum(axis=0)
+    idf = idf_of(count, (held > 0).sum(axis=1)) * words.worth / words.total
+    scores: Floats = (saturated(held, _session_norms(places)) * idf[:, None]).sum(axis=0)
     return scores
 
 
-def _idf(count: int, holding: NDArray[np.integer]) -> Floats:
+def idf_of(count: int, holding: NDArray[np.integer]) -> Floats:
+    """How rare words are that so many of all texts hold."""
     idf = np.log1p((count - holding + 0.5) / (holding + 0.5))
-    return np.maximum(idf, COMMON * _rarest(count))
+    return np.maximum(idf, COMMON * rarest(count))
 
 
-def _rarest(count: int) -> float:
+def rarest(count: int) -> float:
+    """What a word counts that none of the texts holds."""
     return math.log1p((count + 0.5) / 0.5)
 
 
 def _kernel_norms(places: Places) -> Floats:
     # One stretch for each kernel, each with a mean of its own.
     lengths = (places.lengths_with_neighbours(kernel) for kernel in range(len(places.kernels)))
-    return places.once("kernel norms", lambda: np.concatenate([_norms(each) for each in lengths]))
+    return places.once("kernel norms", lambda: np.concatenate([norms_of(each) for each in lengths]))
 
 
 def _own_norms(places: Places) -> Floats:
-    return places.once("own norms", lambda: _norms(places["lengths"]))
+    return places.once("own norms", lambda: norms_of(places["lengths"]))
 
 
 def _session_norms(places: Places) -> Floats:
     count = places.session_count
-    return places.once("session norms", lambda: _norms(_summed(places["session"], places["lengths"], count)))
+    return places.once(
+        "session norms", lambda: norms_of(_summed(places["session"], places["lengths"], count))
+    )
 
 
-def _norms(lengths: Floats) -> Floats:
+def norms_of(lengths: Floats) -> Floats:
+    """What the lengths of texts take from their words."""
     return K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
 
 
-def _saturated(counts: Floats, norms: Floats) -> Floats:
+def saturated(counts: Floats, norms: Floats) -> Floats:
+    """What so many of the same word in a text count; 1 for one in a text of middling length."""
     return counts * (K1 + 1) / (counts + norms)
 
 

@@ -7,10 +7,11 @@ schema is today.
 from __future__ import annotations
 
 from langmem_tiers.storage.migration import Migration
+from langmem_tiers.storage.migration_to_items import TO_ITEMS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
 
 # Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
-# 4 what recall looks at.
+# 4 what recall looks at, 5 items.
 MIGRATIONS = (
     Migration(
         2,
@@ -214,4 +215,5 @@ MIGRATIONS = (
         ),
     ),
     TO_RECALL,
+    TO_ITEMS,
 )

@@ -6,18 +6,20 @@ summary at that place. So compressing costs one small update, however long the s
 
 ``entries`` rows are marks on messages: there is none until something happens to a message,
 so adding costs nothing, and taking the mark away gives the message back.
+
+``item_namespaces`` rows are the locks of their items: whoever changes one takes the next revision of
+its namespace, and ``erased`` counts with it when something was erased. So whoever holds a part of a
+namespace in memory sees by this row what it has to read anew.
 """
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from sqlalchemy import (
     BigInteger,
     Column,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -26,58 +28,15 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.types import TIMESTAMP, TypeEngine, UserDefinedType
 
-if TYPE_CHECKING:
-    from sqlalchemy import Dialect
+from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC times: ``timestamptz`` on PostgreSQL, sortable ISO 8601 text on SQLite."""
-
-    impl = String(27)
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
-        """The column type of each database."""
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(String(27))
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
-        """Write a time, which the engine has made UTC."""
-        if value is None or dialect.name == "postgresql":
-            return value
-        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-    def process_result_value(self, value: datetime | str | None, _dialect: Dialect) -> datetime | None:
-        """Read a time."""
-        if isinstance(value, str):
-            return datetime.fromisoformat(value)
-        return None if value is None else value.astimezone(UTC)
-
-
-class TextVector(UserDefinedType[str]):
-    """PostgreSQL's ``tsvector``, without loading its whole dialect for other databases."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: object) -> str:
-        """What the column is called."""
-        return "TSVECTOR"
-
-
-# Names compare byte by byte everywhere: PostgreSQL's default collation would order them by locale.
-_Name = Text().with_variant(Text(collation="C"), "postgresql")
-_Key = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only
 
 metadata = MetaData()
 
@@ -91,8 +50,8 @@ schema_versions = Table(
 namespaces = Table(
     "lmt_namespaces",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("path", _Name, nullable=False, unique=True),
+    Column("pk", KEY, primary_key=True),
+    Column("path", NAME, nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
     Column("erased", BigInteger, nullable=False, server_default="0"),
 )
@@ -100,9 +59,9 @@ namespaces = Table(
 sessions = Table(
     "lmt_sessions",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("name", _Name, nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("name", NAME, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("revision", BigInteger, nullable=False),
@@ -121,10 +80,10 @@ sessions = Table(
 messages = Table(
     "lmt_messages",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("session_pk", _Key, ForeignKey(sessions.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE"), nullable=False),
     Column("position", BigInteger, nullable=False),
-    Column("id", _Name, nullable=False),
+    Column("id", NAME, nullable=False),
     Column("role", String(9), nullable=False),
     Column("content", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -133,7 +92,7 @@ messages = Table(
     Column("extra", Text),
     Column("payload", Text),
     # What recall looks at; empty for summaries, which say nothing that the record does not.
-    Column("namespace_pk", _Key),
+    Column("namespace_pk", KEY),
     Column("term_count", Integer),
     Column("asks", SmallInteger),
     Column("importance", Double),
@@ -153,7 +112,7 @@ RECORD = tuple(
 accesses = Table(
     "lmt_accesses",
     metadata,
-    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("count", BigInteger, nullable=False),
     Column("last_at", UtcDateTime, nullable=False),
 )
@@ -161,8 +120,8 @@ accesses = Table(
 embedders = Table(
     "lmt_embedders",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("identity", _Name, nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("identity", NAME, nullable=False),
     Column("dimension", Integer, nullable=False),
     Column("used_at", UtcDateTime, nullable=False),
     UniqueConstraint("identity", "dimension"),
@@ -171,10 +130,10 @@ embedders = Table(
 vectors = Table(
     "lmt_vectors",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, nullable=False),
-    Column("embedder_pk", _Key, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, nullable=False),
+    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
     Column("vector", LargeBinary),
     UniqueConstraint("message_pk", "embedder_pk"),
     Index("lmt_vectors_by_namespace", "namespace_pk", "embedder_pk", "pk"),
@@ -184,7 +143,7 @@ vectors = Table(
 embedding_cache = Table(
     "lmt_embedding_cache",
     metadata,
-    Column("embedder_pk", _Key, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("hash", LargeBinary(16), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
@@ -194,9 +153,9 @@ embedding_cache = Table(
 entries = Table(
     "lmt_entries",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("message_pk", _Key, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
     Column("tier", String(10), nullable=False),
     Column("state", String(10), nullable=False),
     Column("relevance", Double),
@@ -209,10 +168,10 @@ entries = Table(
 knowledge = Table(
     "lmt_knowledge",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("category", _Name, nullable=False),
-    Column("key", _Name, nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", NAME, nullable=False),
+    Column("key", NAME, nullable=False),
     Column("value", Text, nullable=False),
     Column("exact", Text),
     Column("confidence", Double, nullable=False),
@@ -236,10 +195,10 @@ KNOWN = tuple(column for column in knowledge.c if column.name not in {"term_coun
 knowledge_history = Table(
     "lmt_knowledge_history",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("category", _Name, nullable=False),
-    Column("key", _Name, nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", NAME, nullable=False),
+    Column("key", NAME, nullable=False),
     Column("value", Text, nullable=False),
     Column("exact", Text),
     Column("confidence", Double, nullable=False),
@@ -252,7 +211,7 @@ knowledge_history = Table(
 adaptive_parameters = Table(
     "lmt_adaptive_parameters",
     metadata,
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("name", String(40), primary_key=True),
     Column("value", Double, nullable=False),
 )
@@ -260,8 +219,8 @@ adaptive_parameters = Table(
 optimization_snapshots = Table(
     "lmt_optimization_snapshots",
     metadata,
-    Column("pk", _Key, primary_key=True),
-    Column("namespace_pk", _Key, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("body", Text, nullable=False),
     Index("lmt_optimization_snapshots_by_age", "namespace_pk", "pk"),
@@ -270,7 +229,57 @@ optimization_snapshots = Table(
 leases = Table(
     "lmt_leases",
     metadata,
-    Column("name", _Name, primary_key=True),
+    Column("name", NAME, primary_key=True),
     Column("holder", Text, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
+)
+
+item_namespaces = Table(
+    "lmt_item_namespaces",
+    metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("path", NAME, nullable=False, unique=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("erased", BigInteger, nullable=False),
+    sqlite_autoincrement=True,  # a key is never used again: what is held of a namespace is never another's
+)
+
+items = Table(
+    "lmt_items",
+    metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(item_namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("key", NAME, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("ttl_seconds", Double),
+    Column("revision", BigInteger, nullable=False),
+    UniqueConstraint("namespace_pk", "key"),
+    Index("lmt_items_by_age", "namespace_pk", "updated_at", "pk"),
+    Index("lmt_items_by_revision", "namespace_pk", "revision"),
+    Index("lmt_items_by_expiry", "expires_at"),
+    sqlite_autoincrement=True,
+)
+
+item_texts = Table(
+    "lmt_item_texts",
+    metadata,
+    Column("item_pk", KEY, ForeignKey(items.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("text", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+)
+
+item_vectors = Table(
+    "lmt_item_vectors",
+    metadata,
+    Column("item_pk", KEY, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+    ForeignKeyConstraint(
+        ["item_pk", "number"], [item_texts.c.item_pk, item_texts.c.number], ondelete="CASCADE"
+    ),
 )

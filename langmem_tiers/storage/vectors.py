@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.core.errors import StorageError
+from langmem_tiers.storage.columns import UtcDateTime
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.index import is_as_it_was
-from langmem_tiers.storage.schema import UtcDateTime, embedders, embedding_cache, messages, vectors
+from langmem_tiers.storage.schema import embedders, embedding_cache, messages, vectors
 from langmem_tiers.storage.search import pgvector
 from langmem_tiers.storage.text import storable
 

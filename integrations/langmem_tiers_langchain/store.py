@@ -1,0 +1,209 @@
+"""A LangGraph store on the engine's database."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, PutOp, SearchOp
+
+from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.engine import MemoryEngine
+from langmem_tiers_langchain.store_embedder import CALLER_LOOP, embedder_of
+from langmem_tiers_langchain.store_ops import (
+    WHOLE,
+    change_of,
+    check_op,
+    item_of,
+    matches_of,
+    search_item_of,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
+
+_SWEEP_MINUTES = 5.0
+
+
+class TieredStore(BaseStore):
+    """Long-term memory of LangGraph agents in SQLite or PostgreSQL, found by words and vectors together.
+
+    ``search`` without a query gives the last updated first. With a query it ranks all items under the
+    prefix and leaves none out; the score is the cosine, lifted towards 1 by the words of the query, and
+    None for items that were put with ``index=False``, which come last. Filters do not confuse types:
+    True is not 1, and what a value does not hold matches nothing. What has expired cannot be read,
+    whether or not it was swept. Safe to share between threads.
+
+    Args:
+        engine: Whose database to use; one of its own in memory, gone with the store, if left out.
+        index: ``{"embed": ..., "dims": ..., "fields": [...]}`` as for any LangGraph store. Without
+            ``embed`` the engine's own embedder is used, once a query asks for it. ``"identity"`` may name
+            the model: vectors of two identities are never compared.
+        ttl: ``{"default_ttl": minutes, "refresh_on_read": True, "sweep_interval_minutes": 5}``.
+
+    Attributes:
+        index_config: What was given as index.
+        embeddings: The model in it, as LangChain knows it.
+        ttl_config: What was given as ttl.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        engine: MemoryEngine | None = None,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        _check_engine(engine)
+        self.index_config = None if index is None else index.copy()
+        self.ttl_config = None if ttl is None else ttl.copy()
+        config: dict[str, Any] = {**(index or {})}
+        self._fields = _fields(config.get("fields"))
+        self.embeddings: Embeddings | None = None
+        embedder = None
+        if config.get("embed") is not None:
+            self.embeddings, embedder = embedder_of(config)
+        used = MemoryEngine() if engine is None else engine
+        self._own = used if engine is None else None
+        self._items = used.items if embedder is None else used.items.using(embedder)
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(
+        cls,
+        conn_string: str | os.PathLike[str],
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> Iterator[Self]:
+        """A store on a database of its own, closed at the end.
+
+        Args:
+            conn_string: ``sqlite:///memory.db`` or a ``Path``, ``sqlite://`` or ``postgresql://user@host/name``.
+            index: As for the store.
+            ttl: As for the store.
+        """
+        with MemoryEngine(conn_string) as engine, cls(engine, index=index, ttl=ttl) as store:
+            yield store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def setup(self) -> None:
+        """Nothing to do: the tables are there already. For code that calls it on other stores."""
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do some operations; their results in order.
+
+        All reads see what was there before, then all puts happen in one transaction; of several for
+        one key the last counts.
+
+        Raises:
+            InvalidNamespaceError: A namespace cannot be one; nothing was done.
+            InvalidInputError: A value is not JSON, or a filter has an unknown operator; nothing was written.
+            EmbeddingError: The model of the index failed; nothing was written.
+        """
+        every = list(ops)
+        for op in every:
+            check_op(op)
+        results: list[Result] = [None] * len(every)
+        for refresh in (True, False):
+            self._get(every, results, refresh=refresh)
+        for at, op in enumerate(every):
+            if isinstance(op, SearchOp):
+                results[at] = self._search(op)
+            elif isinstance(op, ListNamespacesOp):
+                results[at] = list(
+                    self._items.namespaces(
+                        matches_of(op), max_depth=op.max_depth, limit=op.limit, offset=op.offset
+                    )
+                )
+        self._items.write(change_of(op, self._fields) for op in every if isinstance(op, PutOp))
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As ``batch``, in a thread, while the loop goes on."""
+        token = CALLER_LOOP.set(asyncio.get_running_loop())
+        try:
+            return await asyncio.to_thread(self.batch, list(ops))
+        finally:
+            CALLER_LOOP.reset(token)
+
+    def sweep_ttl(self) -> int:
+        """Erase what has expired; how many items that were."""
+        return self._items.sweep()
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> None:
+        """Sweep every so often in a thread of its own, until it is stopped or the store is closed.
+
+        Args:
+            sweep_interval_minutes: How often; as the configuration says, or every 5 minutes, if left out.
+        """
+        configured = (self.ttl_config or {}).get("sweep_interval_minutes")
+        minutes = sweep_interval_minutes if sweep_interval_minutes is not None else configured
+        self._items.sweeper.start((_SWEEP_MINUTES if minutes is None else minutes) * 60)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """End the thread. Says whether it has ended within that many seconds."""
+        return self._items.sweeper.stop(timeout)
+
+    def close(self) -> None:
+        """Stop sweeping and close the database, if it is the store's own. An engine handed in stays open."""
+        self._items.sweeper.stop()
+        if self._own is not None:
+            self._own.close()
+
+    def _get(self, ops: list[Op], results: list[Result], *, refresh: bool) -> None:
+        wanted = [
+            (at, op)
+            for at, op in enumerate(ops)
+            if isinstance(op, GetOp) and op.namespace and bool(op.refresh_ttl) is refresh
+        ]
+        if not wanted:
+            return
+        found = self._items.get_many([(tuple(op.namespace), op.key) for _, op in wanted], refresh=refresh)
+        for (at, _), item in zip(wanted, found, strict=True):
+            results[at] = item_of(item)
+
+    def _search(self, op: SearchOp) -> list[Any]:
+        hits = self._items.search(
+            tuple(op.namespace_prefix),
+            op.query,
+            where=op.filter,
+            limit=op.limit,
+            offset=op.offset,
+            refresh=bool(op.refresh_ttl),
+        )
+        return [search_item_of(hit) for hit in hits]
+
+
+def _check_engine(engine: object) -> None:
+    if engine is not None and not isinstance(engine, MemoryEngine):
+        raise InvalidConfigError(
+            f"engine must be a MemoryEngine, got a {type(engine).__name__}: "
+            "use TieredStore.from_conn_string(url) for a database by its address"
+        )
+
+
+def _fields(fields: object) -> list[str]:
+    if fields is None:
+        return [WHOLE]
+    if not isinstance(fields, list | tuple) or not all(isinstance(path, str) for path in fields):
+        raise InvalidConfigError(f"fields must be a list of paths, got {fields!r}: use e.g. ['text']")
+    return list(fields) or [WHOLE]

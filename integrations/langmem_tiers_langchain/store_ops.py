@@ -1,0 +1,130 @@
+"""LangGraph's store operations in the words of the engine, and what comes back in those of LangGraph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langgraph.store import base
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+)
+
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.items import ItemChange, NamespaceMatch
+from langmem_tiers.retrieval.item_text import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langgraph.store.base import MatchCondition, Op
+
+    import langmem_tiers.core.items as ours
+
+WHOLE = "$"
+"""The path of the whole value."""
+
+
+def check_op(op: Op) -> None:
+    """Refuse an operation that names no possible namespace; ``batch`` is called past the checks of ``put``.
+
+    Raises:
+        InvalidNamespaceError: A label is empty, no text, or holds a period or NUL.
+        InvalidInputError: It is no operation.
+    """
+    if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
+        raise InvalidInputError(
+            f"{op!r} is no operation of a store: use GetOp, PutOp, SearchOp, ListNamespacesOp"
+        )
+    validate = getattr(base, "validate_op_namespace", None)  # from langgraph-checkpoint 4.3 on
+    if validate is not None:
+        validate(op)
+    for path in _paths(op):
+        _check_labels(path)
+    if isinstance(op, PutOp) and not op.namespace:
+        raise InvalidNamespaceError("a namespace needs at least one label, got (): pass e.g. ('memories',)")
+
+
+def change_of(op: PutOp, fields: Sequence[str]) -> ItemChange:
+    """A put or a deletion."""
+    value = op.value
+    return ItemChange(
+        namespace=tuple(op.namespace),
+        key=op.key,
+        value=value,
+        texts=None if value is None else _texts(value, _fields_of(op, fields)),
+        ttl_seconds=None if op.ttl is None else op.ttl * 60,
+    )
+
+
+def matches_of(op: ListNamespacesOp) -> list[NamespaceMatch]:
+    """The conditions on namespaces."""
+    return [_match(condition) for condition in op.match_conditions or ()]
+
+
+def item_of(item: ours.Item | None) -> Item | None:
+    """An item as LangGraph knows it."""
+    if item is None:
+        return None
+    return Item(
+        value=item.value,
+        key=item.key,
+        namespace=item.namespace,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+    )
+
+
+def search_item_of(hit: ours.ItemHit) -> SearchItem:
+    """A hit as LangGraph knows it."""
+    item = hit.item
+    return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, hit.score)
+
+
+def _paths(op: Op) -> Iterator[tuple[str, ...]]:
+    if isinstance(op, GetOp | PutOp):
+        yield op.namespace
+    elif isinstance(op, SearchOp):
+        yield op.namespace_prefix
+    else:
+        yield from (condition.path for condition in op.match_conditions or ())
+
+
+def _check_labels(path: Sequence[object]) -> None:
+    for label in path:
+        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+            raise InvalidNamespaceError(
+                f"the label {label!r} of {path!r} cannot be one: use a text that is not empty, "
+                "without periods and NUL"
+            )
+
+
+def _fields_of(op: PutOp, fields: Sequence[str]) -> Sequence[str]:
+    if op.index is None:
+        return fields
+    return () if op.index is False else op.index
+
+
+def _texts(value: Mapping[str, Any], fields: Sequence[str]) -> list[str] | None:
+    if list(fields) == [WHOLE]:
+        return None
+    try:
+        return [text for path in fields for text in _texts_at(value, path)]
+    except (TypeError, ValueError, RecursionError):  # no JSON, which the engine refuses by name
+        return None
+
+
+def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
+    return [text_of(value)] if path == WHOLE else get_text_at_path(value, path)
+
+
+def _match(condition: MatchCondition) -> NamespaceMatch:
+    if condition.match_type not in {"prefix", "suffix"}:
+        raise InvalidInputError(f"unknown match type {condition.match_type!r}: use 'prefix' or 'suffix'")
+    return NamespaceMatch(condition.match_type, tuple(condition.path))

@@ -1,0 +1,180 @@
+"""Changes of items, inside a transaction that somebody else has opened.
+
+Each begins with the rows of the namespaces, in the order of their paths: they are the locks, and
+their revision says to whoever holds a part of them in memory that it has changed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import bindparam, delete, exists, insert, select, update
+
+from langmem_tiers.core.names import escape, namespace_key
+from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
+from langmem_tiers.storage.text import pack_json, storable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from langmem_tiers.core.items import ItemWrite
+
+T = TypeVar("T")
+_PER_STATEMENT = 400  # well below every database's limit on parameters
+_SWEPT_AT_ONCE = 1000
+
+_NEXT = (
+    update(item_namespaces)
+    .where(item_namespaces.c.path == bindparam("of"))
+    .values(revision=item_namespaces.c.revision + 1, erased=item_namespaces.c.erased + bindparam("erasing"))
+    .returning(item_namespaces.c.pk, item_namespaces.c.revision)
+)
+_CHANGE = (
+    update(items)
+    .where(items.c.pk == bindparam("of"))
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("value", "created_at", "updated_at", "expires_at", "ttl_seconds", "revision")
+        }
+    )
+)
+
+
+def write_all(connection: Connection, writes: Sequence[ItemWrite], now: datetime, model: int | None) -> int:
+    """Put and delete; how many were deleted."""
+    by_path: dict[str, list[ItemWrite]] = {}
+    for write in writes:
+        by_path.setdefault(namespace_key(write.namespace), []).append(write)
+    deleted, emptied = 0, list[int]()
+    for path in sorted(by_path):
+        gone = [write for write in by_path[path] if write.value_json is None]
+        put = [write for write in by_path[path] if write.value_json is not None]
+        taken = _take(connection, path, create=bool(put), erases=bool(gone))
+        if taken is None:
+            continue  # nothing to delete there
+        namespace, revision = taken
+        deleted += _delete(connection, namespace, [escape(write.key) for write in gone])
+        if put:
+            _put(connection, put, {"namespace_pk": namespace, "revision": revision}, now, model)
+        else:
+            emptied.append(namespace)
+    _drop_empty(connection, emptied)
+    return deleted
+
+
+def sweep_some(connection: Connection, now: datetime) -> int:
+    """Erase some of what has expired; how many items that were."""
+    has_expired = items.c.expires_at <= now
+    oldest = select(items.c.pk).where(has_expired).order_by(items.c.expires_at).limit(_SWEPT_AT_ONCE)
+    keys = list(connection.execute(oldest).scalars())
+    found: dict[str, int] = {}
+    for some in parts_of(keys):
+        query = select(item_namespaces.c.path, item_namespaces.c.pk).join(items).where(items.c.pk.in_(some))
+        found.update((row.path, row.pk) for row in connection.execute(query))
+    for path in sorted(found):
+        _take(connection, path, create=False, erases=True)
+    swept = 0
+    for some in parts_of(keys):  # what was read and lives longer meanwhile stays
+        swept += connection.execute(delete(items).where(items.c.pk.in_(some), has_expired)).rowcount
+    _drop_empty(connection, list(found.values()))
+    return swept
+
+
+def _take(connection: Connection, path: str, *, create: bool, erases: bool) -> tuple[int, int] | None:
+    # The namespace's key and its next revision; its row is locked from here on.
+    taken = connection.execute(_NEXT, {"of": path, "erasing": int(erases)}).first()
+    if taken is None and create:
+        new = insert(item_namespaces).values(path=path, revision=1, erased=0)
+        taken = connection.execute(new.returning(item_namespaces.c.pk, item_namespaces.c.revision)).one()
+    return None if taken is None else (taken.pk, taken.revision)
+
+
+def _delete(connection: Connection, namespace: int, keys: Sequence[str]) -> int:
+    deleted = 0
+    for some in parts_of(keys):
+        gone = delete(items).where(items.c.namespace_pk == namespace, items.c.key.in_(some))
+        deleted += connection.execute(gone).rowcount
+    return deleted
+
+
+def _drop_empty(connection: Connection, namespaces: Sequence[int]) -> None:
+    for some in parts_of(namespaces):
+        is_empty = ~exists().where(items.c.namespace_pk == item_namespaces.c.pk)
+        connection.execute(delete(item_namespaces).where(item_namespaces.c.pk.in_(some), is_empty))
+
+
+def _put(
+    connection: Connection,
+    writes: Sequence[ItemWrite],
+    fixed: dict[str, Any],
+    now: datetime,
+    model: int | None,
+) -> None:
+    namespace = fixed["namespace_pk"]
+    keys = [escape(write.key) for write in writes]
+    there = _there(connection, namespace, keys, now)
+    rows = [{"key": escape(write.key), **fixed, **_row(write, now)} for write in writes]
+    new = [row for row in rows if row["key"] not in there]
+    changed = [
+        {**row, "of": there[row["key"]][0], "created_at": there[row["key"]][1]}
+        for row in rows
+        if row["key"] in there
+    ]
+    if changed:
+        connection.execute(_CHANGE, changed)
+        for some in parts_of([row["of"] for row in changed]):
+            connection.execute(delete(item_texts).where(item_texts.c.item_pk.in_(some)))
+    if new:
+        connection.execute(insert(items), new)
+    pks = {key: pk for key, (pk, _) in _there(connection, namespace, keys, now).items()}
+    _put_texts(connection, {pks[escape(write.key)]: write for write in writes}, model)
+
+
+def _there(
+    connection: Connection, namespace: int, keys: Sequence[str], now: datetime
+) -> dict[str, tuple[int, datetime]]:
+    # Keys and times of creation; what has expired begins anew.
+    found: dict[str, tuple[int, datetime]] = {}
+    for some in parts_of(keys):
+        query = select(items.c.key, items.c.pk, items.c.created_at, items.c.expires_at).where(
+            items.c.namespace_pk == namespace, items.c.key.in_(some)
+        )
+        for row in connection.execute(query):
+            has_expired = row.expires_at is not None and row.expires_at <= now
+            found[row.key] = row.pk, now if has_expired else row.created_at
+    return found
+
+
+def _put_texts(connection: Connection, writes: dict[int, ItemWrite], model: int | None) -> None:
+    texts, vectors = list[dict[str, Any]](), list[dict[str, Any]]()
+    for pk, write in writes.items():
+        for number, text in enumerate(write.texts):
+            place = {"item_pk": pk, "number": number}
+            texts.append({**place, "text": storable(text.text), "terms": storable(text.terms)})
+            if text.vector is not None and model is not None:
+                vectors.append({**place, "embedder_pk": model, "vector": text.vector})
+    if texts:
+        connection.execute(insert(item_texts), texts)
+    if vectors:
+        connection.execute(insert(item_vectors), vectors)
+
+
+def _row(write: ItemWrite, now: datetime) -> dict[str, Any]:
+    ttl = write.ttl_seconds
+    return {
+        "value": pack_json(write.value_json or ""),
+        "created_at": now,
+        "updated_at": now,
+        "expires_at": None if ttl is None else now + timedelta(seconds=ttl),
+        "ttl_seconds": ttl,
+    }
+
+
+def parts_of(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values in parts that a statement takes as parameters."""
+    return (values[start : start + _PER_STATEMENT] for start in range(0, len(values), _PER_STATEMENT))

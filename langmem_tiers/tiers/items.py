@@ -1,0 +1,278 @@
+"""Items: what an agent keeps as JSON values under namespaces and keys, and finds by key, filter or query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.items import ItemChange, ItemHit, ItemWrite
+from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.names import check_key, check_namespace
+from langmem_tiers.retrieval.embedding import Embedding
+from langmem_tiers.retrieval.item_filters import check_filter, matches
+from langmem_tiers.retrieval.item_text import item_texts, vectors_of
+from langmem_tiers.tiers.item_checks import check_page, checked_change, texts_of
+from langmem_tiers.tiers.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.indexes import VectorStore
+    from langmem_tiers.core.items import Item, ItemIndex, ItemStore, KeptItem, NamespaceMatch
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import Embedder
+    from langmem_tiers.retrieval.item_filters import Filter
+    from langmem_tiers.retrieval.item_ranking import ItemRanker
+    from langmem_tiers.retrieval.item_shelf import Ranking
+
+    _Scored: TypeAlias = tuple[KeptItem, float | None]
+
+_READ_AT_ONCE = 500
+_TRIES = 3  # if others change what was just ranked; after that the page stands as it was ranked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemParts:
+    """What items stand on, handed in by the engine."""
+
+    store: ItemStore
+    index: ItemIndex
+    vectors: VectorStore
+    config: EngineConfig
+    clock: Clock
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return check_time(self.clock.now())
+
+
+class Items:
+    """All items of a database. Get it from ``engine.items``.
+
+    Vectors are made when a query asks for them, so that putting costs nothing more; those from
+    ``using()`` make them as they are put.
+
+    Args:
+        parts: What it stands on.
+        embedder: For vectors of texts and queries; None finds by words alone.
+        eager: Make vectors of what is put at once, and put nothing without them.
+    """
+
+    def __init__(self, parts: ItemParts, embedder: Embedder | None, *, eager: bool = False) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._embedding = (
+            None
+            if embedder is None
+            else Embedding(embedder, parts.vectors, parts.config.embedding, parts.clock)
+        )
+        self._eager = eager
+        self._made_ranker: ItemRanker | None = None
+        self.sweeper = Sweeper(lambda: parts.store.sweep(parts.now()))
+
+    def using(self, embedder: Embedder) -> Items:
+        """The same items, found by the vectors of another embedder."""
+        return Items(self._parts, embedder, eager=True)
+
+    def put(
+        self,
+        namespace: str | Iterable[str],
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        texts: Sequence[str] | None = None,
+        ttl_seconds: float | None = None,
+    ) -> None:
+        """Keep a value under a key, in place of the one before.
+
+        Args:
+            namespace: Where.
+            key: Under which name.
+            value: JSON: dict, list, str, number, bool, None, and nothing else inside.
+            texts: What queries find it by; the whole value if left out, and no query finds it by ``()``.
+            ttl_seconds: How long it lives after it was written, or last read with ``refresh``.
+
+        Raises:
+            InvalidInputError: The value is not JSON, or a name cannot be used; nothing was written.
+        """
+        path = check_namespace(namespace)
+        self.write([ItemChange(namespace=path, key=key, value=value, texts=texts, ttl_seconds=ttl_seconds)])
+
+    def delete(self, namespace: str | Iterable[str], key: str) -> bool:
+        """Erase a value with all that it was found by; whether it was there."""
+        return self.write([ItemChange(namespace=check_namespace(namespace), key=key, value=None)]) > 0
+
+    def write(self, changes: Iterable[ItemChange]) -> int:
+        """Put and delete in one transaction: all of it is done, or nothing. The last change of a key counts.
+
+        Returns:
+            How many items were deleted.
+
+        Raises:
+            InvalidInputError: A value is not JSON, or a name cannot be used; nothing was written.
+            EmbeddingError: Vectors are made at once, and the embedder failed; nothing was written.
+        """
+        checked = [checked_change(change) for change in changes]
+        last = {(change.namespace, change.key): (change, value_json) for change, value_json in checked}
+        if not last:
+            return 0
+        texts = {name: texts_of(change) for name, (change, _) in last.items()}
+        vectors, model = dict[str, bytes](), None
+        if self._eager and self._embedding is not None and any(texts.values()):
+            vectors = vectors_of([text for some in texts.values() for text in some], self._embedding)
+            model = self._embedding.model()
+        writes = [
+            ItemWrite(
+                namespace=change.namespace,
+                key=change.key,
+                value_json=value_json,
+                texts=item_texts(texts[name], vectors),
+                ttl_seconds=change.ttl_seconds,
+            )
+            for name, (change, value_json) in last.items()
+        ]
+        return self._store.write(writes, self._parts.now(), model=model)
+
+    def get(self, namespace: str | Iterable[str], key: str, *, refresh: bool = False) -> Item | None:
+        """The value under a key, if there is one.
+
+        Args:
+            namespace: Where.
+            key: Under which name.
+            refresh: Let it live for its whole time again.
+        """
+        return self.get_many([(check_namespace(namespace), key)], refresh=refresh)[0]
+
+    def get_many(
+        self, names: Sequence[tuple[NamespacePath, str]], *, refresh: bool = False
+    ) -> list[Item | None]:
+        """The values under some keys, in their order; None where there is none."""
+        checked = [(check_namespace(namespace), check_key(key)) for namespace, key in names]
+        now = self._parts.now()
+        found = self._store.get(checked, now)
+        if refresh:
+            self._store.refresh(list(found.values()), now)
+        return [found[name].item if name in found else None for name in checked]
+
+    def search(
+        self,
+        prefix: str | Iterable[str] = (),
+        query: str | None = None,
+        *,
+        where: Filter | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> tuple[ItemHit, ...]:
+        """Items in namespaces that begin with the prefix's whole labels.
+
+        Without a query the last updated come first. A query ranks all of them and leaves none out: words
+        and vectors count together, and what is kept from being found by queries comes last.
+
+        Args:
+            prefix: ``("acme",)`` finds ``("acme", "alice")`` and not ``("acme-corp",)``; all if empty.
+            query: A question, or words.
+            where: What values must hold: ``{"kind": "note", "size": {"$gte": 3}}``.
+            limit: How many at most.
+            offset: How many to leave out first.
+            refresh: Let what is found live for its whole time again.
+        """
+        path = () if prefix == () else check_namespace(prefix)
+        check_page(limit, offset)
+        if where is not None:
+            check_filter(where)
+        now = self._parts.now()
+        found = (
+            self._ranked(path, query, where, now, offset + limit)
+            if query
+            else [(kept, None) for kept in self._latest(path, where, now, (offset, limit))]
+        )
+        page = found[offset:] if query else found
+        if refresh:
+            self._store.refresh([kept for kept, _ in page], now)
+        return tuple(ItemHit(item=kept.item, score=score) for kept, score in page)
+
+    def namespaces(
+        self,
+        matches: Sequence[NamespaceMatch] = (),
+        *,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[NamespacePath, ...]:
+        """Namespaces that hold items, sorted.
+
+        Args:
+            matches: Conditions that all must hold.
+            max_depth: Cut them after so many labels, each once.
+            limit: How many at most.
+            offset: How many to leave out first.
+        """
+        check_page(limit, offset)
+        if max_depth is not None:
+            check_whole(max_depth, 1, "max_depth")
+        beginning = max((match.beginning for match in matches), key=len, default=())
+        found = self._store.namespaces(beginning, self._parts.now())
+        fitting = {path[:max_depth] for path in found if all(match.holds(path) for match in matches)}
+        return tuple(sorted(fitting)[offset : offset + limit])
+
+    def sweep(self) -> int:
+        """Erase what has expired; how many items that were. They could not be read any more before."""
+        return self._store.sweep(self._parts.now())
+
+    def _latest(
+        self, prefix: NamespacePath, where: Filter | None, now: datetime, page: tuple[int, int]
+    ) -> Sequence[KeptItem]:
+        offset, limit = page
+        if not where:
+            return self._store.page(prefix, now, skip=offset, limit=limit)
+        found: list[KeptItem] = []
+        last: KeptItem | None = None
+        while len(found) < offset + limit:
+            some = self._store.page(prefix, now, after=last, limit=_READ_AT_ONCE)
+            found += [kept for kept in some if matches(kept.item.value, where)]
+            if len(some) < _READ_AT_ONCE:
+                break
+            last = some[-1]
+        return found[offset : offset + limit]
+
+    def _ranked(
+        self, prefix: NamespacePath, query: str, where: Filter | None, now: datetime, count: int
+    ) -> list[_Scored]:
+        found: list[_Scored] = []
+        for _ in range(_TRIES):
+            ranking = self._ranker().rank(prefix, query)
+            found, is_as_ranked = self._read_ranked(ranking, where, now, count)
+            if is_as_ranked:
+                break
+        return found
+
+    def _read_ranked(
+        self, ranking: Ranking, where: Filter | None, now: datetime, count: int
+    ) -> tuple[list[_Scored], bool]:
+        found: list[_Scored] = []
+        is_as_ranked, start = True, 0
+        while len(found) < count and start < len(ranking):
+            some = ranking.part(start, start + max(count, _READ_AT_ONCE if start else 0))
+            start += len(some)
+            kept = self._store.fetch([each.pk for each in some], now)
+            there = [(kept[each.pk], each) for each in some if each.pk in kept]
+            is_as_ranked = is_as_ranked and all(item.revision == each.revision for item, each in there)
+            found += [
+                (item, each.score) for item, each in there if not where or matches(item.item.value, where)
+            ]
+        return found[:count], is_as_ranked
+
+    def _ranker(self) -> ItemRanker:
+        if self._made_ranker is None:
+            from langmem_tiers.retrieval.item_ranking import (  # noqa: PLC0415 - numpy, not before it is needed
+                ItemRanker,
+            )
+
+            parts = self._parts
+            self._made_ranker = ItemRanker(parts.index, self._embedding, parts.config, parts.clock)
+        return self._made_ranker
