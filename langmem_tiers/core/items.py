@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,8 +106,22 @@ class KeptItem:
     ttl_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemNamespaceState:
+class KeptValue(NamedTuple):
+    """As much of an item as a filter needs."""
+
+    pk: int
+    revision: int
+    value: dict[str, Any]
+
+
+class ScanMark(NamedTuple):
+    """Where a scan goes on."""
+
+    updated_at: datetime
+    pk: int
+
+
+class ItemNamespaceState(NamedTuple):
     """By these numbers whoever holds a part of a namespace sees what has changed."""
 
     pk: int
@@ -158,24 +172,25 @@ class ItemStore(Protocol):
         """Those of them that are there."""
         ...
 
-    def page(
-        self,
-        prefix: NamespacePath,
-        now: datetime,
-        *,
-        after: KeptItem | None = None,
-        skip: int = 0,
-        limit: int,
-    ) -> tuple[KeptItem, ...]:
+    def page(self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int) -> tuple[KeptItem, ...]:
         """Items in namespaces that begin with the prefix's whole labels, last updated first.
 
         Args:
             prefix: All namespaces if empty.
             now: When.
-            after: The last item of the page before.
-            skip: How many to leave out then.
+            skip: How many to leave out first.
             limit: How many at most.
         """
+        ...
+
+    def scan(
+        self, prefix: NamespacePath, now: datetime, *, after: ScanMark | None, limit: int
+    ) -> tuple[list[KeptValue], ScanMark | None]:
+        """As ``page``, behind a mark; the next mark, or None at the end."""
+        ...
+
+    def values(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptValue]:
+        """The values of those of some items that are still there, by their own keys."""
         ...
 
     def fetch(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptItem]:

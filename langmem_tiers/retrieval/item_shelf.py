@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,22 +65,53 @@ class Ranking:
 @dataclass(slots=True)
 class _Held:
     item: IndexedItem
+    row: int
+    """Its place in the columns of items."""
     slots: list[int] = field(default_factory=list)
+    """The places of its texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    """The items in the order of their keys, as arrays; made anew when something changes."""
+class _Columns:
+    """Arrays of one length whose places are taken and given back."""
 
-    pks: Rows
-    revisions: Rows
-    updated: Rows
-    used: Rows
-    """Slots that hold a text."""
-    owners: Rows
-    """Of each of these slots: the place of its item."""
-    norms: Floats
-    """Of each slot: what its length takes from its words."""
+    def __init__(self, **kinds: type) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {name: np.zeros(16, kind) for name, kind in kinds.items()}
+        self._free: list[int] = []
+        self.size = 0
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[name][: self.size]
+
+    @property
+    def count(self) -> int:
+        """Places that are taken."""
+        return self.size - len(self._free)
+
+    @property
+    def capacity(self) -> int:
+        """Places that there is room for."""
+        return len(next(iter(self._arrays.values())))
+
+    def take(self, **values: float) -> int:
+        """A place that holds these values."""
+        place = self._free.pop() if self._free else self.size
+        self.size = max(self.size, place + 1)
+        if self.size > self.capacity:
+            self._arrays = {name: doubled(array) for name, array in self._arrays.items()}
+        for name, value in values.items():
+            self._arrays[name][place] = value
+        return place
+
+    def give(self, place: int) -> None:
+        """Free a place; it holds zeros."""
+        for array in self._arrays.values():
+            array[place] = 0
+        self._free.append(place)
+
+
+def doubled(array: NDArray[Any]) -> NDArray[Any]:
+    """The array with as many zeros behind it."""
+    return np.concatenate([array, np.zeros_like(array)])
 
 
 class Shelf:
@@ -90,19 +121,17 @@ class Shelf:
         self.seen: dict[int, ItemNamespaceState] = {}
         self.model: int | None = None
         self._items: dict[int, _Held] = {}
+        self._rows = _Columns(pk=np.int64, revision=np.int64, updated=np.int64)
+        self._texts = _Columns(row=np.int64, length=np.float64, used=np.bool_)
+        self._terms: dict[int, Counter[str]] = {}
         self._postings: dict[str, dict[int, int]] = {}
-        self._terms: list[Counter[str]] = []
-        self._free: list[int] = []
-        self._lengths = np.zeros(16)
-        self._owners = np.zeros(16, np.int64)
         self._vectors = np.zeros((16, 0), np.float32)
         self._unfilled: dict[int, TextPlace] = {}
-        self._lists: _Lists | None = None
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes."""
-        return self._vectors.nbytes + len(self._terms) * _BYTES_OF_A_TEXT
+        return self._vectors.nbytes + self._texts.count * _BYTES_OF_A_TEXT
 
     @property
     def unfilled(self) -> list[TextPlace]:
@@ -114,7 +143,7 @@ class Shelf:
         if model == self.model:
             return
         self.model = model
-        self._vectors = np.zeros((len(self._lengths), dimension), np.float32)
+        self._vectors = np.zeros((self._texts.capacity, dimension), np.float32)
         for held in self._items.values():
             for number, slot in enumerate(held.slots):
                 self._unfilled[slot] = TextPlace(held.item.pk, held.item.revision, number)
@@ -125,12 +154,12 @@ class Shelf:
         if held is not None and held.item.revision == item.revision:
             return
         self.drop(item.pk)
-        self._lists = None
-        held = self._items[item.pk] = _Held(item)
+        updated = microseconds(item.updated_at)
+        row = self._rows.take(pk=item.pk, revision=item.revision, updated=updated)
+        held = self._items[item.pk] = _Held(item, row)
         for number, (terms, vector) in enumerate(item.texts):
-            slot = self._take(terms.split())
+            slot = self._take(row, terms.split())
             held.slots.append(slot)
-            self._owners[slot] = item.pk
             self._unfilled[slot] = TextPlace(item.pk, item.revision, number)
             if vector is not None:
                 self._fill(slot, vector)
@@ -138,18 +167,17 @@ class Shelf:
     def drop(self, pk: int) -> None:
         """Hold an item no longer."""
         held = self._items.pop(pk, None)
-        self._lists = None
-        for slot in [] if held is None else held.slots:
-            for term in self._terms[slot]:
+        if held is None:
+            return
+        self._rows.give(held.row)
+        for slot in held.slots:
+            for term in self._terms.pop(slot):
                 del self._postings[term][slot]
                 if not self._postings[term]:
                     del self._postings[term]
-            self._terms[slot] = Counter()
             self._vectors[slot] = 0
-            self._lengths[slot] = 0
-            self._owners[slot] = 0
             self._unfilled.pop(slot, None)
-            self._free.append(slot)
+            self._texts.give(slot)
 
     def keep(self, namespaces: set[int], keys: set[int]) -> None:
         """Of some namespaces, hold only the items with these keys."""
@@ -167,70 +195,44 @@ class Shelf:
 
     def ranked(self, terms: Sequence[str], vector: NDArray[np.float32] | None) -> Ranking:
         """All items, the best first; of those that are as good, the last updated."""
-        lists = self._lists = self._lists or self._listed()
-        scores = np.clip(self._word_scores(list(dict.fromkeys(terms)), lists), 0, 1)
+        texts, rows = self._texts, self._rows
+        scores = np.clip(self._word_scores(list(dict.fromkeys(terms))), 0, 1)
         if vector is not None:
-            cosines = self._vectors[: len(self._terms)] @ vector
+            cosines = self._vectors[: texts.size] @ vector
             scores = cosines + (1 - cosines) * LIFT * scores
-        best = np.full(len(lists.pks), -np.inf)
-        np.maximum.at(best, lists.owners, scores[lists.used].astype(np.float64).round(_DIGITS))
-        order = np.lexsort((-lists.pks, -lists.updated, -best))
-        return Ranking(lists.pks[order], lists.revisions[order], best[order])
+        best, used = np.full(rows.size, -np.inf), texts["used"]
+        np.maximum.at(best, texts["row"][used], scores[used].astype(np.float64).round(_DIGITS))
+        there = np.flatnonzero(rows["pk"])
+        order = there[np.lexsort((-rows["pk"][there], -rows["updated"][there], -best[there]))]
+        return Ranking(rows["pk"][order], rows["revision"][order], best[order])
 
-    def _listed(self) -> _Lists:
-        held = [self._items[pk].item for pk in sorted(self._items)]
-        pks = np.fromiter((item.pk for item in held), np.int64, len(held))
-        used = np.flatnonzero(self._owners[: len(self._terms)])
-        norms = np.ones(len(self._terms))
-        if len(used):
-            norms[used] = norms_of(self._lengths[used])
-        return _Lists(
-            pks=pks,
-            revisions=np.fromiter((item.revision for item in held), np.int64, len(held)),
-            updated=np.fromiter((microseconds(item.updated_at) for item in held), np.int64, len(held)),
-            used=used,
-            owners=np.searchsorted(pks, self._owners[used]),
-            norms=norms,
-        )
-
-    def _word_scores(self, terms: Sequence[str], lists: _Lists) -> Floats:
-        scores = np.zeros(len(self._terms))
-        count = len(self._terms) - len(self._free)
+    def _word_scores(self, terms: Sequence[str]) -> Floats:
+        texts, scores = self._texts, np.zeros(self._texts.size)
         there = [term for term in terms if term in self._postings]
         if not there:
             return scores
         worth = np.array([PIECE if is_unspaced(term) else 1.0 for term in there])
-        idf = idf_of(count, np.array([len(self._postings[term]) for term in there])) * worth
+        idf = idf_of(texts.count, np.array([len(self._postings[term]) for term in there])) * worth
         # As in recall: words that are nowhere count no more than those that are there.
-        absent = sum(term not in self._postings and not is_unspaced(term) for term in terms) * rarest(count)
+        nowhere = sum(term not in self._postings and not is_unspaced(term) for term in terms)
         total = float(idf.sum())
-        for term, share in zip(there, (idf / (total + min(absent, total))).tolist(), strict=True):
+        shares = idf / (total + min(nowhere * rarest(texts.count), total))
+        mean = texts["length"].sum() / texts.count
+        for term, share in zip(there, shares.tolist(), strict=True):
             posting = self._postings[term]
             slots = np.fromiter(posting, np.int64, len(posting))
             counts = np.fromiter(posting.values(), np.float64, len(posting))
-            scores[slots] += saturated(counts, lists.norms[slots]) * share
+            scores[slots] += saturated(counts, norms_of(texts["length"][slots], mean)) * share
         return scores
 
-    def _take(self, terms: list[str]) -> int:
-        counted = Counter(terms)
-        if self._free:
-            slot = self._free.pop()
-            self._terms[slot] = counted
-        else:
-            slot = len(self._terms)
-            self._terms.append(counted)
-            if slot == len(self._lengths):
-                self._grow()
-        self._lengths[slot] = length_of(terms)
-        for term, times in counted.items():
+    def _take(self, row: int, terms: list[str]) -> int:
+        slot = self._texts.take(row=row, length=length_of(terms), used=True)
+        if self._texts.capacity > len(self._vectors):
+            self._vectors = doubled(self._vectors)
+        self._terms[slot] = Counter(terms)
+        for term, times in self._terms[slot].items():
             self._postings.setdefault(term, {})[slot] = times
         return slot
-
-    def _grow(self) -> None:
-        more = len(self._lengths)
-        self._lengths = np.concatenate([self._lengths, np.zeros(more)])
-        self._owners = np.concatenate([self._owners, np.zeros(more, np.int64)])
-        self._vectors = np.concatenate([self._vectors, np.zeros((more, self._vectors.shape[1]), np.float32)])
 
     def _fill(self, slot: int, vector: bytes) -> None:
         if vector:

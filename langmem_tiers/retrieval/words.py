@@ -175,9 +175,9 @@ def _session_norms(places: Places) -> Floats:
     )
 
 
-def norms_of(lengths: Floats) -> Floats:
-    """What the lengths of texts take from their words."""
-    return K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
+def norms_of(lengths: Floats, mean: float | None = None) -> Floats:
+    """What the lengths of texts take from their words, beside a mean length; their own if left out."""
+    return K1 * (1 - B + B * lengths / max(float(lengths.mean()) if mean is None else mean, 1e-9))
 
 
 def saturated(counts: Floats, norms: Floats) -> Floats:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, insert, select
 
 from langmem_tiers.core.items import IndexedItem, ItemNamespaceState
+from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.item_values import bound_prefix, bounds
 from langmem_tiers.storage.item_writes import parts_of
-from langmem_tiers.storage.items import begins_with
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:
@@ -31,12 +32,16 @@ class SqlItemIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._states = {
+            has_prefix: DriverStatement(_STATE.where(*bound_prefix(has_prefix)), database.dialect)
+            for has_prefix in (True, False)
+        }
 
     def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespaces that begin with the prefix's whole labels."""
-        with self._database.read() as connection:
-            rows = connection.execute(_STATE.where(*begins_with(prefix))).all()
-        return tuple(ItemNamespaceState(*row) for row in rows)
+        with self._database.read_raw() as connection:
+            rows = self._states[bool(prefix)].all(connection, bounds(prefix))
+        return tuple(map(ItemNamespaceState._make, rows))
 
     def keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all items in some namespaces."""

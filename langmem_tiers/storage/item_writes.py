@@ -9,14 +9,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import bindparam, delete, exists, insert, select, update
+from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
 
 from langmem_tiers.core.names import escape, namespace_key
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 from langmem_tiers.storage.text import pack_json, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -50,20 +50,16 @@ def write_all(connection: Connection, writes: Sequence[ItemWrite], now: datetime
     by_path: dict[str, list[ItemWrite]] = {}
     for write in writes:
         by_path.setdefault(namespace_key(write.namespace), []).append(write)
-    deleted, emptied = 0, list[int]()
+    deleted, touched, places = 0, list[int](), dict[str, tuple[int, int]]()
     for path in sorted(by_path):
-        gone = [write for write in by_path[path] if write.value_json is None]
-        put = [write for write in by_path[path] if write.value_json is not None]
-        taken = _take(connection, path, create=bool(put), erases=bool(gone))
-        if taken is None:
-            continue  # nothing to delete there
-        namespace, revision = taken
-        deleted += _delete(connection, namespace, [escape(write.key) for write in gone])
-        if put:
-            _put(connection, put, {"namespace_pk": namespace, "revision": revision}, now, model)
-        else:
-            emptied.append(namespace)
-    _drop_empty(connection, emptied)
+        gone = [escape(write.key) for write in by_path[path] if write.value_json is None]
+        taken = _take(connection, path, create=len(gone) < len(by_path[path]), erases=bool(gone))
+        if taken is not None:  # or there is nothing to delete there
+            places[path] = taken
+            deleted += _delete(connection, taken[0], gone)
+            touched += [taken[0]] if gone else []
+    _put(connection, [write for write in writes if write.value_json is not None], places, now, model)
+    _drop_empty(connection, touched)
     return deleted
 
 
@@ -111,19 +107,20 @@ def _drop_empty(connection: Connection, namespaces: Sequence[int]) -> None:
 def _put(
     connection: Connection,
     writes: Sequence[ItemWrite],
-    fixed: dict[str, Any],
+    places: Mapping[str, tuple[int, int]],
     now: datetime,
     model: int | None,
 ) -> None:
-    namespace = fixed["namespace_pk"]
-    keys = [escape(write.key) for write in writes]
-    there = _there(connection, namespace, keys, now)
-    rows = [{"key": escape(write.key), **fixed, **_row(write, now)} for write in writes]
-    new = [row for row in rows if row["key"] not in there]
+    if not writes:
+        return
+    rows = [_row(write, places[namespace_key(write.namespace)], now) for write in writes]
+    names = [(row["namespace_pk"], row["key"]) for row in rows]
+    there = _there(connection, names, now)
+    new = [row for row, name in zip(rows, names, strict=True) if name not in there]
     changed = [
-        {**row, "of": there[row["key"]][0], "created_at": there[row["key"]][1]}
-        for row in rows
-        if row["key"] in there
+        {**row, "of": there[name][0], "created_at": there[name][1]}
+        for row, name in zip(rows, names, strict=True)
+        if name in there
     ]
     if changed:
         connection.execute(_CHANGE, changed)
@@ -131,22 +128,21 @@ def _put(
             connection.execute(delete(item_texts).where(item_texts.c.item_pk.in_(some)))
     if new:
         connection.execute(insert(items), new)
-    pks = {key: pk for key, (pk, _) in _there(connection, namespace, keys, now).items()}
-    _put_texts(connection, {pks[escape(write.key)]: write for write in writes}, model)
+        there = _there(connection, names, now)
+    _put_texts(connection, {there[name][0]: write for name, write in zip(names, writes, strict=True)}, model)
 
 
 def _there(
-    connection: Connection, namespace: int, keys: Sequence[str], now: datetime
-) -> dict[str, tuple[int, datetime]]:
+    connection: Connection, names: Sequence[tuple[int, str]], now: datetime
+) -> dict[tuple[int, str], tuple[int, datetime]]:
     # Keys and times of creation; what has expired begins anew.
-    found: dict[str, tuple[int, datetime]] = {}
-    for some in parts_of(keys):
-        query = select(items.c.key, items.c.pk, items.c.created_at, items.c.expires_at).where(
-            items.c.namespace_pk == namespace, items.c.key.in_(some)
-        )
+    found: dict[tuple[int, str], tuple[int, datetime]] = {}
+    columns = items.c.namespace_pk, items.c.key, items.c.pk, items.c.created_at, items.c.expires_at
+    for some in parts_of(names):
+        query = select(*columns).where(tuple_(items.c.namespace_pk, items.c.key).in_(some))
         for row in connection.execute(query):
             has_expired = row.expires_at is not None and row.expires_at <= now
-            found[row.key] = row.pk, now if has_expired else row.created_at
+            found[row.namespace_pk, row.key] = row.pk, now if has_expired else row.created_at
     return found
 
 
@@ -164,14 +160,17 @@ def _put_texts(connection: Connection, writes: dict[int, ItemWrite], model: int 
         connection.execute(insert(item_vectors), vectors)
 
 
-def _row(write: ItemWrite, now: datetime) -> dict[str, Any]:
+def _row(write: ItemWrite, place: tuple[int, int], now: datetime) -> dict[str, Any]:
     ttl = write.ttl_seconds
     return {
+        "namespace_pk": place[0],
+        "key": escape(write.key),
         "value": pack_json(write.value_json or ""),
         "created_at": now,
         "updated_at": now,
         "expires_at": None if ttl is None else now + timedelta(seconds=ttl),
         "ttl_seconds": ttl,
+        "revision": place[1],
     }
 
 

@@ -7,12 +7,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, exists, or_, select, update
+from sqlalchemy import bindparam, exists, select, update
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.items import Item, KeptItem
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.item_values import LATEST_FIRST, ItemValues, begins_with, lives
 from langmem_tiers.storage.item_writes import parts_of, sweep_some, write_all
 from langmem_tiers.storage.schema import item_namespaces, items
 from langmem_tiers.storage.text import unpack_json
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy import Select
 
-    from langmem_tiers.core.items import ItemWrite
+    from langmem_tiers.core.items import ItemWrite, KeptValue, ScanMark
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
@@ -38,6 +39,7 @@ class SqlItemStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._values = ItemValues(database)
 
     def write(self, writes: Sequence[ItemWrite], now: datetime, *, model: int | None) -> int:
         """Do all of it in one transaction, or nothing."""
@@ -59,34 +61,31 @@ class SqlItemStore:
             keys, path = sorted(stored), namespace_key(namespace)
             for some in parts_of(keys):
                 of_them = item_namespaces.c.path == path, items.c.key.in_(some)
-                for kept in self._read(_ITEM.where(*of_them, _lives(now))):
+                for kept in self._read(_ITEM.where(*of_them, lives(now))):
                     found[namespace, kept.item.key] = kept
         return found
 
-    def page(
-        self,
-        prefix: NamespacePath,
-        now: datetime,
-        *,
-        after: KeptItem | None = None,
-        skip: int = 0,
-        limit: int,
-    ) -> tuple[KeptItem, ...]:
+    def page(self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int) -> tuple[KeptItem, ...]:
         """Items in namespaces that begin with the prefix's whole labels, last updated first."""
-        query = _ITEM.where(*begins_with(prefix), _lives(now))
-        if after is not None:
-            changed = items.c.updated_at
-            at = after.item.updated_at
-            query = query.where(or_(changed < at, and_(changed == at, items.c.pk < after.pk)))
-        query = query.order_by(items.c.updated_at.desc(), items.c.pk.desc()).offset(skip).limit(limit)
-        return self._read(query)
+        query = _ITEM.where(*begins_with(prefix), lives(now))
+        return self._read(query.order_by(*LATEST_FIRST).offset(skip).limit(limit))
+
+    def scan(
+        self, prefix: NamespacePath, now: datetime, *, after: ScanMark | None, limit: int
+    ) -> tuple[list[KeptValue], ScanMark | None]:
+        """As ``page``, behind a mark; the next mark, or None at the end."""
+        return self._values.scan(prefix, now, after=after, limit=limit)
+
+    def values(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptValue]:
+        """The values of those of some items that are still there, by their own keys."""
+        return self._values.of(keys, now)
 
     def fetch(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptItem]:
         """Those of some items that are still there, by their own keys."""
         found: dict[int, KeptItem] = {}
         for some in parts_of(keys):
             found.update(
-                (kept.pk, kept) for kept in self._read(_ITEM.where(items.c.pk.in_(some), _lives(now)))
+                (kept.pk, kept) for kept in self._read(_ITEM.where(items.c.pk.in_(some), lives(now)))
             )
         return found
 
@@ -110,7 +109,7 @@ class SqlItemStore:
 
     def namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
         """Namespaces that hold items and begin with the prefix's whole labels."""
-        holds = exists().where(items.c.namespace_pk == item_namespaces.c.pk, _lives(now))
+        holds = exists().where(items.c.namespace_pk == item_namespaces.c.pk, lives(now))
         query = select(item_namespaces.c.path).where(*begins_with(prefix), holds)
         with self._database.read() as connection:
             return tuple(namespace_from_key(path) for path in connection.execute(query).scalars())
@@ -131,20 +130,6 @@ class SqlItemStore:
     def _read(self, query: Select[*tuple[Any, ...]]) -> tuple[KeptItem, ...]:
         with self._database.read() as connection:
             return tuple(map(_kept, connection.execute(query)))
-
-
-def begins_with(prefix: NamespacePath) -> tuple[ColumnElement[bool], ...]:
-    """The conditions on namespaces whose first labels are the prefix's."""
-    if not prefix:
-        return ()
-    path, key = item_namespaces.c.path, namespace_key(prefix)
-    # "0" follows "/" in every byte order: from the key to there lie the key, its children and
-    # names that only begin like it, which the last condition leaves out.
-    return path >= key, path < f"{key}0", or_(path == key, path > f"{key}/")
-
-
-def _lives(now: datetime) -> ColumnElement[bool]:
-    return or_(items.c.expires_at.is_(None), items.c.expires_at > now)
 
 
 def _kept(row: AnyRow) -> KeptItem:

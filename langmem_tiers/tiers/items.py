@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.indexes import VectorStore
-    from langmem_tiers.core.items import Item, ItemIndex, ItemStore, KeptItem, NamespaceMatch
+    from langmem_tiers.core.items import Item, ItemIndex, ItemStore, KeptItem, NamespaceMatch, ScanMark
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder
     from langmem_tiers.retrieval.item_filters import Filter
     from langmem_tiers.retrieval.item_ranking import ItemRanker
-    from langmem_tiers.retrieval.item_shelf import Ranking
+    from langmem_tiers.retrieval.item_shelf import RankedItem, Ranking
 
     _Scored: TypeAlias = tuple[KeptItem, float | None]
 
-_READ_AT_ONCE = 500
+_READ_FIRST, _READ_AT_ONCE = 200, 5000  # a page is mostly filled by the first few
 _TRIES = 3  # if others change what was just ranked; after that the page stands as it was ranked
 
 
@@ -186,15 +186,14 @@ class Items:
         if where is not None:
             check_filter(where)
         now = self._parts.now()
-        found = (
-            self._ranked(path, query, where, now, offset + limit)
-            if query
-            else [(kept, None) for kept in self._latest(path, where, now, (offset, limit))]
-        )
-        page = found[offset:] if query else found
+        page = (offset, limit)
+        if query:
+            found = self._ranked(path, query, where, now, page)
+        else:
+            found = [(kept, None) for kept in self._latest(path, where, now, page)]
         if refresh:
-            self._store.refresh([kept for kept, _ in page], now)
-        return tuple(ItemHit(item=kept.item, score=score) for kept, score in page)
+            self._store.refresh([kept for kept, _ in found], now)
+        return tuple(ItemHit(item=kept.item, score=score) for kept, score in found)
 
     def namespaces(
         self,
@@ -230,42 +229,54 @@ class Items:
         offset, limit = page
         if not where:
             return self._store.page(prefix, now, skip=offset, limit=limit)
-        found: list[KeptItem] = []
-        last: KeptItem | None = None
+        found: list[int] = []
+        mark: ScanMark | None = None
         while len(found) < offset + limit:
-            some = self._store.page(prefix, now, after=last, limit=_READ_AT_ONCE)
-            found += [kept for kept in some if matches(kept.item.value, where)]
-            if len(some) < _READ_AT_ONCE:
+            most = _READ_FIRST if mark is None else _READ_AT_ONCE
+            some, mark = self._store.scan(prefix, now, after=mark, limit=most)
+            found += [each.pk for each in some if matches(each.value, where)]
+            if mark is None:
                 break
-            last = some[-1]
-        return found[offset : offset + limit]
+        return self._in_order(found[offset : offset + limit], now)
 
     def _ranked(
-        self, prefix: NamespacePath, query: str, where: Filter | None, now: datetime, count: int
+        self,
+        prefix: NamespacePath,
+        query: str,
+        where: Filter | None,
+        now: datetime,
+        page: tuple[int, int],
     ) -> list[_Scored]:
         found: list[_Scored] = []
         for _ in range(_TRIES):
             ranking = self._ranker().rank(prefix, query)
-            found, is_as_ranked = self._read_ranked(ranking, where, now, count)
+            found, is_as_ranked = self._read_ranked(ranking, where, now, page)
             if is_as_ranked:
                 break
         return found
 
     def _read_ranked(
-        self, ranking: Ranking, where: Filter | None, now: datetime, count: int
+        self, ranking: Ranking, where: Filter | None, now: datetime, page: tuple[int, int]
     ) -> tuple[list[_Scored], bool]:
-        found: list[_Scored] = []
-        is_as_ranked, start = True, 0
-        while len(found) < count and start < len(ranking):
-            some = ranking.part(start, start + max(count, _READ_AT_ONCE if start else 0))
+        offset, limit = page
+        found: dict[int, RankedItem] = {}
+        start = 0
+        while len(found) < offset + limit and start < len(ranking):
+            # Without a filter the first part is the page; with one, twice as much is read each time.
+            some = ranking.part(start, start + max(offset + limit, min(start, _READ_AT_ONCE)))
             start += len(some)
-            kept = self._store.fetch([each.pk for each in some], now)
-            there = [(kept[each.pk], each) for each in some if each.pk in kept]
-            is_as_ranked = is_as_ranked and all(item.revision == each.revision for item, each in there)
-            found += [
-                (item, each.score) for item, each in there if not where or matches(item.item.value, where)
-            ]
-        return found[:count], is_as_ranked
+            values = self._store.values([each.pk for each in some], now)
+            for each in some:
+                kept = values.get(each.pk)
+                if kept is not None and (not where or matches(kept.value, where)):
+                    found[each.pk] = each
+        items = self._in_order(list(found)[offset : offset + limit], now)
+        is_as_ranked = all(kept.revision == found[kept.pk].revision for kept in items)
+        return [(kept, found[kept.pk].score) for kept in items], is_as_ranked
+
+    def _in_order(self, keys: Sequence[int], now: datetime) -> list[KeptItem]:
+        kept = self._store.fetch(keys, now)
+        return [kept[key] for key in keys if key in kept]
 
     def _ranker(self) -> ItemRanker:
         if self._made_ranker is None:
