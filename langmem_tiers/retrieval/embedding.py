@@ -37,6 +37,7 @@ _WRITTEN_AT_ONCE = 16
 """Queries whose vectors are written to the cache in the database together."""
 _NOTED_EACH = timedelta(days=1)
 """How often it is noted that a model is in use."""
+_SHOWN = "logging of 'langmem_tiers' at level DEBUG shows all of it"
 _PLAIN = "hello"
 """A word that every embedder takes."""
 
@@ -75,6 +76,7 @@ class Embedding:
         self._config = config
         self._clock = clock
         self.is_quick = bool(getattr(embedder, "is_quick", False))
+        self.share: float | None = getattr(embedder, "share", None)
         self._recent: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
             config.cache_entries, config.cache_hours * 3600, timer=clock.monotonic
         )
@@ -278,9 +280,11 @@ class Embedding:
                 f"the embedder {self.identity!r} gave no answer within {self._config.time_limit_seconds:g} s"
             ) from None
         if error is not None:
+            name = type(error).__name__
             raise _RefusedError(
-                f"the embedder {self.identity!r} raised {type(error).__name__}: check it; "
-                "logging of 'langmem_tiers' at level DEBUG shows all of it"
+                str(error)  # of an adapter, which says what is wrong and quotes no text
+                if isinstance(error, LangmemTiersError)
+                else f"the embedder {self.identity!r} raised {name}: check it; {_SHOWN}"
             )
         return answer
 

@@ -74,7 +74,8 @@ class ItemRanker:
             self._refresh(place.shelf, prefix)
             if vector is not None:
                 self._fill(place.shelf)
-            ranked = place.shelf.ranked(terms_of(query), vector)
+            share = None if self._embedding is None else self._embedding.share
+            ranked = place.shelf.ranked(terms_of(query), vector, share)
         self._make_room()
         return ranked
 

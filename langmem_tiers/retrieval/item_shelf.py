@@ -193,18 +193,34 @@ class Shelf:
             if held is not None and held.item.revision == place.revision:
                 self._fill(held.slots[place.number], vector)
 
-    def ranked(self, terms: Sequence[str], vector: NDArray[np.float32] | None) -> Ranking:
-        """All items, the best first; of those that are as good, the last updated."""
-        texts, rows = self._texts, self._rows
-        scores = np.clip(self._word_scores(list(dict.fromkeys(terms))), 0, 1)
+    def ranked(
+        self, terms: Sequence[str], vector: NDArray[np.float32] | None, share: float | None = None
+    ) -> Ranking:
+        """All items, the best first; of those that are as good, the one by words, then the last updated.
+
+        Args:
+            terms: Of the query.
+            vector: Of the query; None ranks by words alone.
+            share: What cosines count beside words; if left out, they are the score, which words lift.
+        """
+        rows = self._rows
+        scores = words = np.clip(self._word_scores(list(dict.fromkeys(terms))), 0, 1)
         if vector is not None:
-            cosines = self._vectors[: texts.size] @ vector
-            scores = cosines + (1 - cosines) * LIFT * scores
-        best, used = np.full(rows.size, -np.inf), texts["used"]
-        np.maximum.at(best, texts["row"][used], scores[used].astype(np.float64).round(_DIGITS))
-        there = np.flatnonzero(rows["pk"])
-        order = there[np.lexsort((-rows["pk"][there], -rows["updated"][there], -best[there]))]
+            cosines = self._vectors[: self._texts.size] @ vector
+            if share is None:
+                scores = cosines + (1 - cosines) * LIFT * words
+            else:
+                scores = share * np.maximum(cosines, 0) + (1 - share) * words
+        best, by_words, there = self._best(scores), self._best(words), np.flatnonzero(rows["pk"])
+        keys = (rows["pk"], rows["updated"], by_words, best)  # the last one counts first
+        order = there[np.lexsort([-key[there] for key in keys])]
         return Ranking(rows["pk"][order], rows["revision"][order], best[order])
+
+    def _best(self, scores: Floats) -> Floats:
+        # Of each item: the score of its best text.
+        best, used = np.full(self._rows.size, -np.inf), self._texts["used"]
+        np.maximum.at(best, self._texts["row"][used], scores[used].astype(np.float64).round(_DIGITS))
+        return best
 
     def _word_scores(self, terms: Sequence[str]) -> Floats:
         texts, scores = self._texts, np.zeros(self._texts.size)

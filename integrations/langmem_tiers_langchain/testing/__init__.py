@@ -1,0 +1,40 @@
+"""What every LangGraph store must do, as a pytest class. Needs pytest, and nothing of langmem-tiers.
+
+Subclass it in a test module of yours and give it your store::
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def store(self) -> BaseStore:
+            return MyStore(...)
+
+        @pytest.fixture
+        def indexed_store(self) -> BaseStore:  # left out: the tests of queries are skipped
+            return MyStore(..., index=INDEX)
+
+        @pytest.fixture
+        def expiring_store(self) -> BaseStore:  # left out: the tests of expiry are skipped
+            return MyStore(..., ttl=TTL)
+
+The stores may hold other data: each test works in namespaces of its own.
+"""
+
+import pytest
+
+_PARTS = ("base", "expiry", "filters", "namespaces", "queries", "values")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))  # a failure shows its values
+
+# ruff: noqa: E402 - assertions are rewritten in what is imported from here on
+from langmem_tiers_langchain.testing.base import INDEX, TTL, WordEmbeddings
+from langmem_tiers_langchain.testing.expiry import ExpiryConformance
+from langmem_tiers_langchain.testing.filters import FilterConformance
+from langmem_tiers_langchain.testing.namespaces import NamespaceConformance
+from langmem_tiers_langchain.testing.queries import QueryConformance
+from langmem_tiers_langchain.testing.values import ValueConformance
+
+__all__ = ["INDEX", "TTL", "StoreConformance", "WordEmbeddings"]
+
+
+class StoreConformance(
+    ValueConformance, NamespaceConformance, FilterConformance, QueryConformance, ExpiryConformance
+):
+    """All of it."""

@@ -1,0 +1,260 @@
+"""LangGraph's store on the engine's database passes the suite that we ship, on every database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import langgraph.store.base
+import pytest
+from langgraph.store.base import InvalidNamespaceError, PutOp
+
+from langmem_tiers import EmbeddingError, InvalidConfigError, InvalidInputError, MemoryEngine
+from langmem_tiers.testing import FrozenClock
+from langmem_tiers_langchain import TieredStore
+from langmem_tiers_langchain.testing import INDEX, TTL, StoreConformance, WordEmbeddings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from langgraph.store.base import BaseStore
+
+
+class TestTieredStore(StoreConformance):
+    @pytest.fixture
+    def opened(self, url: str) -> Iterator[MemoryEngine]:
+        with MemoryEngine(url) as engine:
+            yield engine
+
+    @pytest.fixture
+    def store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened)
+
+    @pytest.fixture
+    def indexed_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, index=INDEX)
+
+    @pytest.fixture
+    def expiring_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, ttl=TTL)
+
+
+class TestTieredStoreWithoutAnIndex(StoreConformance):
+    """Queries are answered by the engine's own embedder and words."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[BaseStore]:
+        with TieredStore() as store:
+            yield store
+
+    @pytest.fixture
+    def indexed_store(self) -> Iterator[BaseStore]:
+        with TieredStore(index={"fields": ["text", "notes[*]"]}) as store:
+            yield store
+
+    @pytest.fixture
+    def expiring_store(self) -> Iterator[BaseStore]:
+        with TieredStore(ttl=TTL) as store:
+            yield store
+
+
+def test_a_store_of_its_own_needs_nothing() -> None:
+    store = TieredStore()
+    store.put(("a",), "k", {"text": "boats"})
+    assert [item.key for item in store.search((), query="boat")] == ["k"]
+
+
+def test_a_connection_string_opens_and_closes_a_database(tmp_path: Path) -> None:
+    for _ in range(2):
+        with TieredStore.from_conn_string(tmp_path / "memory.db", index=INDEX, ttl=TTL) as store:
+            store.setup()
+            store.put(("a",), "k", {"text": "boats"}, ttl=None)
+            found = store.search(("a",), query="boats")[0]
+            assert found.score == 1.0
+
+
+def test_two_stores_on_one_engine_see_each_others_items(engine: MemoryEngine, tenant: str) -> None:
+    words, vectors = TieredStore(engine), TieredStore(engine, index=INDEX)
+    words.put((tenant,), "a", {"text": "boat on the lake"})
+    vectors.put((tenant,), "b", {"text": "tax forms"})
+    for store in (words, vectors):
+        assert [item.key for item in store.search((tenant,), query="boat lake")] == ["a", "b"]
+
+
+def test_the_score_is_the_cosine_where_words_say_nothing() -> None:
+    with TieredStore(
+        index={"dims": 2, "embed": lambda texts: [[1.0, float("x" in text)] for text in texts]}
+    ) as store:
+        store.put(("a",), "k", {"text": "xyz"})
+        (found,) = store.search(("a",), query="unrelated")
+        assert found.score == pytest.approx(0.5**0.5, abs=1e-5)
+
+
+def test_words_find_what_vectors_cannot_tell_apart() -> None:
+    with TieredStore(index={"dims": 2, "embed": lambda texts: [[1.0, 0.0] for _ in texts]}) as store:
+        for n in range(50):
+            store.put(("a",), f"k{n}", {"text": f"order number {n} was shipped"})
+        assert store.search(("a",), query="order 37", limit=1)[0].key == "k37"
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_an_async_function_embeds_for_both_ways(way: str) -> None:
+    asked_in: list[object] = []
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        asked_in.append(asyncio.get_running_loop())
+        return WordEmbeddings().embed_documents(list(texts))
+
+    with TieredStore(index={"dims": 256, "embed": embed}) as store:
+        if way == "sync":
+            store.put(("a",), "k", {"text": "boats"})
+            assert store.search(("a",), query="boats")[0].key == "k"
+            return
+
+        async def use() -> None:
+            await store.aput(("a",), "k", {"text": "boats"})
+            assert (await store.asearch(("a",), query="boats"))[0].key == "k"
+            assert set(asked_in) == {asyncio.get_running_loop()}  # where its clients live
+            store.put(("a",), "l", {"text": "from inside a running loop"})
+
+        asyncio.run(use())
+
+
+def test_a_function_is_asked_once_for_each_text_of_a_batch() -> None:
+    asked: list[list[str]] = []
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        asked.append(list(texts))
+        return WordEmbeddings().embed_documents(list(texts))
+
+    with TieredStore(index={"dims": 256, "embed": embed, "fields": ["text"]}) as store:
+        store.batch([PutOp(("a",), f"k{n}", {"text": f"text {n % 2}"}) for n in range(6)])
+        assert asked == [["text 0", "text 1"]]
+        store.put(("a",), "no", {"text": "text"}, index=False)
+        assert len(asked) == 1
+
+
+def test_an_embedder_that_fails_keeps_a_put_from_happening_and_a_search_from_nothing() -> None:
+    broken = False
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        if broken:
+            raise ConnectionError("down")
+        return WordEmbeddings().embed_documents(list(texts))
+
+    with TieredStore(index={"dims": 256, "embed": embed}) as store:
+        store.put(("a",), "k", {"text": "boats"})
+        broken = True
+        with pytest.raises(EmbeddingError, match="ConnectionError"):
+            store.batch([PutOp(("a",), "l", {"text": "more boats"}), PutOp(("a",), "k", None)])
+        assert [item.key for item in store.search(("a",), query="boats")] == ["k"]
+
+
+def test_vectors_of_another_length_than_dims_are_refused() -> None:
+    with TieredStore(index={"dims": 3, "embed": WordEmbeddings()}) as store:
+        with pytest.raises(EmbeddingError, match="256 numbers, not 3"):
+            store.put(("a",), "k", {"text": "boats"})
+        assert store.search(("a",)) == []
+
+
+class Odd:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        (datetime(2025, 1, 1), "datetime"),
+        ((1, 2), "tuple"),
+        ({1: 2}, "the key 1"),
+        (float("nan"), "nan"),
+        (b"x", "bytes"),
+        (Odd(), "Odd"),
+    ],
+    ids=["datetime", "tuple", "int key", "nan", "bytes", "object"],
+)
+@pytest.mark.parametrize("fields", [["$"], ["deep"], ["deep.part[*]"]], ids=repr)
+def test_a_value_that_is_not_json_is_refused_by_name_and_nothing_is_written(
+    part: object, named: str, fields: list[str]
+) -> None:
+    with TieredStore(index={"fields": fields}) as store:
+        value = {"deep": {"part": [part]}}
+        with pytest.raises(InvalidInputError, match=named) as caught:
+            store.batch([PutOp(("a",), "good", {}), PutOp(("a",), "bad", value)])
+        assert "the value of 'bad'['deep']['part'][0]" in str(caught.value)
+        assert store.search(("a",)) == []
+
+
+def test_sweeping_erases_what_has_expired_and_its_namespace(url: str, tenant: str) -> None:
+    clock = FrozenClock()
+    with MemoryEngine(url, clock=clock) as engine:
+        store = TieredStore(engine, ttl={"default_ttl": 5})
+        for n in range(3):
+            store.put((tenant, str(n)), "k", {"text": "boats"}, ttl=n or None)
+        store.search((tenant,), query="boats", refresh_ttl=False)
+        assert store.sweep_ttl() == 0
+        clock.advance(minutes=1)
+        assert store.sweep_ttl() == 1
+        assert store.list_namespaces(prefix=(tenant,)) == [(tenant, "0"), (tenant, "2")]
+        assert len(store.search((tenant,), query="boats", refresh_ttl=False)) == 2
+
+
+def test_reading_lets_an_item_live_for_its_whole_time_again(url: str, tenant: str) -> None:
+    clock = FrozenClock()
+    with MemoryEngine(url, clock=clock) as engine:
+        store = TieredStore(engine, ttl={"default_ttl": 10, "refresh_on_read": True})
+        store.put((tenant,), "k", {})
+        for read in (store.get, lambda *_: store.search((tenant,))) * 3:
+            clock.advance(minutes=9)
+            assert read((tenant,), "k")
+        clock.advance(minutes=10)
+        assert store.get((tenant,), "k") is None
+
+
+def test_the_sweeper_runs_until_it_is_stopped() -> None:
+    with TieredStore(ttl={"default_ttl": 0.001}) as store:
+        store.start_ttl_sweeper(0.0005)
+        store.start_ttl_sweeper(0.0005)
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("langmem-tiers-sweeper") == 1
+        store.put(("a",), "k", {})
+        until = time.monotonic() + 20
+        while _rows(store):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert store.stop_ttl_sweeper(10)
+        assert "langmem-tiers-sweeper" not in [thread.name for thread in threading.enumerate()]
+
+
+def _rows(store: TieredStore) -> int:
+    states: Any = store._items._parts.index.states(())
+    return len(states)
+
+
+def test_the_rules_for_labels_hold_without_the_helper_of_newer_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(langgraph.store.base, "validate_op_namespace")
+    with TieredStore() as store:
+        for namespace in (("a.b",), ("",), (), ("a\0",)):
+            with pytest.raises(InvalidNamespaceError):
+                store.batch([PutOp(namespace, "k", {})])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"engine": "sqlite://"},
+        {"index": {"embed": None, "fields": "text"}},
+        {"index": {"embed": "no such:model"}},
+    ],
+    ids=["engine", "fields", "embed"],
+)
+def test_what_cannot_be_used_is_refused_when_the_store_is_built(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError):
+        TieredStore(**wrong)

@@ -1,0 +1,140 @@
+"""Stores in several processes and threads: writes are seen at once, and a batch is kept whole or not at all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from langgraph.store.base import PutOp
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.testing.threads import in_threads
+from langmem_tiers_langchain import TieredStore
+from langmem_tiers_langchain.testing import INDEX
+from tests.integrations.store_writer import BATCH, put_one, write_until_killed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHARED = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def children() -> multiprocessing.context.ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["tests.integrations.store_writer", "psycopg", "sqlalchemy.dialects.postgresql"]
+    )
+    return context
+
+
+@SHARED
+def test_what_another_process_writes_is_seen_by_the_next_search(url: str, tenant: str) -> None:
+    context = children()
+    with TieredStore.from_conn_string(url, index=INDEX) as store:
+        store.put((tenant,), "mine", {"text": "a boat"})
+
+        def found_after(key: str, text: str | None) -> list[str]:
+            child = context.Process(target=put_one, args=(url, tenant, key, text))
+            child.start()
+            child.join(60)
+            assert child.exitcode == 0
+            return [item.key for item in store.search((tenant,), query="boat on the lake")]
+
+        assert [item.key for item in store.search((tenant,), query="boat on the lake")] == ["mine"]
+        assert found_after("theirs", "boat on the lake") == ["theirs", "mine"]
+        assert found_after("theirs", "tax forms") == ["mine", "theirs"]
+        assert found_after("mine", None) == ["theirs"]
+        assert found_after("theirs", None) == []
+        assert store.list_namespaces(prefix=(tenant,)) == []
+
+
+@SHARED
+def test_a_kill_leaves_no_half_batch_and_loses_none_that_was_acknowledged(
+    url: str, tenant: str, tmp_path: Path
+) -> None:
+    context, chance, acknowledged = children(), random.Random(2025), list[str]()
+    for kill in range(12):
+        notes = tmp_path / f"notes-{kill}"
+        child = context.Process(target=write_until_killed, args=(url, tenant, f"k{kill}", str(notes)))
+        child.start()
+        time.sleep(0.3 + chance.random())
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join(30)
+        acknowledged += notes.read_text().split("\n")[:-1] if notes.exists() else []
+    assert len(acknowledged) > 12  # or nothing was put to the test
+
+    with TieredStore.from_conn_string(url, index=INDEX) as store:
+        items = store.search((tenant,), limit=100_000)
+        batches = Counter(item.value["of"] for item in items)
+        assert set(batches.values()) == {BATCH}
+        assert set(acknowledged) <= set(batches)
+        sure = acknowledged[-1]
+        found = store.search((tenant,), query=f"batch {sure}", limit=BATCH)
+        assert {item.value["of"] for item in found} == {sure}
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(tmp_path / "memory.db")
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        connection.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory", "sqlite-file", "postgresql"], indirect=True)
+def test_threads_that_write_delete_and_search_the_same_namespaces_do_not_harm_each_other(
+    url: str, tenant: str
+) -> None:
+    with MemoryEngine(url) as engine:
+        store = TieredStore(engine, index=INDEX)
+        numbers = iter(range(10**6))
+
+        def work() -> None:
+            chance = random.Random(next(numbers))
+            for _ in range(12):
+                spaces = [(tenant, str(chance.randrange(3))) for _ in range(4)]
+                store.batch(
+                    [
+                        PutOp(space, str(chance.randrange(4)), chance.choice([None, {"text": "a boat"}]))
+                        for space in spaces
+                    ]
+                )
+                for item in store.search((tenant,), query="boat", limit=5):
+                    assert item.value == {"text": "a boat"}
+
+        in_threads(6, work)
+        left = store.search((tenant,), limit=100)
+        assert {(i.namespace, i.key) for i in store.search((tenant,), query="boat", limit=100)} == {
+            (i.namespace, i.key) for i in left
+        }
+        assert store.list_namespaces(prefix=(tenant,)) == sorted({item.namespace for item in left})
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory", "sqlite-file", "postgresql"], indirect=True)
+def test_nothing_of_what_was_deleted_or_replaced_stays_in_any_table(url: str, tenant: str) -> None:
+    with MemoryEngine(url) as engine:
+        store = TieredStore(engine, index=INDEX)
+        before = _rows(engine)
+        for n in range(5):
+            store.put((tenant, str(n)), "k", {"text": "a boat", "notes": ["one", "two"]})
+            store.put((tenant, str(n)), "k", {"text": "another boat"})
+        assert [after - count for after, count in zip(_rows(engine), before, strict=True)] == [5, 5, 5, 5]
+        store.batch([PutOp((tenant, str(n)), "k", None) for n in range(5)])
+        assert _rows(engine) == before
+
+
+def _rows(engine: MemoryEngine) -> list[int]:
+    tables = ("lmt_item_namespaces", "lmt_items", "lmt_item_texts", "lmt_item_vectors")
+    with engine._database.read() as connection:
+        return [
+            int(connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()) for table in tables
+        ]
