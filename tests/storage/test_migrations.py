@@ -79,6 +79,20 @@ def test_what_was_known_before_knowledge_had_terms_is_found(old_file: Path) -> N
     execute(old_file, "INSERT INTO lmt_knowledge_terms(lmt_knowledge_terms) VALUES ('integrity-check')")
 
 
+def test_a_file_of_version_4_keeps_all_it_holds_and_takes_items(old_file: Path, tmp_path: Path) -> None:
+    for step in MIGRATIONS[:3]:
+        for statement in step.sqlite:
+            execute(old_file, statement)
+    execute(old_file, f"INSERT INTO lmt_schema_versions VALUES (4, '{NOW}')")
+    with MemoryEngine(old_file) as engine:
+        assert engine.session("acme", "s").count() == 2
+        engine.items.put("acme", "k", {"text": "a boat"})
+        assert [hit.item.key for hit in engine.items.search("acme", "boats")] == ["k"]
+    assert len(list(old_file.parent.glob("*.v4-*.backup"))) == 1
+    MemoryEngine(tmp_path / "new.db").close()
+    assert schema_of(old_file) == schema_of(tmp_path / "new.db")
+
+
 def _finds_what_was_known(engine: MemoryEngine) -> None:
     known = engine.namespace("acme").knowledge
     assert [hit.knowledge.value for hit in known.recall("drawers", use=False)] == ["in the 100% drawer"]

@@ -1,0 +1,102 @@
+"""Items of an engine: what callers without a framework use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import (
+    InvalidConfigError,
+    InvalidInputError,
+    InvalidNameError,
+    ItemChange,
+    MemoryEngine,
+    NamespaceMatch,
+)
+from langmem_tiers.retrieval.item_text import text_of
+from langmem_tiers.testing import HashEmbedder
+
+if TYPE_CHECKING:
+    from langmem_tiers.testing import FrozenClock
+
+
+def test_a_value_is_kept_found_and_erased(engine: MemoryEngine, tenant: str) -> None:
+    items = engine.items
+    items.put((tenant, "alice"), "likes", {"text": "Alice sails boats"})
+    found = items.get((tenant, "alice"), "likes")
+    assert found is not None
+    assert found.value == {"text": "Alice sails boats"}
+    assert [hit.item.key for hit in items.search(tenant, "boat")] == ["likes"]
+    assert items.namespaces([NamespaceMatch("prefix", (tenant,))]) == ((tenant, "alice"),)
+    assert items.delete((tenant, "alice"), "likes")
+    assert not items.delete((tenant, "alice"), "likes")
+    assert items.search(tenant) == ()
+
+
+def test_items_and_sessions_of_one_name_do_not_mix(engine: MemoryEngine, tenant: str) -> None:
+    engine.items.put(tenant, "k", {"text": "boats"})
+    assert engine.namespaces(tenant) == ()
+    engine.session(tenant, "s").add("user", "I like boats")
+    engine.namespace(tenant).delete()
+    assert engine.items.get(tenant, "k") is not None
+
+
+def test_one_bad_change_keeps_all_others_from_being_written(engine: MemoryEngine, tenant: str) -> None:
+    engine.items.put(tenant, "there", {})
+    good = [
+        ItemChange(namespace=(tenant,), key="new", value={}),
+        ItemChange(namespace=(tenant,), key="there", value=None),
+    ]
+    bad = ItemChange(namespace=(tenant,), key="bad", value={"x": {1, 2}})
+    with pytest.raises(InvalidInputError, match=r"the value of 'bad'\['x'\] is a set.*nothing was written"):
+        engine.items.write([*good, bad])
+    assert [hit.item.key for hit in engine.items.search(tenant)] == ["there"]
+
+
+def test_vectors_are_made_when_a_query_asks_for_them(clock: FrozenClock) -> None:
+    embedder = HashEmbedder()
+    with MemoryEngine(embedder=embedder, clock=clock) as engine:
+        for n in range(4):
+            engine.items.put("a", str(n), {"text": f"boat {n}"})
+        hits = engine.items.search("a", "boat 3")
+        assert hits[0].item.key == "3"
+        assert hits[0].score is not None
+        # Another who looks at the same items finds the vectors made.
+        assert engine.items.using(embedder).search("a", "boat 3")[0].score == hits[0].score
+
+
+def test_an_engine_without_an_embedder_finds_by_words(tenant: str) -> None:
+    with MemoryEngine(embedder=None) as engine:
+        engine.items.put(tenant, "boat", {"text": "a boat"})
+        engine.items.put(tenant, "tax", {"text": "tax forms"})
+        hits = engine.items.search(tenant, "boats")
+        assert [hit.item.key for hit in hits] == ["boat", "tax"]
+        assert hits[1].score == 0
+
+
+@pytest.mark.parametrize("page", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"limit": True}])
+def test_what_is_no_page_is_refused(page: dict[str, int]) -> None:
+    with MemoryEngine() as engine, pytest.raises(InvalidInputError):
+        engine.items.search("a", **page)  # type: ignore[arg-type]
+
+
+def test_a_page_of_nothing_is_empty(engine: MemoryEngine, tenant: str) -> None:
+    engine.items.put(tenant, "k", {"text": "boat"})
+    assert engine.items.search(tenant, limit=0) == engine.items.search(tenant, "boat", limit=0) == ()
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), True])
+def test_a_time_to_live_must_be_above_zero(ttl: float) -> None:
+    with MemoryEngine() as engine, pytest.raises(InvalidConfigError, match="ttl_seconds"):
+        engine.items.put("a", "k", {}, ttl_seconds=ttl)
+
+
+def test_names_that_are_too_long_are_refused() -> None:
+    with MemoryEngine() as engine, pytest.raises(InvalidNameError, match="at most 1024 bytes"):
+        engine.items.put("a", "k" * 2000, {})
+
+
+def test_a_whole_value_is_told_part_by_part() -> None:
+    value = {"user": {"name": "Ann", "age": 7}, "tags": ["a\nb", True], "none": None}
+    assert text_of(value) == "user name: Ann\nuser age: 7\ntags: a\nb\ntags: True"
