@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.models import LangChainModel
     from langmem_tiers_langchain.offline import OfflineEmbeddings
     from langmem_tiers_langchain.retriever import TieredMemoryRetriever
+    from langmem_tiers_langchain.store import TieredStore
     from langmem_tiers_langchain.tools import create_manage_memory_tool, create_search_memory_tool
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "TieredConversationMemory",
     "TieredMemoryMiddleware",
     "TieredMemoryRetriever",
+    "TieredStore",
     "create_manage_memory_tool",
     "create_search_memory_tool",
     "part_tokens",
@@ -43,6 +45,7 @@ _HOMES = {
     "TieredConversationMemory": "classic",
     "TieredMemoryMiddleware": "middleware",
     "TieredMemoryRetriever": "retriever",
+    "TieredStore": "store",
     "create_manage_memory_tool": "tools",
     "create_search_memory_tool": "tools",
     "part_tokens": "convert",

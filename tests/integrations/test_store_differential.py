@@ -45,7 +45,7 @@ CONDITIONS = st.tuples(
     st.sampled_from(["prefix", "suffix"]), st.lists(LABELS, min_size=1, max_size=2).map(tuple)
 )
 PAGES = st.tuples(
-    st.lists(CONDITIONS.map(lambda parts: MatchCondition(*parts)), max_size=2).map(tuple),
+    st.lists(CONDITIONS.map(lambda parts: MatchCondition(*parts)), max_size=2).map(tuple),  # type: ignore[arg-type]
     st.none() | st.integers(1, 3),
     st.integers(1, 5),
     st.integers(0, 2),
