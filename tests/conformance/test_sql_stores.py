@@ -13,6 +13,8 @@ from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
 from langmem_tiers.storage.index import SqlIndexStore
+from langmem_tiers.storage.item_index import SqlItemIndex
+from langmem_tiers.storage.items import SqlItemStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
@@ -23,6 +25,7 @@ from langmem_tiers.testing.conformance import (
     NOW,
     EntryStoreConformance,
     IndexStoreConformance,
+    ItemStoreConformance,
     KnowledgeStoreConformance,
     MessageStoreConformance,
     SessionStoreConformance,
@@ -49,6 +52,8 @@ def sql_stores(url: str) -> Iterator[Stores]:
         tuning=SqlTuningStore(database),
         index=SqlIndexStore(database),
         vectors=SqlVectorStore(database),
+        items=SqlItemStore(database),
+        item_index=SqlItemIndex(database),
     )
     database.close()
 
@@ -90,6 +95,12 @@ class TestSqlIndexStore(IndexStoreConformance):
 
 
 class TestSqlVectorStore(VectorStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlItemStore(ItemStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

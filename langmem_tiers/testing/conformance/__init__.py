@@ -8,7 +8,7 @@ Subclass them in a test module of yours and give them your stores::
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
 
 The suites for entries, knowledge, tuning, index and vectors need ``Stores(..., entries=...)`` and so on;
-that for vectors needs an index as well.
+that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``.
 """
 
 import pytest
@@ -17,6 +17,7 @@ _SUITES = (
     "entries",
     "index",
     "indexed",
+    "items",
     "knowledge",
     "knowledge_search",
     "messages",
@@ -30,6 +31,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  #
 from langmem_tiers.testing.conformance.base import NOW, Stores
 from langmem_tiers.testing.conformance.entries import EntryStoreConformance
 from langmem_tiers.testing.conformance.index import IndexStoreConformance
+from langmem_tiers.testing.conformance.items import ItemStoreConformance
 from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
@@ -40,6 +42,7 @@ __all__ = [
     "NOW",
     "EntryStoreConformance",
     "IndexStoreConformance",
+    "ItemStoreConformance",
     "KnowledgeStoreConformance",
     "MessageStoreConformance",
     "SessionStoreConformance",

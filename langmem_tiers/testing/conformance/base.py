@@ -13,6 +13,7 @@ from langmem_tiers.core.messages import Message, Role
 
 if TYPE_CHECKING:
     from langmem_tiers.core.indexes import IndexStore, VectorStore
+    from langmem_tiers.core.items import ItemIndex, ItemStore
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import (
         EntryStore,
@@ -57,6 +58,8 @@ class Stores:
     tuning: TuningStore | None = None
     index: IndexStore | None = None
     vectors: VectorStore | None = None
+    items: ItemStore | None = None
+    item_index: ItemIndex | None = None
 
 
 class StoreConformance:
