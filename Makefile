@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test oldest check format bench clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -15,6 +15,12 @@ demo: $(VENV)/.ready-demo ## play a bundled project conversation and see what is
 
 test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+oldest: ## run the LangChain adapters on the oldest LangChain that they are made for, in .venv-oldest
+	@$(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
+	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,postgres]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0'
+	.venv-oldest/bin/python -m pytest -n 2 --dist loadgroup tests/integrations
 
 check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts
 	$(BIN)/ruff check .
@@ -32,7 +38,7 @@ bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation,
 	$(BIN)/python -m benchmarks.replay
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(VENV)/.ready-venv:
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": run make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
