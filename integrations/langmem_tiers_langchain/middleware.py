@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.identity import Owner
 
 _log = logging.getLogger("langmem_tiers")
+_WARNINGS = 100
+"""Different ones that are remembered, so that each is logged once."""
 
 
 @dataclass(slots=True)
@@ -156,7 +158,7 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         with self._lock:
             self.stats.failures[kind] += 1
             is_new = told not in self._warned
-            self._warned.add(told)
+            self._warned = {*self._warned, told} if len(self._warned) < _WARNINGS else {told}
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "the agent goes on without memory: %s %s", kind, told, exc_info=not told)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import TokenCounter
     from langmem_tiers_langchain.identity import Place
 
-_THREADS_HELD = 1000
+_IDS_HELD = 200_000
+"""Of messages in all threads together; of those beyond, the database is asked again."""
 _LOOKED_AT_AGAIN = 100
 """The newest messages of a thread in which an edit is noticed."""
 _MANY = 20
@@ -92,11 +93,14 @@ class Recorder:
         """Store what the record of a thread does not have yet; the thread, and how many that were."""
         thread = self._thread(place)
         try:
-            return thread, thread.write(messages, self._engine)
+            added = thread.write(messages, self._engine)
         except SessionNotFoundError:  # erased by somebody: the thread goes on in a new one
             self.forget(place)
             thread = self._thread(place)
-            return thread, thread.write(messages, self._engine)
+            added = thread.write(messages, self._engine)
+        if added:
+            self._let_go_of_some()
+        return thread, added
 
     def forget(self, place: Place) -> None:
         """Look anew at the record of a thread."""
@@ -112,9 +116,13 @@ class Recorder:
         opened = Thread(self._engine.session(place.namespace, place.session))
         with self._lock:
             known = self._threads.setdefault(place, opened)
-            while len(self._threads) > _THREADS_HELD:
-                self._threads.popitem(last=False)
             return known
+
+    def _let_go_of_some(self) -> None:
+        with self._lock:
+            held = sum(len(thread.stored) for thread in self._threads.values())
+            while held > _IDS_HELD and len(self._threads) > 1:
+                held -= len(self._threads.popitem(last=False)[1].stored)
 
 
 def _fingerprint(message: BaseMessage) -> int:

@@ -316,3 +316,18 @@ def test_two_of_them_in_one_agent_have_names(engine: MemoryEngine) -> None:
     agent = create_agent(ScriptedChat(), [], middleware=both, checkpointer=InMemorySaver())
     agent.invoke({"messages": [HumanMessage("hello")]}, thread("t"))
     assert set(engine.namespaces()) == {("threads", "t"), ("team",)}
+
+
+def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from langmem_tiers_langchain import record
+
+    monkeypatch.setattr(record, "_IDS_HELD", 10)
+    memory = TieredMemoryMiddleware(engine)
+    agent = agent_of(engine, ScriptedChat(), memory=memory)
+    for turn in range(4):
+        for n in range(6):
+            ask(agent, f"question {turn} of thread {n}", f"t{n}")
+    assert len(memory._recorder._threads) < 4
+    assert {engine.session("alice", f"t{n}").count() for n in range(6)} == {8}
