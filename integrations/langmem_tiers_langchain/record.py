@@ -115,8 +115,7 @@ class Recorder:
                 return known
         opened = Thread(self._engine.session(place.namespace, place.session))
         with self._lock:
-            known = self._threads.setdefault(place, opened)
-            return known
+            return self._threads.setdefault(place, opened)
 
     def _let_go_of_some(self) -> None:
         with self._lock:
