@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers_langchain.convert import stored_id, to_draft
+from langmem_tiers_langchain.marks import is_added
 from langmem_tiers_langchain.storing import renamed, store
 
 if TYPE_CHECKING:
@@ -43,11 +44,8 @@ class Thread:
     def write(self, messages: Sequence[BaseMessage], engine: MemoryEngine) -> int:
         """Store what the record does not have yet, in order; how many that were."""
         with self._lock:
-            new = [
-                one
-                for one in messages
-                if one.id and one.id not in self.stored and one.id not in self.unstored
-            ]
+            unknown = (one for one in messages if one.id not in self.stored and one.id not in self.unstored)
+            new = [one for one in unknown if one.id and not is_added(one)]
             edited = [message for message in messages[-_LOOKED_AT_AGAIN:] if self._is_edited(message)]
             return self._add(new, engine.counter) + self._add_edited(edited, engine.counter)
 

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from langmem_tiers.compression.compress import Compressor
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
-from langmem_tiers_langchain.marks import MARK
+from langmem_tiers_langchain.marks import MARK, is_added
 from langmem_tiers_langchain.repair import repaired
 from langmem_tiers_langchain.shorten import prefixed, shortened
 
@@ -25,8 +25,8 @@ NOT_SHOWN = "[Earlier messages are not shown.]"
 _NOT_SHOWN_TOKENS = 16
 _TRIES = 6
 """Texts that are put together may take a little more than each by itself, and made up results take some room."""
-_QUESTION_SHARE = 0.5
-"""What a question that was moved out of sight may take."""
+_SHARE = 0.5
+"""What may be taken by what has to be in sight although the session does not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,10 @@ class ThreadView:
         self._sizes = sizes
         self._allowance = allowance
         self._said = messages
-        self._question = next((m for m in reversed(self._said) if isinstance(m, HumanMessage)), None)
+        asked = [one for one in messages if isinstance(one, HumanMessage)]
+        self._question = next(
+            (one for one in reversed(asked) if not is_added(one)), asked[-1] if asked else None
+        )
 
     def with_memory(self, thread: Thread, *, recall: bool) -> Seen:
         """The thread with what its session and its namespace remember.
@@ -65,7 +68,9 @@ class ThreadView:
             BudgetExceededError: Not even the newest message fits.
         """
         known = {one.id: thread.stored[one.id] for one in self._said if one.id and one.id in thread.stored}
-        extra = _NOT_SHOWN_TOKENS + sum(self._sizes.size(one) for one in self._said if one.id not in known)
+        others = self._in_their_share([one for one in self._said if one.id not in known])
+        extra = _NOT_SHOWN_TOKENS + sum(self._sizes.size(one) for one in others.values())
+        asked = None if self._question is None else known.get(self._question.id or "")
         pinned: BaseMessage | None = None
         for _ in range(_TRIES):
             context = thread.session.build_context(
@@ -75,15 +80,12 @@ class ThreadView:
                 tidy=True,
                 only=frozenset(known.values()),
             )
-            shown = {message.id: message for message in context.messages}
-            if (
-                pinned is None
-                and self._question is not None
-                and known.get(self._question.id or "", "") not in shown
-            ):
-                pinned = self._short_question()  # a long run of tools has moved it out of sight
+            if pinned is None and asked is not None and all(asked != one.id for one in context.messages):
+                pinned = self._in_share(self._question)  # a long run of tools has moved it out of sight
                 continue
-            seen = self._laid_out(context, known, pinned)
+            seen = self._laid_out(
+                context, known, others if pinned is None else {**others, id(self._question): pinned}
+            )
             if seen.tokens <= self._allowance.whole:
                 return seen
             extra += seen.tokens - self._allowance.whole
@@ -121,18 +123,18 @@ class ThreadView:
             left = _begun(left, "")
         return Seen(left, fixed + sum(self._sizes.size(message) for message in left))
 
-    def _laid_out(self, context: Context, known: Mapping[str, str], pinned: BaseMessage | None) -> Seen:
+    def _laid_out(
+        self, context: Context, known: Mapping[str, str], others: Mapping[int, BaseMessage]
+    ) -> Seen:
         shown = {message.id: message for message in context.messages}
         short = frozenset(context.compressed)
         messages: list[BaseMessage] = []
         for one in self._said:
-            place = known.get(one.id or "")
-            if place is None:
-                messages.append(one)
-            elif (told := shown.get(place)) is not None:
-                messages.append(shortened(one, told) if place in short else one)
-            elif pinned is not None and one.id == pinned.id:
-                messages.append(pinned)
+            told = shown.get(known.get(one.id or "", ""))
+            if told is not None:
+                messages.append(shortened(one, told) if told.id in short else one)
+            elif id(one) in others:
+                messages.append(others[id(one)])
         ours = frozenset(known.values())
         beside = [message for message in context.messages if message.id not in ours]
         summary = "".join(message.content for message in beside if message.is_summary)
@@ -152,13 +154,23 @@ class ThreadView:
             return _begun(messages, memories)
         return [*messages[:place], prefixed(messages[place], memories), *messages[place + 1 :]]
 
-    def _short_question(self) -> BaseMessage | None:
-        question = self._question
-        room = int(self._allowance.beside(0).available * _QUESTION_SHARE)
-        if question is None or self._sizes.size(question) <= room:
-            return question
-        text = self._compressor.compress(str(question.text), max_tokens=max(1, room - 2 * FRAME_TOKENS)).text
-        return question.model_copy(update={"content": text})
+    def _in_their_share(self, others: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
+        # What is no part of the record is always in sight, such as the summary of another middleware.
+        sizes = [self._sizes.size(one) for one in others]
+        if sum(sizes) <= self._share:
+            return {id(one): one for one in others}
+        return {id(one): self._in_share(one, len(others)) for one in others}
+
+    def _in_share(self, message: BaseMessage | None, of: int = 1) -> Any:  # noqa: ANN401 - as it came
+        room = self._share // of
+        if message is None or self._sizes.size(message) <= room:
+            return message
+        text = self._compressor.compress(str(message.text), max_tokens=max(1, room - 2 * FRAME_TOKENS)).text
+        return message.model_copy(update={"content": text})
+
+    @property
+    def _share(self) -> int:
+        return int(self._allowance.beside(0).available * _SHARE)
 
     def _tokens(
         self, messages: Sequence[BaseMessage], known: Mapping[str, str], shown: Mapping[str, Message]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_tiers import EngineConfig, InvalidNameError, MemoryEngine
 from langmem_tiers.testing.conformance.base import HOSTILE_NAMES
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
-from tests.integrations.langchain_agents import ScriptedChat, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -331,3 +332,26 @@ def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
             ask(agent, f"question {turn} of thread {n}", f"t{n}")
     assert len(memory._recorder._threads) < 4
     assert {engine.session("alice", f"t{n}").count() for n in range(6)} == {8}
+
+
+@pytest.mark.parametrize("first", ["memory", "summary"])
+def test_a_summary_that_another_middleware_wrote_is_shown_and_not_taken_for_something_said(
+    engine: MemoryEngine, first: str
+) -> None:
+    model = ScriptedChat(reply=calls_tool("look_up"))
+    memory = TieredMemoryMiddleware(engine, budget=2000)
+    summary = SummarizationMiddleware(model=ScriptedChat(), trigger=("messages", 6), keep=("messages", 3))
+    both: list[Any] = [memory, summary] if first == "memory" else [summary, memory]
+    agent = create_agent(model, [look_up], middleware=both, checkpointer=InMemorySaver(), context_schema=dict)
+    for n in range(8):
+        state = ask(agent, f"Question {n} about the boat, please?")
+    for shown in model.seen:
+        check_whole(shown)
+    assert state["messages"][0].additional_kwargs["lc_source"] == "summarization"
+    assert "Here is a summary" in texts(model.seen[-1])
+    said = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
+    assert not any("Here is a summary" in text for text in said)
+    assert [text for text in said if text.startswith("Question")] == [
+        f"Question {n} about the boat, please?" for n in range(8)
+    ]
+    assert not memory.stats.failures
