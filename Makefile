@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.ready-demo ## play a bundled project conversation and see what is remembered
+demo: $(VENV)/.ready-demo ## ask an agent about a bundled project, with memory and without
 	@$(BIN)/langmem-tiers demo
 
 test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
@@ -48,8 +48,8 @@ $(VENV)/.ready-venv:
 	@touch $@
 
 $(VENV)/.ready-demo: $(VENV)/.ready-venv pyproject.toml
-	@echo "Installing langmem-tiers (once) ..."
-	@$(PIP) install --editable .
+	@echo "Installing langmem-tiers with LangChain (once) ..."
+	@$(PIP) install --editable '.[langchain]'
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml

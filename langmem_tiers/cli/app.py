@@ -47,7 +47,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Play a bundled project conversation over several sessions and show what is remembered."""
+    """Ask an agent about a bundled project conversation, with memory and without."""
     from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
     for stream in (sys.stdout, sys.stderr):

@@ -31,6 +31,8 @@ class Question:
     answer: str
     evidence: tuple[str, ...]
     """Ids of the messages that hold the answer."""
+    fact: str
+    """Words of one of them without which nothing is an answer."""
 
 
 class StoryClock:
@@ -76,6 +78,7 @@ def questions() -> tuple[Question, ...]:
             search=item["search"],
             answer=item["answer"],
             evidence=tuple(_id(number) for number in item["evidence"]),
+            fact=item["fact"],
         )
         for item in json.loads(_read("questions.json"))
     )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,22 +15,85 @@ from langmem_tiers.cli.story import chapters, questions
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("demo")  # it is played once for all of them
 
-def test_the_demo_plays_everything_and_keeps_it_where_asked(tmp_path: Path) -> None:
-    path = tmp_path / "kept.db"
-    result = CliRunner().invoke(app, ["demo", "--database", str(path)], env={"COLUMNS": "120"})
+
+@dataclass(frozen=True)
+class Played:
+    output: str
+    database: Path
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The demo as it is printed into a pipe, at 80 columns."""
+    path = tmp_path_factory.mktemp("demo") / "kept.db"
+    result = CliRunner().invoke(app, ["demo", "--database", str(path)], env={"COLUMNS": "80"})
     assert result.exit_code == 0, result.output
+    return Played(result.output, path)
+
+
+def test_the_demo_plays_everything_and_keeps_it_where_asked(played: Played) -> None:
     total = sum(len(chapter.messages) for chapter in chapters())
-    assert f"{total}/{total}" in result.output
-    for word in ("working", "long_term", "07-opening", "grafana.tidepool.example", "never deploy on Fridays"):
-        assert word in result.output
+    assert f"{total}/{total}" in played.output
+    for word in ("working", "long_term", "07-opening", "The memory is in"):
+        assert word in played.output
     config = EngineConfig(budget=TokenBudget.of(2000))
-    with MemoryEngine(f"sqlite:///{path}", config=config) as engine:
+    with MemoryEngine(f"sqlite:///{played.database}", config=config) as engine:
         for chapter in chapters():
             session = engine.session(("tidepool", "mara"), chapter.session)
             record = [message for message in session.messages() if not message.is_summary]
             assert [message.content for message in record] == [draft.content for draft in chapter.messages]
             assert session.build_context().token_count <= 2000 < session.info().token_count
+
+
+def cells(output: str, title: str) -> list[list[str]]:
+    """The rows of a table, each cell in one piece again."""
+    rows: list[list[str]] = []
+    is_new = True
+    for line in output.partition(title)[2].splitlines():
+        if line.startswith("└"):
+            break
+        if line.startswith(("├", "┡")):
+            is_new = True
+        elif line.startswith("│"):
+            parts = [part.strip() for part in line.strip("│").split("│")]
+            rows = [*rows, parts] if is_new else [*rows[:-1], join(rows[-1], parts)]
+            is_new = False
+    return rows
+
+
+def join(above: list[str], below: list[str]) -> list[str]:
+    return [f"{one} {other}".strip() for one, other in zip(above, below, strict=True)]
+
+
+def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) -> None:
+    rows = cells(played.output, "each question in a new thread")
+    assert len(rows) == 9
+    facts = {question.text: question.fact for question in questions()}
+    for asked, without, with_memory, tokens in rows:
+        assert without == "I don't know."
+        fact = facts.get(asked, "I don't know.")  # one was never spoken of
+        assert fact.replace(" ", "") in with_memory.replace(" ", "")  # long words are folded
+        less, more = (int(number.replace(",", "")) for number in tokens.split(" / "))
+        assert less < 30 < more <= 3000
+
+
+def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
+    shown = played.output.partition("why each memory is in it")[2].partition("└")[0]
+    lines = [line.strip("│").split("│") for line in shown.splitlines() if line.startswith("│")]
+    speakers = ("user:", "assistant:", "run_shell:", "write_file:", "search_docs:", "sql:", "- ")
+    memories = [(why.strip(), said.strip()) for why, said, *_ in lines if said.strip().startswith(speakers)]
+    assert len(memories) >= 5
+    assert [said for why, said in memories if not why] == []
+    for part in ("<memory>", "</memory>", "0.95 % + 1.00 SEK"):
+        assert part in shown
+
+
+def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None:
+    assert "\x1b" not in played.output
+    lines = [line for line in played.output.splitlines() if str(played.database) not in line]
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
@@ -39,6 +103,21 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "exists already" in " ".join(result.output.split())  # lines are wrapped
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("missing", ["langchain", "langgraph", "langmem_tiers_langchain"])
+def test_without_the_framework_it_says_what_to_install(missing: str, tmp_path: Path) -> None:
+    begin = f"import sys; sys.modules[{missing!r}] = None; from langmem_tiers.cli import main; main()"
+    path = tmp_path / "kept.db"
+    child = subprocess.run(
+        [sys.executable, "-c", begin, "demo", "--database", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 1
+    assert "pip install 'langmem-tiers[langchain]'" in " ".join(child.stderr.split())
+    assert not path.exists()
 
 
 def test_the_command_runs_as_a_module_too() -> None:
@@ -59,6 +138,13 @@ def test_the_story_is_whole() -> None:
     answers = [message.tool_call_id for message in told if message.role is Role.TOOL]
     assert len(set(calls)) == len(calls)
     assert sorted(calls) == sorted(answer for answer in answers if answer)
+
+
+def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> None:
+    said = {message.id: message.content for chapter in chapters() for message in chapter.messages}
+    for question in questions():
+        assert question.fact not in question.text
+        assert any(question.fact in said[one] for one in question.evidence), question.text
 
 
 @pytest.mark.parametrize("question", questions(), ids=lambda question: question.search)

@@ -1,0 +1,81 @@
+"""The agents of ``langmem-tiers demo``: one without memory, one with it, all else the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langmem_tiers.cli.assistants import Assistants, Reply
+from langmem_tiers_langchain.contexts import record_messages
+from langmem_tiers_langchain.extractive import ExtractiveChat
+from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain.agents.middleware.types import AgentMiddleware
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
+
+
+class DemoAgent:
+    """A LangChain agent with an offline model and a checkpointer.
+
+    Args:
+        middleware: What it has besides.
+    """
+
+    def __init__(self, *middleware: AgentMiddleware[Any, Any, Any]) -> None:
+        self._agent = create_agent(ExtractiveChat(), [], middleware=middleware, checkpointer=InMemorySaver())
+
+    def take_over(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+        """Go on as if these had been said in a thread."""
+        self._agent.update_state(_thread(thread), {"messages": list(messages)}, as_node="model")
+
+    def ask(self, question: str, thread: str) -> Reply:
+        """Ask something in a thread."""
+        watched = _Prompt()
+        state = self._agent.invoke(
+            {"messages": [HumanMessage(question)]}, {**_thread(thread), "callbacks": [watched]}
+        )
+        answer = state["messages"][-1]
+        return Reply(str(answer.text), watched.text, answer.usage_metadata["input_tokens"])
+
+
+def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int) -> Assistants:
+    """Both agents, with all sessions of a namespace as threads that they had before.
+
+    Args:
+        engine: The memory of one of them.
+        namespace: Whose it is.
+        budget: What a prompt may take, in tokens.
+    """
+    memory = TieredMemoryMiddleware(engine, namespace=namespace, budget=budget)
+    plain, remembering = DemoAgent(), DemoAgent(memory)
+    tenant = engine.namespace(namespace)
+    for session in tenant.sessions().sessions:
+        said = record_messages(tenant.session(session.name).messages())
+        plain.take_over(session.name, said)
+        remembering.take_over(session.name, said)
+    return Assistants(without_memory=plain, with_memory=remembering)
+
+
+class _Prompt(BaseCallbackHandler):
+    """Keeps what the model was shown last."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def on_chat_model_start(self, serialized: Any, messages: list[list[BaseMessage]], **_: Any) -> None:  # noqa: ANN401, ARG002 - the framework's signature
+        self.text = "\n\n".join(str(message.text) for prompt in messages for message in prompt)
+
+
+def _thread(name: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": name}}

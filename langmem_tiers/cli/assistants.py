@@ -1,0 +1,64 @@
+"""The two agents that the demo asks. They are made by an adapter, which is loaded when it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from langmem_tiers.core.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
+
+    MakeAssistants = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]
+
+_HOME, _MAKER = "langmem_tiers_langchain.demo", "make_assistants"
+_NEEDED = ("langchain", "langchain_core", "langgraph", "langmem_tiers_langchain")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an agent answered, and from what."""
+
+    text: str
+    prompt: str
+    """All that the model was shown."""
+    prompt_tokens: int
+    """As the model reports them."""
+
+
+class Assistant(Protocol):
+    """An agent of a framework."""
+
+    def ask(self, question: str, thread: str) -> Reply:
+        """Ask it something in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assistants:
+    """The same agent twice, with the same model and the same threads behind it."""
+
+    without_memory: Assistant
+    with_memory: Assistant
+
+
+def load_maker() -> MakeAssistants:
+    """The function that makes the agents from an engine, a namespace and the tokens of a prompt.
+
+    Raises:
+        MissingExtraError: The framework is not installed.
+    """
+    try:
+        maker: MakeAssistants = getattr(import_module(_HOME), _MAKER)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        raise MissingExtraError(
+            f"the demo runs a LangChain agent and needs {error.name!r}, which is not installed: "
+            "pip install 'langmem-tiers[langchain]'"
+        ) from error
+    return maker

@@ -1,0 +1,57 @@
+"""The two agents of the demo differ in memory alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.cli.assistants import load_maker
+from langmem_tiers.cli.story import StoryClock, chapters, questions
+from langmem_tiers_langchain.extractive import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langmem_tiers.cli.assistants import Assistants
+
+MARA = ("tidepool", "mara")
+DASHBOARDS = questions()[8]
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    with MemoryEngine(clock=StoryClock()) as opened:
+        for chapter in chapters():
+            opened.session(MARA, chapter.session).add_many(chapter.messages)
+        yield opened
+
+
+@pytest.fixture
+def both(engine: MemoryEngine) -> Assistants:
+    return load_maker()(engine, MARA, 3000)
+
+
+def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(both: Assistants) -> None:
+    asked = [
+        (question.fact, agent.ask(question.text, f"new-{n}"))
+        for agent in (both.without_memory, both.with_memory)
+        for n, question in enumerate(questions())
+    ]
+    without, with_memory = asked[: len(questions())], asked[len(questions()) :]
+    assert {reply.text for _, reply in without} == {UNKNOWN}
+    assert [fact for fact, reply in without if fact in reply.prompt] == []
+    assert sum(fact in reply.prompt for fact, reply in with_memory) >= 0.9 * len(questions())
+    assert max(reply.prompt_tokens for _, reply in with_memory) <= 3000
+
+
+def test_in_the_thread_where_it_was_said_both_know(both: Assistants) -> None:
+    for agent in (both.without_memory, both.with_memory):
+        assert DASHBOARDS.fact in agent.ask(DASHBOARDS.text, "01-kickoff").text
+
+
+def test_somebody_elses_memory_brings_nothing(engine: MemoryEngine) -> None:
+    stranger = load_maker()(engine, ("tidepool", "jonas"), 3000)
+    reply = stranger.with_memory.ask(DASHBOARDS.text, "new")
+    assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN, False)

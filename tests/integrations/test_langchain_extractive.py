@@ -1,0 +1,99 @@
+"""The model of the demo and the notebooks: it says what its prompt says, or that it does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langmem_tiers.core.fences import fenced
+from langmem_tiers_langchain.extractive import UNKNOWN, ExtractiveChat, quoted_answer
+
+FACT = "The print bridge listens on port 9410."
+QUESTION = "Which port does the bridge listen on?"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [SystemMessage(f"Be brief. {FACT}"), HumanMessage(QUESTION)],
+        [HumanMessage(f"Hello. {FACT} Bye."), AIMessage("Noted."), HumanMessage(QUESTION)],
+        [HumanMessage(f"{fenced(['2025-03-18:', f'user: {FACT} We use it daily.'])}\n\n{QUESTION}")],
+        [HumanMessage(f"{fenced(['x'])}\n{fenced([f'- domain | bridge. {FACT}'])}\n\n{QUESTION}  ")],
+        [HumanMessage([{"type": "text", "text": fenced([FACT])}, {"type": "text", "text": QUESTION}])],
+        [
+            HumanMessage(QUESTION),
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}]),
+            ToolMessage(FACT, tool_call_id="c1"),
+        ],
+    ],
+)
+def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseMessage]) -> None:
+    assert ExtractiveChat().invoke(prompt).text == FACT
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [],
+        [SystemMessage(FACT)],
+        [HumanMessage(QUESTION)],
+        [HumanMessage(FACT)],
+        [HumanMessage("Where are the dashboards?"), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
+        [HumanMessage(QUESTION), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
+        [HumanMessage(f"{fenced(['user: Jonas noticed the new port in Malmö.'])}\n\n{QUESTION}")],
+        [HumanMessage(f"{fenced([f'user: {QUESTION}'])}\n\n{QUESTION}")],
+    ],
+)
+def test_what_is_not_in_the_prompt_is_not_known(prompt: list[BaseMessage]) -> None:
+    assert quoted_answer(prompt) == UNKNOWN
+
+
+def test_of_two_that_say_as_much_the_shorter_one_is_told() -> None:
+    said = (
+        "The freeze is near. Your rule says never deploy on Fridays and that holds. Never deploy on Fridays."
+    )
+    assert (
+        quoted_answer([AIMessage(said), HumanMessage("May we deploy on Fridays?")])
+        == "Never deploy on Fridays."
+    )
+
+
+def test_it_keeps_nothing_from_one_call_to_the_next() -> None:
+    model = ExtractiveChat()
+    model.invoke([AIMessage(FACT), HumanMessage(QUESTION)])
+    assert model.invoke(QUESTION).text == UNKNOWN
+
+
+def test_it_reports_what_a_prompt_takes() -> None:
+    model = ExtractiveChat()
+    short, long = (model.invoke([SystemMessage("word " * n), HumanMessage(QUESTION)]) for n in (10, 1000))
+    assert isinstance(short, AIMessage)
+    assert isinstance(long, AIMessage)
+    assert short.usage_metadata is not None
+    assert long.usage_metadata is not None
+    assert 10 < short.usage_metadata["input_tokens"] < 60
+    assert 900 < long.usage_metadata["input_tokens"] < 1500
+
+
+def test_it_takes_tools_and_calls_none() -> None:
+    tool: dict[str, Any] = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    answer = ExtractiveChat().bind_tools([tool]).invoke([AIMessage(FACT), HumanMessage(QUESTION)])
+    assert (answer.text, answer.tool_calls) == (FACT, [])
+
+
+WORDS = st.sampled_from(
+    "port bridge listens harbour 9410 the on Fridays? deploy. Never - | why? I don't know.".split()
+)
+TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=5), TEXTS)
+def test_an_answer_is_never_made_up(before: str, memories: list[str], question: str) -> None:
+    prompt = [AIMessage(before), HumanMessage(f"{fenced(memories)}\n\n{question}")]
+    answer = quoted_answer(prompt)
+    assert answer == UNKNOWN or any(answer in text for text in (before, *memories))
+    assert quoted_answer([HumanMessage(question)]) == UNKNOWN
