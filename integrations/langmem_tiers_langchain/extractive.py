@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
 UNKNOWN = "I don't know."
+NOTED = "Noted."
+"""What is said to a message that asks nothing."""
+_QUESTION_MARKS = "?", "\N{FULLWIDTH QUESTION MARK}"
 _LEAST_SHARE = 0.3
 """Of the question's words, by how rare they are, that an answer must hold."""
 _END = re.compile(r"(?<=[.!?])\s+|\s+[-|>]\s+")
@@ -36,8 +39,9 @@ class ExtractiveChat(BaseChatModel):
     """Answers with the sentence of its prompt that shares most words with the newest question.
 
     Rare words count more than common ones, and of two sentences that share as much the shorter one is told. Where
-    none shares enough, it says ``I don't know.``. It makes nothing up and keeps nothing from one call to the next, so
-    its answers show what the prompt held. It takes tools and never calls one.
+    none shares enough, it says ``I don't know.``, and to what has no question mark ``Noted.``. It makes nothing up and
+    keeps nothing from one call to the next, so its answers show what the prompt held. It takes tools and never
+    calls one.
     """
 
     @property
@@ -68,6 +72,8 @@ def quoted_answer(messages: Sequence[BaseMessage]) -> str:
     if place is None:
         return UNKNOWN
     question = without_fences(str(messages[place].text))
+    if not any(mark in question for mark in _QUESTION_MARKS):
+        return NOTED
     told = dict.fromkeys(one for message in messages for one in _sentences(str(message.text)))
     for own in _sentences(question):  # to say a question again is no answer
         told.pop(own, None)
@@ -90,5 +96,9 @@ def _sentences(text: str) -> Iterator[str]:
             continue
         for part in _END.split(_LABEL.sub("", line)):
             sentence = part.strip()
-            if sentence and sentence != UNKNOWN and not sentence.endswith(("?", ":")):
+            if (
+                sentence
+                and sentence not in (UNKNOWN, NOTED)
+                and not sentence.endswith((":", *_QUESTION_MARKS))
+            ):
                 yield sentence

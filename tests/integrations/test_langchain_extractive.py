@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langmem_tiers.core.fences import fenced
-from langmem_tiers_langchain.extractive import UNKNOWN, ExtractiveChat, quoted_answer
+from langmem_tiers_langchain.extractive import NOTED, UNKNOWN, ExtractiveChat, quoted_answer
 
 FACT = "The print bridge listens on port 9410."
 QUESTION = "Which port does the bridge listen on?"
@@ -41,7 +41,6 @@ def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseM
         [],
         [SystemMessage(FACT)],
         [HumanMessage(QUESTION)],
-        [HumanMessage(FACT)],
         [HumanMessage("Where are the dashboards?"), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
         [HumanMessage(QUESTION), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
         [HumanMessage(f"{fenced(['user: Jonas noticed the new port in Malmö.'])}\n\n{QUESTION}")],
@@ -60,6 +59,10 @@ def test_of_two_that_say_as_much_the_shorter_one_is_told() -> None:
         quoted_answer([AIMessage(said), HumanMessage("May we deploy on Fridays?")])
         == "Never deploy on Fridays."
     )
+
+
+def test_what_asks_nothing_is_noted() -> None:
+    assert quoted_answer([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")]) == NOTED
 
 
 def test_it_keeps_nothing_from_one_call_to_the_next() -> None:
@@ -95,5 +98,5 @@ TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 def test_an_answer_is_never_made_up(before: str, memories: list[str], question: str) -> None:
     prompt = [AIMessage(before), HumanMessage(f"{fenced(memories)}\n\n{question}")]
     answer = quoted_answer(prompt)
-    assert answer == UNKNOWN or any(answer in text for text in (before, *memories))
-    assert quoted_answer([HumanMessage(question)]) == UNKNOWN
+    assert answer in (UNKNOWN, NOTED) or any(answer in text for text in (before, *memories))
+    assert quoted_answer([HumanMessage(question)]) in (UNKNOWN, NOTED)
