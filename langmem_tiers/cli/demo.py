@@ -36,7 +36,7 @@ _TENANT = ("tidepool", "mara")
 _BUDGET = 3000  # tokens for a prompt: less than any of the sessions takes
 _RUN_EVERY = 20  # messages between two runs of the optimizer
 _LATER = timedelta(weeks=3)
-# Questions that can be answered with one sentence of the conversation, as the model of the demo does it.
+# Chosen because a model that only quotes can answer them; how it does on all others is printed as well.
 _ASK = (8, 18, 19, 9, 15, 20, 21, 22)
 _NEVER_SAID = "What is Jonas' favourite colour?"
 # What the agent learned for good, by category and key.

@@ -85,9 +85,9 @@ def score(shown: Sequence[Asked], others: Score, whole: int) -> Text:
     mean = sum(one.with_memory.prompt_tokens for one in shown) / len(shown)
     return Text(
         f"Prompts with memory took {mean:,.0f} tokens on average; all that was said would take {whole:,}.\n"
-        f"The table has questions that one sentence answers, because this model can only quote. Of the "
-        f"{others.questions} others ('why', two in one), the answer stood in {others.in_prompt} prompts with memory "
-        f"and in {others.in_prompt_without} without; this model picked it out of {others.in_answer} of them.\n"
+        "The questions of the table were chosen and worded so that a model that can only quote answers them. Of the "
+        f"{others.questions} others about the project, the answer stood in {others.in_prompt} prompts with memory and "
+        f"in {others.in_prompt_without} without, and this model quoted the right sentence for {others.in_answer}.\n"
     )
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +13,7 @@ from langmem_tiers import EngineConfig, MemoryEngine, Role, TokenBudget, __versi
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.story import chapters, questions
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+README = Path(__file__).parent.parent.parent / "README.md"
 pytestmark = pytest.mark.xdist_group("demo")  # it is played once for all of them
 
 
@@ -88,6 +87,13 @@ def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None
     assert [said for why, said in memories if not why] == []
     for part in ("<memory>", "</memory>", "0.95 % + 1.00 SEK"):
         assert part in shown
+
+
+def test_the_readme_shows_what_it_prints(played: Played) -> None:
+    (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    printed = {line.rstrip() for line in played.output.splitlines()}
+    assert [line for line in shown.splitlines() if line not in printed] == []
+    assert shown.count("I don't know.") >= 5
 
 
 def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None:
