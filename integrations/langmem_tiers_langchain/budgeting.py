@@ -108,7 +108,7 @@ class Budgeting:
             base=base,
             whole=max(1, int(whole / ratio)),
             system=0 if request.system_message is None else self.size(request.system_message),
-            tools=self._tokens_of(request.tools),
+            tools=self._tokens_of([*request.tools, *_answer_schemas(request.response_format)]),
         )
 
     def size(self, message: BaseMessage) -> int:
@@ -134,6 +134,12 @@ class Budgeting:
         return tokens
 
 
+def _answer_schemas(wanted: object) -> list[object]:
+    # An answer of a certain form is asked for by a tool, or by a schema of the same size.
+    schema = getattr(wanted, "schema", wanted)
+    return [] if schema is None else [schema]
+
+
 def name_of(model: object) -> str:
     """What a model is called."""
     for field in ("model_name", "model", "model_id"):
@@ -145,6 +151,11 @@ def name_of(model: object) -> str:
 
 def _schema(tool: object) -> str:
     try:
-        return json.dumps(convert_to_openai_tool(tool), ensure_ascii=False, default=str)  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # a provider's own form
-        return json.dumps(tool, ensure_ascii=False, default=str)
+        told: object = convert_to_openai_tool(tool)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - a provider's own form, or one that cannot be told: its model will say so
+        told = (
+            tool
+            if isinstance(tool, dict)
+            else [getattr(tool, name, None) for name in ("name", "description")]
+        )
+    return json.dumps(told, ensure_ascii=False, default=str)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
+from langmem_tiers.core.fences import fenced, harmless
 from langmem_tiers_langchain.convert import to_message
 from langmem_tiers_langchain.marks import MARK, SOURCE
 
@@ -35,7 +36,7 @@ def context_messages(context: Context) -> list[BaseMessage]:
     """
     said = {*context.full, *context.compressed}
     talk = [to_message(message) for message in context.messages if message.id in said]
-    told = [message.content for message in context.messages if message.id not in said]
+    told = [_fenced(message) for message in context.messages if message.id not in said]
     if not told:
         return talk
     leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), talk)))
@@ -46,3 +47,8 @@ def context_messages(context: Context) -> list[BaseMessage]:
 def is_told_by_memory(message: BaseMessage) -> bool:
     """Whether it is the system message of a context, and so nothing that anybody said."""
     return isinstance(message, SystemMessage) and message.additional_kwargs.get("lc_source") == SOURCE
+
+
+def _fenced(message: Message) -> str:
+    # What was recalled is fenced already. A summary tells what users and tools said: data, no instruction.
+    return fenced([harmless(message.content)]) if message.is_summary else message.content

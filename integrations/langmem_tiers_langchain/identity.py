@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.errors import InvalidInputError, InvalidNameError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers_langchain.namespaces import NamespaceTemplate, told
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     Owner: TypeAlias = str | Iterable[str] | Callable[[Any], str | Iterable[str]] | None
 
-USER_KEYS = ("user_id", "langgraph_auth_user_id")
-"""Under which a run may be told whose it is, the first that is there."""
+USER_KEYS = ("langgraph_auth_user_id", "user_id")
+"""Under which a run may be told whose it is: by the server that checked it, or by the caller."""
 _THREADS = "threads"
 
 
@@ -56,7 +56,7 @@ class Identity:
         """
         info = getattr(runtime, "execution_info", None)
         thread = getattr(info, "thread_id", None) or told("thread_id", runtime)
-        session = _session_of(messages) if thread is None else str(thread)
+        session = _session_of(messages) if thread is None else f"{thread}{_inside(info)}"
         return Place(self._namespace(runtime, thread), check_name(session))
 
     def _namespace(self, runtime: Runtime[Any] | None, thread: str | None) -> NamespacePath:
@@ -64,9 +64,13 @@ class Identity:
             return check_namespace(self._find(runtime))
         if self._template is not None:
             return self._template.fill(runtime)
-        user = next((value for key in USER_KEYS if (value := told(key, runtime)) is not None), None)
-        if user is not None:
-            return check_namespace((user,))
+        users = {value for key in USER_KEYS if (value := told(key, runtime)) is not None}
+        if len(users) > 1:
+            raise InvalidNameError(
+                "the user whom the server has checked is not the user_id of the run: nothing is remembered"
+            )
+        if users:
+            return check_namespace(tuple(users))
         if thread is not None:
             return check_namespace((_THREADS, str(thread)))
         raise InvalidInputError(
@@ -79,3 +83,9 @@ def _session_of(messages: Iterable[BaseMessage]) -> str:
     # Without a thread each run is a conversation of its own: its first message has an id that no other has.
     first = next((message.id for message in messages if message.id), None)
     return f"run-{first or uuid.uuid4().hex}"
+
+
+def _inside(info: object) -> str:
+    # An agent inside another graph, as a node or behind a tool, has a conversation of its own in the same thread.
+    nested = str(getattr(info, "checkpoint_ns", "") or "").split("|")[:-1]
+    return "".join(f"/{step.partition(':')[0]}" for step in nested)

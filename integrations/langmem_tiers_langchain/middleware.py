@@ -17,6 +17,7 @@ from langmem_tiers.core.errors import BudgetExceededError, LangmemTiersError
 from langmem_tiers_langchain.budgeting import Budgeting, Calibration
 from langmem_tiers_langchain.identity import Identity
 from langmem_tiers_langchain.record import Recorder
+from langmem_tiers_langchain.repair import repaired
 from langmem_tiers_langchain.thread_view import Seen, ThreadView
 
 if TYPE_CHECKING:
@@ -121,26 +122,39 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _seen(self, request: ModelRequest[Any]) -> Seen:
         with self._lock:
             self.stats.calls += 1
-        allowance = self._budgeting.allowance(request, self.calibration.ratio(request.model))
-        view = ThreadView(self._engine, self._budgeting, allowance, request.messages)
         try:
-            place = self._identity.place(request.runtime, request.state["messages"])
-            thread, stored = self._recorder.write(place, _thread_of(request))
-            self._count(stored)
-            return view.with_memory(thread, recall=self._recall)
+            ratio = self.calibration.ratio(request.model)
+            allowance = self._budgeting.allowance(request, ratio)
+            view = ThreadView(self._engine, self._budgeting, allowance, request.messages)
+            return self._remembered(request, view) or view.plain()
         except BudgetExceededError:
             raise
+        except Exception as error:  # noqa: BLE001 - not even counting works: the thread goes on as it is
+            self._failed(error)
+            return Seen(repaired(request.messages), 0)
+
+    def _remembered(self, request: ModelRequest[Any], view: ThreadView) -> Seen | None:
+        # The state is the record; other middleware may show its messages in other words, or add to them.
+        said = request.state["messages"]
+        try:
+            place = self._identity.place(request.runtime, said)
+            thread, stored = self._recorder.write(place, said)
+            self._count(stored)
+            return view.with_memory(thread, said, recall=self._recall)
+        except BudgetExceededError:
+            return None  # without memory it may fit
         except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
             self._failed(error)
-            return view.plain()
+            return None
 
     def _answered(self, request: ModelRequest[Any], seen: Seen, response: ModelResponse[Any]) -> None:
         for message in response.result:
             if message.id is None:
                 message.id = str(uuid.uuid4())  # as the state would do, a moment later
-        told = [m.usage_metadata for m in response.result if isinstance(m, AIMessage) and m.usage_metadata]
-        if told:
-            self.calibration.learn(request.model, seen.tokens, told[-1]["input_tokens"])
+            used: Any = message.usage_metadata if isinstance(message, AIMessage) else None
+            told = used.get("input_tokens") if isinstance(used, dict) else None
+            if isinstance(told, int):
+                self.calibration.learn(request.model, seen.tokens, told)
         self._write(request.runtime, [*request.state["messages"], *response.result])
 
     def _write(self, runtime: Runtime[Any], messages: Sequence[BaseMessage]) -> None:
@@ -157,12 +171,7 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
         with self._lock:
             self.stats.failures[kind] += 1
-            is_new = told not in self._warned
-            self._warned = {*self._warned, told} if len(self._warned) < _WARNINGS else {told}
+            is_new = (what := f"{kind} {told}") not in self._warned
+            self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "the agent goes on without memory: %s %s", kind, told, exc_info=not told)
-
-
-def _thread_of(request: ModelRequest[Any]) -> list[BaseMessage]:
-    # The state is the record; other middleware may show its messages in other words, or add to them.
-    return list(request.state["messages"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers_langchain.convert import stored_id, to_draft
 from langmem_tiers_langchain.marks import is_added
+from langmem_tiers_langchain.repair import calls_of
 from langmem_tiers_langchain.storing import renamed, store
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Thread:
     """Ids in the record by the ids in the thread."""
     unstored: set[str] = field(default_factory=set)
     """Ids of what stays out of the record, since it is nothing but injected memory."""
+    edited: set[str] = field(default_factory=set)
+    """Ids of what says something else now than when it was stored."""
     _texts: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,6 +75,7 @@ class Thread:
         # What was said stays in the record; what it became is stored beside it.
         done = store(self.session, [renamed(to_draft(message, counter)) for message in edited])
         self._texts.update((message.id or "", _fingerprint(message)) for message in edited)
+        self.edited.update(message.id or "" for message in edited)
         return done.added
 
 
@@ -124,4 +128,5 @@ class Recorder:
 
 def _fingerprint(message: BaseMessage) -> int:
     content = message.content
-    return hash((message.type, content if isinstance(content, str) else (len(content), str(message.text))))
+    text = content if isinstance(content, str) else (len(content), str(message.text))
+    return hash((message.type, text, str(calls) if (calls := calls_of(message)) else ""))

@@ -8,21 +8,42 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_core.messages import BaseMessage
 
     from langmem_tiers import Message
     from langmem_tiers.core.messages import ToolCall
 
+_SAID_ELSEWHERE = {"text", "tool_use", "tool_call", "input_json_delta"}
+"""Blocks that the text and the tool calls of a message say again."""
+_THOUGHTS = {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 
-def shortened(message: BaseMessage, shown: Message) -> BaseMessage:
-    """The message as the engine shows it in fewer words, still with its id, its calls and its name."""
-    changes: dict[str, Any] = {"content": shown.content}
-    if isinstance(message, AIMessage) and message.tool_calls:
-        texts = {call.id: call for call in shown.tool_calls}
-        changes["tool_calls"] = [
-            _with_arguments(call, texts.get(call["id"] or "")) for call in message.tool_calls
-        ]
-    return message.model_copy(update=changes)
+
+def shortened(message: BaseMessage, shown: Message, *, with_parts: bool) -> BaseMessage:
+    """The message as the engine shows it in fewer words, still with its id, its calls and its name.
+
+    Args:
+        message: As it was said.
+        shown: As it is to be shown.
+        with_parts: Whether pictures and the like stay; if not, a note says that they were there.
+    """
+    short = with_text(message, shown.content, with_parts=with_parts)
+    if not isinstance(message, AIMessage) or not message.tool_calls:
+        return short
+    texts = {call.id: call for call in shown.tool_calls}
+    calls = [_with_arguments(call, texts.get(call["id"] or "")) for call in message.tool_calls]
+    return short.model_copy(update={"tool_calls": calls})
+
+
+def with_text(message: BaseMessage, text: str, *, with_parts: bool) -> BaseMessage:
+    """The message with another text in place of its own."""
+    parts = [block for block in _blocks(message) if block.get("type") not in _SAID_ELSEWHERE]
+    if with_parts and parts:
+        said = [{"type": "text", "text": text}] if text else []
+        return message.model_copy(update={"content": [*_thoughts(parts), *said, *_others(parts)]})
+    notes = [f"[{block.get('type')} not shown]" for block in _others(parts)]
+    return message.model_copy(update={"content": "\n".join([text, *notes])})
 
 
 def prefixed(message: BaseMessage, text: str) -> BaseMessage:
@@ -31,6 +52,18 @@ def prefixed(message: BaseMessage, text: str) -> BaseMessage:
     if isinstance(content, str):
         return message.model_copy(update={"content": f"{text}\n\n{content}"})
     return message.model_copy(update={"content": [{"type": "text", "text": text}, *content]})
+
+
+def _blocks(message: BaseMessage) -> list[Mapping[str, Any]]:
+    return [] if isinstance(message.content, str) else [b for b in message.content if isinstance(b, dict)]
+
+
+def _thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [block for block in parts if block.get("type") in _THOUGHTS]  # providers want them first
+
+
+def _others(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [block for block in parts if block.get("type") not in _THOUGHTS]
 
 
 def _with_arguments(call: Any, shown: ToolCall | None) -> Any:  # noqa: ANN401 - LangChain's ToolCall is a dict

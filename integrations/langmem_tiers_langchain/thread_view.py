@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langmem_tiers.compression.compress import Compressor
 from langmem_tiers.core.errors import BudgetExceededError
+from langmem_tiers.core.fences import fenced, harmless
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers_langchain.convert import part_tokens
 from langmem_tiers_langchain.marks import MARK, is_added
+from langmem_tiers_langchain.plain_view import PlainCut
 from langmem_tiers_langchain.repair import repaired
-from langmem_tiers_langchain.shorten import prefixed, shortened
+from langmem_tiers_langchain.shorten import prefixed, shortened, with_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from langmem_tiers import Context, MemoryEngine, Message
+    from langmem_tiers import Context, Hit, MemoryEngine, Message
     from langmem_tiers_langchain.budgeting import Allowance, Budgeting
     from langmem_tiers_langchain.record import Thread
 
@@ -27,6 +30,8 @@ _TRIES = 6
 """Texts that are put together may take a little more than each by itself, and made up results take some room."""
 _SHARE = 0.5
 """What may be taken by what has to be in sight although the session does not show it."""
+_RECALLED_SHARE = 0.3
+_LEAST_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,96 +57,119 @@ class ThreadView:
     def __init__(
         self, engine: MemoryEngine, sizes: Budgeting, allowance: Allowance, messages: Sequence[BaseMessage]
     ) -> None:
+        self._engine = engine
         self._compressor = Compressor(engine.counter)
         self._sizes = sizes
         self._allowance = allowance
         self._said = messages
         asked = [one for one in messages if isinstance(one, HumanMessage)]
-        self._question = next(
-            (one for one in reversed(asked) if not is_added(one)), asked[-1] if asked else None
-        )
+        said = (one for one in reversed(asked) if not is_added(one))
+        self._question = next(said, asked[-1] if asked else None)
 
-    def with_memory(self, thread: Thread, *, recall: bool) -> Seen:
+    def with_memory(self, thread: Thread, state: Iterable[BaseMessage], *, recall: bool) -> Seen:
         """The thread with what its session and its namespace remember.
+
+        Args:
+            thread: Its record.
+            state: Its messages as they are in the state.
+            recall: Whether what was said elsewhere comes along.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
         known = {one.id: thread.stored[one.id] for one in self._said if one.id and one.id in thread.stored}
+        ids = frozenset(known.values())
+        seen = self._fitting(thread, known, self._rewritten(thread, state), recall=recall)
+        if seen is not None and thread.session.sums_up(ids):
+            return seen
+        # The summary in force tells of another branch of the conversation too: this one is shown without it.
+        return self.plain(self._recalled(thread) if recall else ())
+
+    def plain(self, hits: Sequence[Hit] = ()) -> Seen:
+        """The thread without its record: the newest messages that have room, the question, and what was recalled.
+
+        Raises:
+            BudgetExceededError: Not even the newest message fits.
+        """
+        cut = PlainCut(self._said, self._question, self._sizes.size, self._within)
+        fixed = self._allowance.system + self._allowance.tools + REPLY_TOKENS
+        room = self._allowance.beside(REPLY_TOKENS).available - _NOT_SHOWN_TOKENS
+        try:
+            messages, is_cut = cut.within(int(room * (1 - _RECALLED_SHARE)) if hits else room)
+        except BudgetExceededError:
+            messages, is_cut = cut.within(room)
+        left = _begun(messages, "") if is_cut else messages
+        taken = fixed + sum(self._sizes.size(one) for one in left)
+        told = self._told(left, self._told_of(hits, left, self._allowance.whole - taken))
+        tokens = fixed + sum(self._sizes.size(one) for one in told)
+        return Seen(told, tokens) if tokens <= self._allowance.whole else Seen(left, taken)
+
+    def _fitting(
+        self, thread: Thread, known: Mapping[str, str], rewritten: frozenset[str], *, recall: bool
+    ) -> Seen | None:
         others = self._in_their_share([one for one in self._said if one.id not in known])
         extra = _NOT_SHOWN_TOKENS + sum(self._sizes.size(one) for one in others.values())
-        asked = None if self._question is None else known.get(self._question.id or "")
+        question = self._question
+        asked = None if question is None else known.get(question.id or "")
+        query = str(question.text) if question is not None and question.id in rewritten else None
         pinned: BaseMessage | None = None
         for _ in range(_TRIES):
             context = thread.session.build_context(
-                None if pinned is None else str(pinned.text),
+                query,
                 budget=self._allowance.beside(extra + (0 if pinned is None else self._sizes.size(pinned))),
                 recall=recall,
                 tidy=True,
                 only=frozenset(known.values()),
             )
             if pinned is None and asked is not None and all(asked != one.id for one in context.messages):
-                pinned = self._in_share(self._question)  # a long run of tools has moved it out of sight
+                # A long run of tools has moved it out of sight.
+                assert question is not None  # noqa: S101 - it is known by its id
+                pinned = others[id(question)] = self._within(question, self._share)
+                query = str(question.text)
                 continue
-            seen = self._laid_out(
-                context, known, others if pinned is None else {**others, id(self._question): pinned}
-            )
+            seen = self._laid_out(context, known, others, rewritten)
             if seen.tokens <= self._allowance.whole:
                 return seen
             extra += seen.tokens - self._allowance.whole
-        return self.plain()
+        return None
 
-    def plain(self) -> Seen:
-        """The thread without memory: the newest messages that have room, and the question.
-
-        Raises:
-            BudgetExceededError: Not even the newest message fits.
-        """
-        groups = _groups(repaired(self._said))
-        sizes = [sum(self._sizes.size(message) for message in group) for group in groups]
-        fixed = self._allowance.system + self._allowance.tools + REPLY_TOKENS
-        room = self._allowance.whole - fixed - _NOT_SHOWN_TOKENS
-        chosen, newest = set[int](), len(groups) - 1
-        asked = next((n for n, group in enumerate(groups) if group[0] is self._question), newest)
-        leading = [n for n, group in enumerate(groups[:1]) if isinstance(group[0], SystemMessage)]
-        for n in (newest, asked, *leading):
-            if n >= 0 and n not in chosen and sizes[n] <= room:
-                chosen.add(n)
-                room -= sizes[n]
-        if groups and newest not in chosen:
-            raise BudgetExceededError(
-                f"the newest message takes {sizes[newest]} tokens where {room} are left: raise the budget"
-            )
-        for n in reversed(range(newest)):
-            if n not in chosen:
-                if sizes[n] > room:
-                    break
-                chosen.add(n)
-                room -= sizes[n]
-        left = [message for n in sorted(chosen) for message in groups[n]]
-        if len(chosen) < len(groups):
-            left = _begun(left, "")
-        return Seen(left, fixed + sum(self._sizes.size(message) for message in left))
+    def _rewritten(self, thread: Thread, state: Iterable[BaseMessage]) -> frozenset[str]:
+        # What is shown in other words than the record has, since it was edited or other middleware says so.
+        texts = {one.id: one for one in state}
+        shown = (one for one in self._said if one.id in texts and one is not texts[one.id])
+        return (
+            frozenset(one.id or "" for one in shown if one.content != texts[one.id].content) | thread.edited
+        )
 
     def _laid_out(
-        self, context: Context, known: Mapping[str, str], others: Mapping[int, BaseMessage]
+        self,
+        context: Context,
+        known: Mapping[str, str],
+        others: Mapping[int, BaseMessage],
+        rewritten: frozenset[str],
     ) -> Seen:
-        shown = {message.id: message for message in context.messages}
-        short = frozenset(context.compressed)
+        shown, short = {message.id: message for message in context.messages}, frozenset(context.compressed)
         messages: list[BaseMessage] = []
+        is_newest = False
         for one in self._said:
+            is_newest = is_newest or one is self._question
             told = shown.get(known.get(one.id or "", ""))
-            if told is not None:
-                messages.append(shortened(one, told) if told.id in short else one)
-            elif id(one) in others:
-                messages.append(others[id(one)])
+            if told is None:
+                messages += [others[id(one)]] if id(one) in others else []
+            elif told.id not in short:
+                messages.append(one)
+            elif one.id in rewritten:
+                messages.append(self._within(one, told.token_count + FRAME_TOKENS))
+            else:
+                messages.append(shortened(one, told, with_parts=is_newest))
+        is_cut = len(messages) < len(self._said)
         ours = frozenset(known.values())
         beside = [message for message in context.messages if message.id not in ours]
-        summary = "".join(message.content for message in beside if message.is_summary)
+        summary = [harmless(message.content) for message in beside if message.is_summary]
         memories = "\n".join(message.content for message in beside if not message.is_summary)
-        messages = self._told(repaired(messages), memories)
-        is_cut = len(messages) < len(self._said)
-        whole = _begun(messages, summary) if summary or is_cut else messages
+        whole = self._told(repaired(messages), memories)
+        if summary or is_cut:
+            whole = _begun(whole, fenced(summary) if summary else "")
         return Seen(whole, self._tokens(whole, known, shown), context)
 
     def _told(self, messages: list[BaseMessage], memories: str) -> list[BaseMessage]:
@@ -154,19 +182,40 @@ class ThreadView:
             return _begun(messages, memories)
         return [*messages[:place], prefixed(messages[place], memories), *messages[place + 1 :]]
 
+    def _recalled(self, thread: Thread) -> Sequence[Hit]:
+        asked = "" if self._question is None else str(self._question.text)
+        if not asked.strip():
+            return ()
+        found = self._engine.namespace(thread.session.namespace).recall(asked)
+        least = self._engine.config.recall.relevance_threshold
+        return [hit for hit in found if hit.relevance >= least]
+
+    def _told_of(self, hits: Sequence[Hit], messages: Sequence[BaseMessage], room: int) -> str:
+        seen, lines = {str(one.text) for one in messages}, list[str]()
+        for hit in hits:
+            entry = hit.entry
+            line = harmless(f"{entry.role or entry.kind}: {' '.join(entry.content.split())}")
+            told = fenced([*lines, line])
+            if entry.content not in seen and self._engine.counter.count(told) + FRAME_TOKENS <= room:
+                lines.append(line)
+        return fenced(lines) if lines else ""
+
     def _in_their_share(self, others: Sequence[BaseMessage]) -> dict[int, BaseMessage]:
         # What is no part of the record is always in sight, such as the summary of another middleware.
-        sizes = [self._sizes.size(one) for one in others]
-        if sum(sizes) <= self._share:
+        share = self._share
+        if sum(self._sizes.size(one) for one in others) <= share:
             return {id(one): one for one in others}
-        return {id(one): self._in_share(one, len(others)) for one in others}
+        return {id(one): self._within(one, share // len(others)) for one in others}
 
-    def _in_share(self, message: BaseMessage | None, of: int = 1) -> Any:  # noqa: ANN401 - as it came
-        room = self._share // of
-        if message is None or self._sizes.size(message) <= room:
+    def _within(self, message: BaseMessage, room: int) -> BaseMessage:
+        """The message within so many tokens, as far as that can be; pictures stay if they leave room for words."""
+        if self._sizes.size(message) <= room:
             return message
-        text = self._compressor.compress(str(message.text), max_tokens=max(1, room - 2 * FRAME_TOKENS)).text
-        return message.model_copy(update={"content": text})
+        parts = part_tokens(message)
+        with_parts = parts + _LEAST_TOKENS <= room
+        words = room - 2 * FRAME_TOKENS - (parts if with_parts else 0)
+        text = self._compressor.compress(str(message.text), max_tokens=max(1, words)).text
+        return with_text(message, text, with_parts=with_parts)
 
     @property
     def _share(self) -> int:
@@ -178,22 +227,11 @@ class ThreadView:
         tokens = self._allowance.system + self._allowance.tools + REPLY_TOKENS
         for one in messages:
             told = shown.get(known.get(one.id or "", ""))
-            is_counted = told is not None and (one.content == told.content)
-            tokens += (
-                told.token_count + FRAME_TOKENS if told is not None and is_counted else self._sizes.size(one)
-            )
+            if told is not None and one.content == told.content:
+                tokens += told.token_count + FRAME_TOKENS
+            else:
+                tokens += self._sizes.size(one)
         return tokens
-
-
-def _groups(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
-    # Repaired, so results stand right behind their calls.
-    groups: list[list[BaseMessage]] = []
-    for message in messages:
-        if isinstance(message, ToolMessage) and groups:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    return groups
 
 
 def _begun(messages: list[BaseMessage], text: str) -> list[BaseMessage]:

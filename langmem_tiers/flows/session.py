@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.parts import MemoryParts
 
 _log = logging.getLogger("langmem_tiers")
+_MOSTLY = 0.75
 _TRIES = 20  # far more than two that tidy the same session need
 
 
@@ -83,6 +84,20 @@ class Session(ShortTerm):
         builder = SessionContext(memory, self, shown, budget, query)
         context = builder.with_memories(counts=tidy) if recall else builder.alone()
         return replace(context, missing=_missing(view), problems=(*context.problems, *problems))
+
+    def sums_up(self, ids: AbstractSet[str]) -> bool:
+        """Whether the summary in force, if there is one, stands for these messages, most of them at least.
+
+        Of two branches of one conversation, each has messages that the other has not. A few do not count: an
+        answer that was asked for again leaves one behind.
+        """
+        view = self._view()
+        first = view.items[0] if view.items else None
+        if first is None or not first.message.is_summary:
+            return True
+        digest = None if first.mark is None else first.mark.digest
+        behind = view.hidden if digest is None else int(digest["count"])
+        return len(ids - {item.message.id for item in view.items}) >= behind * _MOSTLY
 
     def _tidied(self, memory: MemoryParts) -> tuple[View, TokenBudget, tuple[str, ...]]:
         view = self._view()

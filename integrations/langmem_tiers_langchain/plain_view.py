@@ -1,0 +1,79 @@
+"""A thread cut to its budget without a record: the newest of it, and the question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+
+from langmem_tiers.core.errors import BudgetExceededError
+from langmem_tiers_langchain.repair import repaired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class PlainCut:
+    """Chooses what of a thread is shown.
+
+    Args:
+        said: The thread.
+        question: What of it has to stay in sight.
+        size: What a message takes.
+        shortened: A message within so many tokens, as far as that can be.
+    """
+
+    def __init__(
+        self,
+        said: Sequence[BaseMessage],
+        question: BaseMessage | None,
+        size: Callable[[BaseMessage], int],
+        shortened: Callable[[BaseMessage, int], BaseMessage],
+    ) -> None:
+        self._groups = _groups(repaired(said))
+        self._size = size
+        self._shortened = shortened
+        asked = [n for n, group in enumerate(self._groups) if group[0] is question]
+        self._asked = asked[0] if asked else len(self._groups) - 1
+
+    def within(self, room: int) -> tuple[list[BaseMessage], bool]:
+        """What has room, and whether anything was left out.
+
+        Raises:
+            BudgetExceededError: Not even the newest message fits.
+        """
+        groups, sizes = self._groups, [sum(map(self._size, group)) for group in self._groups]
+        newest, chosen = len(groups) - 1, dict[int, list[BaseMessage]]()
+        if groups and sizes[newest] > room:
+            raise BudgetExceededError(
+                f"the newest message takes {sizes[newest]} tokens where {room} are left: raise the budget"
+            )
+        if groups:
+            chosen[newest] = groups[newest]
+            room -= sizes[newest]
+        if groups and self._asked not in chosen:
+            question = self._shortened(groups[self._asked][0], room)
+            if self._size(question) <= room:
+                chosen[self._asked] = [question]
+                room -= self._size(question)
+        leading = [n for n, group in enumerate(groups[:1]) if isinstance(group[0], SystemMessage)]
+        older = (n for n in reversed(range(newest)) if n not in leading)
+        for n in [*leading, *older]:
+            if n in chosen:
+                continue
+            if sizes[n] > room:
+                break
+            chosen[n] = groups[n]
+            room -= sizes[n]
+        return [message for n in sorted(chosen) for message in chosen[n]], len(chosen) < len(groups)
+
+
+def _groups(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
+    # Repaired, so results stand right behind their calls.
+    groups: list[list[BaseMessage]] = []
+    for message in messages:
+        if isinstance(message, ToolMessage) and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
