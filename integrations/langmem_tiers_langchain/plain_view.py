@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+_QUESTION_PART = 4
+"""Of the room, one part in so many is the question's if it needs that."""
+
+
 class PlainCut:
     """Chooses what of a thread is shown.
 
@@ -40,10 +44,12 @@ class PlainCut:
         """What has room, and whether anything was left out.
 
         Raises:
-            BudgetExceededError: Not even the newest message fits.
+            BudgetExceededError: Not even the newest message and the question fit.
         """
-        groups, sizes = self._groups, [sum(map(self._size, group)) for group in self._groups]
-        newest, chosen = len(groups) - 1, dict[int, list[BaseMessage]]()
+        groups, newest, chosen = list(self._groups), len(self._groups) - 1, dict[int, list[BaseMessage]]()
+        if groups:
+            groups[newest] = self._beside_the_question(groups[newest], room)
+        sizes = [sum(map(self._size, group)) for group in groups]
         if groups and sizes[newest] > room:
             raise BudgetExceededError(
                 f"the newest message takes {sizes[newest]} tokens where {room} are left: raise the budget"
@@ -53,9 +59,13 @@ class PlainCut:
             room -= sizes[newest]
         if groups and self._asked not in chosen:
             question = self._shortened(groups[self._asked][0], room)
-            if self._size(question) <= room:
-                chosen[self._asked] = [question]
-                room -= self._size(question)
+            if self._size(question) > room:
+                raise BudgetExceededError(
+                    f"the newest messages leave {room} tokens for the question, in its fewest words "
+                    f"{self._size(question)}: raise the budget"
+                )
+            chosen[self._asked] = [question]
+            room -= self._size(question)
         leading = [n for n, group in enumerate(groups[:1]) if isinstance(group[0], SystemMessage)]
         older = (n for n in reversed(range(newest)) if n not in leading)
         for n in [*leading, *older]:
@@ -66,6 +76,16 @@ class PlainCut:
             chosen[n] = groups[n]
             room -= sizes[n]
         return [message for n in sorted(chosen) for message in chosen[n]], len(chosen) < len(groups)
+
+    def _beside_the_question(self, group: list[BaseMessage], room: int) -> list[BaseMessage]:
+        # The results of tools make room for the question that they are to answer.
+        asked = self._groups[self._asked][0]
+        left = room if asked in group else room - min(self._size(asked), room // _QUESTION_PART)
+        if sum(map(self._size, group)) <= left:
+            return group
+        results = [one for one in group if isinstance(one, ToolMessage)]
+        left -= sum(self._size(one) for one in group if one not in results)
+        return [self._shortened(one, left // len(results)) if one in results else one for one in group]
 
 
 def _groups(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:

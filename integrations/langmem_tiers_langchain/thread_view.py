@@ -191,7 +191,8 @@ class ThreadView:
         return [hit for hit in found if hit.relevance >= least]
 
     def _told_of(self, hits: Sequence[Hit], messages: Sequence[BaseMessage], room: int) -> str:
-        seen, lines = {str(one.text) for one in messages}, list[str]()
+        seen, lines = {str(one.text) for one in (*messages, *self._said[-1:])}, list[str]()
+        seen.add("" if self._question is None else str(self._question.text))
         for hit in hits:
             entry = hit.entry
             line = harmless(f"{entry.role or entry.kind}: {' '.join(entry.content.split())}")
