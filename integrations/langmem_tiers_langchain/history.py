@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.adapting.checks import budget_of, check_engine, namespace_of
+from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
 from langmem_tiers.core.errors import InvalidInputError, StorageError
-from langmem_tiers.core.names import check_name, check_namespace
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.build_context import check_budget
+from langmem_tiers.core.names import check_name
 from langmem_tiers_langchain.contexts import context_messages, is_told_by_memory, record_messages
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.storing import store
-from langmem_tiers_langchain.unsaved import FAILS, unsaved_of
 from langmem_tiers_langchain.values import decode_message
 
 if TYPE_CHECKING:
@@ -28,13 +26,13 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import MessageDraft
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
 
 _log = logging.getLogger("langmem_tiers")
-NAMESPACE = "chat"
-"""The first label of the namespace that a session without one has for itself."""
 
 
 class TieredChatMessageHistory(BaseChatMessageHistory):
@@ -214,27 +212,6 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
     def _is_in_turn(self) -> bool:
         config = var_child_runnable_config.get() or {}
         return config.get("configurable", {}).get("message_history") is self
-
-
-def check_engine(engine: object) -> MemoryEngine:
-    """The engine, or an error that says how to make one."""
-    if not isinstance(engine, MemoryEngine):
-        raise InvalidInputError(
-            f"a {type(engine).__name__} is no MemoryEngine: pass MemoryEngine('sqlite:///memory.db')"
-        )
-    return engine
-
-
-def namespace_of(namespace: str | Iterable[str] | None, session_id: str) -> NamespacePath:
-    """The namespace, or the one that a session without any has for itself."""
-    return check_namespace((NAMESPACE, session_id) if namespace is None else namespace)
-
-
-def budget_of(budget: TokenBudget | int | None) -> TokenBudget | None:
-    """The budget; a number is so many tokens for memory."""
-    if isinstance(budget, int):
-        return TokenBudget.of(budget)
-    return None if budget is None else check_budget(budget)
 
 
 def _check_view(view: object) -> Literal["record", "budget"]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
+
+from langmem_tiers.adapting.hits import described
 
 if TYPE_CHECKING:
     from langmem_tiers.core.recall import Hit
@@ -13,28 +15,3 @@ if TYPE_CHECKING:
 def document_of(hit: Hit) -> Document:
     """A memory as a document; its metadata is plain JSON, without what is not known."""
     return Document(page_content=hit.entry.content, id=hit.entry.id, metadata=described(hit))
-
-
-def described(hit: Hit) -> dict[str, Any]:
-    """Where a memory comes from and why it was found, as plain JSON."""
-    entry = hit.entry
-    values = {
-        "score": hit.score,
-        "relevance": hit.relevance,
-        "signals": dict(hit.signals),
-        "found_by": hit.found_by,
-        "kind": entry.kind,
-        "tier": str(entry.tier),
-        "namespace": list(entry.namespace),
-        "session": entry.session,
-        "role": None if entry.role is None else str(entry.role),
-        "name": None if hit.message is None else hit.message.name,
-        "created_at": entry.created_at.isoformat(),
-        "importance": entry.importance,
-        "source": entry.source,
-    }
-    if hit.knowledge is not None:
-        known = hit.knowledge
-        values |= {"category": known.category, "key": known.key, "value": known.value}
-        values |= {"confidence": known.confidence}
-    return {name: value for name, value in values.items() if value is not None}

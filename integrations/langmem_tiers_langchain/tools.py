@@ -11,18 +11,19 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.store.base import InvalidNamespaceError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from langmem_tiers.adapting.memories import Change, EngineMemories, Wish
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, NotFoundError
 from langmem_tiers.core.fences import CLOSING, OPENING, harmless
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers_langchain.memories import Change, EngineMemories, StoreMemories, Wish
 from langmem_tiers_langchain.namespaces import NamespaceTemplate
+from langmem_tiers_langchain.store_memories import StoreMemories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from langgraph.store.base import BaseStore
 
-    from langmem_tiers_langchain.memories import Memories
+    from langmem_tiers.adapting.memories import Memories
 
 _log = logging.getLogger("langmem_tiers")
 Action = Literal["create", "update", "delete"]

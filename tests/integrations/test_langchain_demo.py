@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
+from langmem_tiers.adapting.quoting import UNKNOWN
 from langmem_tiers.cli.assistants import load_maker
 from langmem_tiers.cli.story import StoryClock, chapters, questions
-from langmem_tiers_langchain.extractive import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langmem_tiers.adapting.quoting import NOTED, UNKNOWN
 from langmem_tiers.core.fences import fenced
-from langmem_tiers_langchain.extractive import NOTED, UNKNOWN, ExtractiveChat, quoted_answer
+from langmem_tiers_langchain.extractive import ExtractiveChat, quoted
 
 FACT = "The print bridge listens on port 9410."
 QUESTION = "Which port does the bridge listen on?"
@@ -48,21 +49,18 @@ def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseM
     ],
 )
 def test_what_is_not_in_the_prompt_is_not_known(prompt: list[BaseMessage]) -> None:
-    assert quoted_answer(prompt) == UNKNOWN
+    assert quoted(prompt) == UNKNOWN
 
 
 def test_of_two_that_say_as_much_the_shorter_one_is_told() -> None:
     said = (
         "The freeze is near. Your rule says never deploy on Fridays and that holds. Never deploy on Fridays."
     )
-    assert (
-        quoted_answer([AIMessage(said), HumanMessage("May we deploy on Fridays?")])
-        == "Never deploy on Fridays."
-    )
+    assert quoted([AIMessage(said), HumanMessage("May we deploy on Fridays?")]) == "Never deploy on Fridays."
 
 
 def test_what_asks_nothing_is_noted() -> None:
-    assert quoted_answer([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")]) == NOTED
+    assert quoted([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")]) == NOTED
 
 
 def test_it_keeps_nothing_from_one_call_to_the_next() -> None:
@@ -97,6 +95,6 @@ TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 @given(TEXTS, st.lists(TEXTS, max_size=5), TEXTS)
 def test_an_answer_is_never_made_up(before: str, memories: list[str], question: str) -> None:
     prompt = [AIMessage(before), HumanMessage(f"{fenced(memories)}\n\n{question}")]
-    answer = quoted_answer(prompt)
+    answer = quoted(prompt)
     assert answer in (UNKNOWN, NOTED) or any(answer in text for text in (before, *memories))
-    assert quoted_answer([HumanMessage(question)]) in (UNKNOWN, NOTED)
+    assert quoted([HumanMessage(question)]) in (UNKNOWN, NOTED)

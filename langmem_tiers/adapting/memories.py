@@ -1,23 +1,18 @@
-"""Where the memory tools keep memories: an engine, or any LangGraph store."""
+"""Memories that an agent searches and changes by itself, in an engine."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from langgraph.config import get_store
-
-from langmem_tiers.core.errors import InvalidConfigError, NotFoundError, StorageError
+from langmem_tiers.adapting.hits import described
+from langmem_tiers.core.errors import NotFoundError, StorageError
 from langmem_tiers.core.knowledge import name_from_id
-from langmem_tiers_langchain.hits import described
 
 if TYPE_CHECKING:
-    from langgraph.store.base import BaseStore, Item
-
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.recall import Hit
     from langmem_tiers.engine import MemoryEngine, Namespace
@@ -105,7 +100,7 @@ class EngineMemories:
         if name is not None:
             done = known.remove(*name) if change.action == "delete" else known.correct(*name, text)
         if not done:
-            raise _unknown(change.id)
+            raise unknown_memory(change.id)
         return change.id
 
     async def achange(self, namespace: NamespacePath, change: Change) -> str:
@@ -113,67 +108,8 @@ class EngineMemories:
         return await asyncio.to_thread(self.change, namespace, change)
 
 
-class StoreMemories:
-    """The items of a LangGraph store, as ``{"content": ...}``.
-
-    Args:
-        store: The store; that of the graph that runs, if left out.
-    """
-
-    def __init__(self, store: BaseStore | None) -> None:
-        self._store = store
-
-    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
-        """What answers a query, in the store's own order."""
-        found = self._at_hand().search(
-            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
-        )
-        return [_of_item(item, namespace) for item in found]
-
-    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
-        """The same without blocking."""
-        found = await self._at_hand().asearch(
-            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
-        )
-        return [_of_item(item, namespace) for item in found]
-
-    def change(self, namespace: NamespacePath, change: Change) -> str:
-        """Carry a change out; the id of the memory."""
-        store, key = self._at_hand(), change.id or str(uuid.uuid4())
-        if change.id is not None and store.get(namespace, key) is None:
-            raise _unknown(key)
-        if change.action == "delete":
-            store.delete(namespace, key)
-        else:
-            store.put(namespace, key, {"content": change.content})
-        return key
-
-    async def achange(self, namespace: NamespacePath, change: Change) -> str:
-        """The same without blocking."""
-        store, key = self._at_hand(), change.id or str(uuid.uuid4())
-        if change.id is not None and await store.aget(namespace, key) is None:
-            raise _unknown(key)
-        if change.action == "delete":
-            await store.adelete(namespace, key)
-        else:
-            await store.aput(namespace, key, {"content": change.content})
-        return key
-
-    def _at_hand(self) -> BaseStore:
-        if self._store is not None:
-            return self._store
-        try:
-            running: BaseStore | None = get_store()
-        except (RuntimeError, KeyError):  # outside of a graph
-            running = None
-        if running is None:
-            raise InvalidConfigError(
-                "the memory tool has no store: pass engine= or store= to it, or a store to the graph"
-            )
-        return running
-
-
-def _unknown(memory_id: str) -> NotFoundError:
+def unknown_memory(memory_id: str) -> NotFoundError:
+    """What to raise where no memory has that id."""
     return NotFoundError(
         f"no memory has the id {memory_id!r}: search first and use the id of one that can be changed; "
         "messages stay as they were said"
@@ -195,17 +131,4 @@ def _of_hit(hit: Hit) -> dict[str, Any]:
         "content": hit.entry.content,
         **told,
         "can_be_changed": hit.knowledge is not None,
-    }
-
-
-def _of_item(item: Item, namespace: NamespacePath) -> dict[str, Any]:
-    value, there = item.value, item.dict()
-    told = {name: there[name] for name in ("created_at", "updated_at", "score") if name in there}
-    is_ours = tuple(item.namespace) == namespace
-    return {
-        "id": item.key,
-        "content": value["content"] if set(value) == {"content"} else value,
-        **({} if is_ours else {"namespace": list(item.namespace)}),
-        **told,
-        "can_be_changed": is_ours,
     }

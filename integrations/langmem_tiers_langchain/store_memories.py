@@ -1,0 +1,90 @@
+"""Where the memory tools keep memories if not in an engine: any LangGraph store."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from langgraph.config import get_store
+
+from langmem_tiers.adapting.memories import unknown_memory
+from langmem_tiers.core.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from langgraph.store.base import BaseStore, Item
+
+    from langmem_tiers.adapting.memories import Change, Wish
+    from langmem_tiers.core.names import NamespacePath
+
+
+class StoreMemories:
+    """The items of a LangGraph store, as ``{"content": ...}``.
+
+    Args:
+        store: The store; that of the graph that runs, if left out.
+    """
+
+    def __init__(self, store: BaseStore | None) -> None:
+        self._store = store
+
+    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """What answers a query, in the store's own order."""
+        found = self._at_hand().search(
+            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+        )
+        return [_of_item(item, namespace) for item in found]
+
+    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+        """The same without blocking."""
+        found = await self._at_hand().asearch(
+            namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
+        )
+        return [_of_item(item, namespace) for item in found]
+
+    def change(self, namespace: NamespacePath, change: Change) -> str:
+        """Carry a change out; the id of the memory."""
+        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        if change.id is not None and store.get(namespace, key) is None:
+            raise unknown_memory(key)
+        if change.action == "delete":
+            store.delete(namespace, key)
+        else:
+            store.put(namespace, key, {"content": change.content})
+        return key
+
+    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+        """The same without blocking."""
+        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        if change.id is not None and await store.aget(namespace, key) is None:
+            raise unknown_memory(key)
+        if change.action == "delete":
+            await store.adelete(namespace, key)
+        else:
+            await store.aput(namespace, key, {"content": change.content})
+        return key
+
+    def _at_hand(self) -> BaseStore:
+        if self._store is not None:
+            return self._store
+        try:
+            running: BaseStore | None = get_store()
+        except (RuntimeError, KeyError):  # outside of a graph
+            running = None
+        if running is None:
+            raise InvalidConfigError(
+                "the memory tool has no store: pass engine= or store= to it, or a store to the graph"
+            )
+        return running
+
+
+def _of_item(item: Item, namespace: NamespacePath) -> dict[str, Any]:
+    value, there = item.value, item.dict()
+    told = {name: there[name] for name in ("created_at", "updated_at", "score") if name in there}
+    is_ours = tuple(item.namespace) == namespace
+    return {
+        "id": item.key,
+        "content": value["content"] if set(value) == {"content"} else value,
+        **({} if is_ours else {"namespace": list(item.namespace)}),
+        **told,
+        "can_be_changed": is_ours,
+    }

@@ -1,0 +1,33 @@
+"""What was recalled, as plain JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.recall import Hit
+
+
+def described(hit: Hit) -> dict[str, Any]:
+    """Where a memory comes from and why it was found, as plain JSON."""
+    entry = hit.entry
+    values = {
+        "score": hit.score,
+        "relevance": hit.relevance,
+        "signals": dict(hit.signals),
+        "found_by": hit.found_by,
+        "kind": entry.kind,
+        "tier": str(entry.tier),
+        "namespace": list(entry.namespace),
+        "session": entry.session,
+        "role": None if entry.role is None else str(entry.role),
+        "name": None if hit.message is None else hit.message.name,
+        "created_at": entry.created_at.isoformat(),
+        "importance": entry.importance,
+        "source": entry.source,
+    }
+    if hit.knowledge is not None:
+        known = hit.knowledge
+        values |= {"category": known.category, "key": known.key, "value": known.value}
+        values |= {"confidence": known.confidence}
+    return {name: value for name, value in values.items() if value is not None}

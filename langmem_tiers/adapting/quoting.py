@@ -1,0 +1,67 @@
+"""Answers that only quote: they show what a prompt held."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.fences import CLOSING, OPENING, without_fences
+from langmem_tiers.scoring.terms import terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+UNKNOWN = "I don't know."
+NOTED = "Noted."
+"""What is said to a message that asks nothing."""
+_QUESTION_MARKS = "?", "\N{FULLWIDTH QUESTION MARK}"
+_LEAST_SHARE = 0.3
+"""Of the question's words, by how rare they are, that an answer must hold."""
+_END = re.compile(r"(?<=[.!?])\s+|\s+[-|>]\s+")
+_FENCE = frozenset((*OPENING.split("\n"), CLOSING))
+_DAY = re.compile(r"\d{4}-\d\d-\d\d:")
+_LABEL = re.compile(r"^(?:\w+: |- )")
+
+
+def quoted_answer(messages: Sequence[str], question: str | None) -> str:
+    """The sentence of a prompt that answers its newest question, or that it is not known.
+
+    Args:
+        messages: The texts of the prompt.
+        question: The newest thing that a person says in it.
+    """
+    if question is None:
+        return UNKNOWN
+    question = without_fences(question)
+    if not any(mark in question for mark in _QUESTION_MARKS):
+        return NOTED
+    told = dict.fromkeys(one for message in messages for one in _sentences(message))
+    for own in _sentences(question):  # to say a question again is no answer
+        told.pop(own, None)
+    return _best(list(told), set(terms_of(question)))
+
+
+def _best(sentences: Sequence[str], asked: set[str]) -> str:
+    held = [set(terms_of(sentence)) for sentence in sentences]
+    in_how_many = Counter(term for terms in held for term in terms)
+    weights = {term: math.log(1 + len(held) / (1 + in_how_many[term])) for term in sorted(asked)}
+    shares = [math.fsum(weights[term] for term in terms & asked) for terms in held]
+    best = max(range(len(held)), key=lambda n: (shares[n], -len(held[n]), n), default=None)
+    enough = _LEAST_SHARE * math.fsum(weights.values())
+    return UNKNOWN if best is None or shares[best] == 0 or shares[best] < enough else sentences[best]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line in _FENCE or _DAY.fullmatch(line):
+            continue
+        for part in _END.split(_LABEL.sub("", line)):
+            sentence = part.strip()
+            if (
+                sentence
+                and sentence not in (UNKNOWN, NOTED)
+                and not sentence.endswith((":", *_QUESTION_MARKS))
+            ):
+                yield sentence

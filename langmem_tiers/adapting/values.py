@@ -1,0 +1,161 @@
+"""Any value as JSON that comes back equal, as far as that is safe.
+
+What JSON does not know is written as ``{"$lmt": kind, "value": ...}``; data that looks like that is escaped.
+Only values of the standard library, and those that a codec was told of, are made again from what was stored:
+no class is ever looked up by a stored name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from langmem_tiers.adapting.leaves import LEAVES, leaf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.core.json_values import JsonValue
+
+MARK = "$lmt"
+"""The key by which a tagged value is known."""
+Encoder: TypeAlias = "Callable[[Any, int], JsonValue]"
+"""From a value and how deep it lies to JSON."""
+Decoder: TypeAlias = Callable[[Any], object]
+_DEEPEST = 100  # the engine takes 200 levels, and each costs Python three calls
+_LONGEST_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
+
+
+def tag(kind: str, value: JsonValue) -> dict[str, JsonValue]:
+    """A value that a decoder of that kind makes again."""
+    return {MARK: kind, "value": value}
+
+
+def described(value: object) -> str:
+    """What a value was that cannot be stored. Its own words may hold secrets, or not end."""
+    return f"[not stored: {type(value).__module__}.{type(value).__qualname__}]"
+
+
+class ValueCodec:
+    """Writes and reads values.
+
+    Args:
+        encoders: Types of your own, each with what writes it; they come before mappings and lists.
+        decoders: By the kind of their tag.
+    """
+
+    def __init__(
+        self,
+        encoders: Sequence[tuple[Any, Encoder]] = (),
+        decoders: Mapping[str, Decoder] | None = None,
+    ) -> None:
+        self._encoders: tuple[tuple[Any, Encoder], ...] = (
+            (Enum, lambda value, depth: self.encode(value.value, depth)),
+            (str, lambda value, _: str.__str__(value)),
+            (int, _whole),
+            (float, _float),
+            (tuple, lambda value, depth: tag("tuple", [self.encode(part, depth + 2) for part in value])),
+            ((set, frozenset), self._set),
+            *encoders,
+            (Mapping, self.encode_dict),
+            ((list, deque), lambda value, depth: [self.encode(part, depth + 1) for part in value]),
+        )
+        decode = self.decode
+        self._decoders: dict[str, Decoder] = {
+            "dict": lambda stored: {decode(key): decode(part) for key, part in stored},
+            "int": lambda stored: int(stored, 16),
+            "float": float,
+            "tuple": lambda stored: tuple(decode(part) for part in stored),
+            "set": lambda stored: {decode(part) for part in stored},
+            "frozenset": lambda stored: frozenset(decode(part) for part in stored),
+            **{leaf.kind: leaf.read for leaf in LEAVES},
+            **(decoders or {}),
+        }
+
+    def encode(self, value: object, depth: int = 0) -> JsonValue:  # noqa: PLR0911 - one way out per kind
+        """The value as plain JSON."""
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            return value  # type: ignore[return-value]
+        if depth > _DEEPEST:
+            return "[not stored: nested too deeply]"
+        if kind is int and -_LONGEST_INT < value < _LONGEST_INT:  # type: ignore[operator]
+            return value  # type: ignore[return-value]
+        if kind is float and value == value:  # noqa: PLR0124 - nan equals nothing
+            return value  # type: ignore[return-value]
+        if kind is list:
+            return [self.encode(part, depth + 1) for part in value]  # type: ignore[attr-defined]
+        if kind is dict:
+            return self.encode_dict(value, depth)  # type: ignore[arg-type]
+        return self._other(value, depth)
+
+    def decode(self, value: JsonValue) -> Any:  # noqa: ANN401 - whatever was encoded
+        """The value that ``encode`` was given."""
+        if isinstance(value, list):
+            return [self.decode(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get(MARK)
+        if kind is None:
+            return {key: self.decode(part) for key, part in value.items()}
+        decoder = self._decoders.get(kind) if isinstance(kind, str) else None
+        try:
+            return value if decoder is None else decoder(value.get("value"))
+        except (ArithmeticError, KeyError, LookupError, TypeError, ValueError):
+            return value  # no tag of ours: better as it stands than not at all
+
+    def encode_dict(self, value: Mapping[Any, object], depth: int) -> JsonValue:
+        """A mapping, whatever its keys are."""
+        if MARK not in value and all(type(key) is str for key in value):
+            return {key: self.encode(part, depth + 1) for key, part in value.items()}
+        pairs: list[JsonValue] = [
+            [self._key(key, depth + 3, place), self.encode(part, depth + 3)]
+            for place, (key, part) in enumerate(value.items())
+        ]
+        return tag("dict", pairs)
+
+    def _key(self, key: object, depth: int, place: int) -> JsonValue:
+        # A key that cannot be made again becomes a text, one of its own. Equal keys have equal hashes.
+        encoded = self.encode(key, depth)
+        return encoded if self._comes_back(encoded, key) else f"{described(key)} {place}"
+
+    def _comes_back(self, encoded: JsonValue, value: object) -> bool:
+        try:
+            return bool(self.decode(encoded) == value)
+        except Exception:  # noqa: BLE001 - any __eq__ may be at work here
+            return False
+
+    def _other(self, value: object, depth: int) -> JsonValue:
+        for kinds, encoder in self._encoders:
+            if isinstance(value, kinds):
+                return encoder(value, depth)
+        leaf = leaf_of(value)
+        if leaf is not None and (stored := leaf.as_json(value)) is not None:
+            return tag(leaf.kind, stored)
+        if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+            plain = value.tolist()
+            if type(plain).__module__ != "numpy":
+                return self.encode(plain, depth)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return self.encode_dict(fields, depth)
+        return described(value)
+
+    def _set(self, value: AbstractSet[object], depth: int) -> JsonValue:
+        parts = sorted((self.encode(part, depth + 2) for part in value), key=json.dumps)
+        tagged = tag("frozenset" if isinstance(value, frozenset) else "set", parts)
+        return tagged if self._comes_back(tagged, value) else parts
+
+
+def _whole(value: int, _: int) -> JsonValue:
+    plain = int.__index__(value)
+    return plain if -_LONGEST_INT < plain < _LONGEST_INT else tag("int", hex(plain))
+
+
+def _float(value: float, _: int) -> JsonValue:
+    return float.__pos__(value) if value == value else tag("float", "nan")  # noqa: PLR0124 - as above
