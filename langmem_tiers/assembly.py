@@ -31,6 +31,7 @@ from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.items import ItemParts, Items
@@ -127,9 +128,11 @@ def assemble_items(database: Database, given: Given) -> Items:
 
 
 def _short_term(database: Database, sessions: SessionStore, given: Given, changes: Changes) -> ShortTermParts:
+    messages = SqlMessageStore(database, Indexer(given.scoring.importance))
     return ShortTermParts(
         sessions=sessions,
-        messages=SqlMessageStore(database, Indexer(given.scoring.importance)),
+        messages=messages,
+        transcripts=SqlTranscriptStore(database, messages),
         counter=given.counter,
         clock=given.clock,
         ids=given.ids,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.records import Appended, Promoted, RollUp, Tail, View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
+    from langmem_tiers.core.transcripts import ListChange, Listing
     from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
 
 
@@ -100,6 +101,14 @@ class SessionStore(Protocol):
         """Namespaces that begin with the prefix's whole labels, in a fixed order."""
         ...
 
+    def rename(self, key: int, name: str) -> bool:
+        """Give the session another name; False, with nothing written, if that name is taken.
+
+        Raises:
+            SessionNotFoundError: The session is gone.
+        """
+        ...
+
     def delete(self, key: int) -> DeleteReport:
         """Erase the session with its messages."""
         ...
@@ -163,6 +172,41 @@ class MessageStore(Protocol):
 
         Returns:
             False, with nothing written, if somebody else compressed in between.
+        """
+        ...
+
+
+class TranscriptStore(Protocol):
+    """The list that a framework keeps of a session, beside the record, which stays as it is.
+
+    Summaries that the engine wrote are no part of it. What is ``REPLACED`` or ``REMOVED`` is not in view any more.
+    """
+
+    def read(
+        self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
+    ) -> Tail:
+        """The messages that stand so in the list, oldest first, and the session's revision.
+
+        Raises:
+            SessionNotFoundError: The session is gone.
+        """
+        ...
+
+    def count(self, key: int, listings: Sequence[Listing]) -> int:
+        """How many messages stand so in the list."""
+        ...
+
+    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+        """Carry a change out in one transaction; the session's revision after it.
+
+        Args:
+            key: The session.
+            change: What to do.
+            now: When.
+            revision: Of the session when the caller looked; None if that does not matter.
+
+        Returns:
+            None, with nothing written, if somebody else wrote to the session in between.
         """
         ...
 

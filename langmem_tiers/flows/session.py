@@ -23,6 +23,7 @@ from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
 from langmem_tiers.flows.session_context import SessionContext
 from langmem_tiers.tiers.short_term import ShortTerm
+from langmem_tiers.tiers.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,11 @@ class Session(ShortTerm):
     def __init__(self, parts: MemoryParts, info: SessionInfo) -> None:
         super().__init__(parts.short_term, info)
         self._memory = parts
+
+    @property
+    def transcript(self) -> Transcript:
+        """Its messages as the list that a framework keeps of them."""
+        return Transcript(self._parts, self)
 
     def build_context(
         self,

@@ -26,7 +26,7 @@ from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.entries import shown_of
 from langmem_tiers.storage.schema import RECORD, accesses, entries, knowledge, messages, namespaces, sessions
 from langmem_tiers.storage.search import postgres, sqlite
-from langmem_tiers.storage.statements import MARK_COLUMNS
+from langmem_tiers.storage.statements import IS_REMOVED, MARK_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,11 @@ _FOUND = (
         .join(namespaces, namespaces.c.pk == messages.c.namespace_pk)
         .outerjoin(entries, entries.c.message_pk == messages.c.pk)
     )
-    .where(namespaces.c.pk == bindparam("namespace"), namespaces.c.erased == bindparam("erased"))
+    .where(
+        namespaces.c.pk == bindparam("namespace"),
+        namespaces.c.erased == bindparam("erased"),
+        ~IS_REMOVED,
+    )
 )
 
 

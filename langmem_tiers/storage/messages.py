@@ -66,17 +66,18 @@ class SqlMessageStore:
         if new_ids and batch:
             # Ids that are believed to be new are, short of a clash that the look-up below would find.
             with suppress(OutrunError), self._database.write() as connection:
-                return Appended(tuple(batch), (), self._append(connection, key, batch, now))
+                return Appended(tuple(batch), (), self.append_in(connection, key, batch, now))
         with self._database.write() as connection:
             session = connection.execute(SESSION.with_for_update(), {"key": key}).first()
             if session is None:
                 raise no_session()
             known = _known(connection, key, session, batch)
             new, duplicates = _sort_out(batch, known)
-            revision = self._append(connection, key, new, now) if new else session.revision
+            revision = self.append_in(connection, key, new, now) if new else session.revision
             return Appended(tuple(new), tuple(duplicates), revision)
 
-    def _append(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
+    def append_in(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
+        """Store the batch in a transaction of the caller's; the session's revision after it."""
         raw = connection.connection
         tokens = sum(message.token_count for message in batch)
         row = self._advance.run(raw, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
@@ -97,36 +98,37 @@ class SqlMessageStore:
 
     def latest(self, key: int, limit: int) -> Tail:
         """The newest ``limit`` messages of the record."""
-        return self._read(LATEST, {"key": key, "limit": limit})
+        return self.read(LATEST, {"key": key, "limit": limit})
 
     def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
         """Messages behind the message ``after``, oldest first."""
         if after is None:
-            return self._read(FIRST_PAGE, {"key": key, "limit": limit}).messages
-        found = self._read(NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
+            return self.read(FIRST_PAGE, {"key": key, "limit": limit}).messages
+        found = self.read(NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
         if not found and self.get(key, after) is None:
             raise _no_message(after)
         return found
 
     def view(self, key: int, limit: int) -> tuple[Message, ...]:
         """The summary in force, and the newest ``limit`` of the messages that are shown."""
-        return self._read(VIEW, {"key": key, "limit": limit}).messages
+        return self.read(VIEW, {"key": key, "limit": limit}).messages
 
     def get(self, key: int, message_id: str) -> Message | None:
         """One message, if the session holds it."""
-        found = self._read(ONE, {"key": key, "id": escape(message_id)}).messages
+        found = self.read(ONE, {"key": key, "id": escape(message_id)}).messages
         return found[0] if found else None
 
     def holds(self, key: int, ids: Sequence[str]) -> set[str]:
         """Those of the ids that the record has."""
         held: set[str] = set()
         with self._database.read() as connection:
-            for some in _pieces([escape(one) for one in ids], _IDS_PER_QUERY):
+            for some in pieces([escape(one) for one in ids]):
                 query = select(messages.c.id).where(messages.c.session_pk == key, messages.c.id.in_(some))
                 held.update(unescape(stored) for stored in connection.execute(query).scalars())
         return held
 
-    def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
+    def read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
+        """The messages that a statement finds, with the session's revision."""
         try:
             with self._database.read() as connection:
                 rows = connection.execute(statement, values).all()
@@ -198,7 +200,7 @@ def put_summary(connection: Connection, key: int, roll_up: RollUp) -> int:
 def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Message]) -> dict[str, Message]:
     view = (session.view_position, session.view_message)
     known: dict[str, Message] = {}
-    for ids in _pieces([escape(message.id) for message in batch], _IDS_PER_QUERY):
+    for ids in pieces([escape(message.id) for message in batch]):
         rows = connection.execute(select(*RECORD).where(messages.c.session_pk == key, messages.c.id.in_(ids)))
         known.update((message.id, message) for message in (to_message(row, view) for row in rows))
     return known
@@ -232,6 +234,7 @@ def no_session() -> SessionNotFoundError:
     return SessionNotFoundError("the session was deleted: open it anew with engine.session(...)")
 
 
-def _pieces(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def pieces(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids in lists that a statement takes."""
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        yield ids[start : start + _IDS_PER_QUERY]

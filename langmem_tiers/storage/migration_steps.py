@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from langmem_tiers.storage.migration import Migration
 from langmem_tiers.storage.migration_to_items import TO_ITEMS
+from langmem_tiers.storage.migration_to_lists import TO_LISTS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
 
 # Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
@@ -216,4 +217,5 @@ MIGRATIONS = (
     ),
     TO_RECALL,
     TO_ITEMS,
+    TO_LISTS,
 )

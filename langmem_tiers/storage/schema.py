@@ -7,6 +7,9 @@ summary at that place. So compressing costs one small update, however long the s
 ``entries`` rows are marks on messages: there is none until something happens to a message,
 so adding costs nothing, and taking the mark away gives the message back.
 
+``listings`` rows say how a message stands in the list that a framework keeps of its session: there is none for
+a message that is in it.
+
 ``item_namespaces`` rows are the locks of their items: whoever changes one takes the next revision of
 its namespace, and ``erased`` counts with it when something was erased. So whoever holds a part of a
 namespace in memory sees by this row what it has to read anew.
@@ -33,7 +36,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -163,6 +166,13 @@ entries = Table(
     Column("changed_at", UtcDateTime, nullable=False),
     Column("body", Text, nullable=False),
     Index("lmt_entries_by_tier", "namespace_pk", "tier", "message_pk"),
+)
+
+listings = Table(
+    "lmt_listings",
+    metadata,
+    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("listing", String(8), nullable=False),
 )
 
 knowledge = Table(

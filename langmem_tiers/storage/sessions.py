@@ -12,6 +12,7 @@ from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
 from langmem_tiers.core.reports import DeleteReport, SessionInfo
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -94,6 +95,20 @@ class SqlSessionStore:
             query = query.where(path > namespace_key(after))
         with self._database.read() as connection:
             return tuple(namespace_from_key(key) for key in connection.execute(query).scalars())
+
+    def rename(self, key: int, name: str) -> bool:
+        """Give the session another name, if nobody has it."""
+        with suppress(OutrunError), self._database.write() as connection:
+            renamed = (
+                update(sessions)
+                .where(sessions.c.pk == key)
+                .values(name=escape(name))
+                .returning(sessions.c.pk)
+            )
+            if connection.execute(renamed).first() is None:
+                raise no_session()
+            return True
+        return False
 
     def delete(self, key: int) -> DeleteReport:
         """Erase the session with its messages."""

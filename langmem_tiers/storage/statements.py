@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, insert, or_, select, union_all, update
+from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, union_all, update
 
-from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, messages, sessions
+from langmem_tiers.core.transcripts import IN_LIST, Listing
+from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, listings, messages, sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
@@ -88,6 +89,15 @@ def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
     return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
 
 
+def _is_listed(*as_what: Listing) -> ColumnElement[bool]:
+    return exists().where(
+        listings.c.message_pk == _pk, listings.c.listing.in_([one.value for one in as_what])
+    )
+
+
+IS_REMOVED = _is_listed(Listing.REMOVED)
+_is_in_list = ~_is_listed(*(one for one in Listing if one not in IN_LIST))
+
 LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
 FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
 NEXT_PAGE = _with_session(
@@ -96,7 +106,7 @@ NEXT_PAGE = _with_session(
     .limit(bindparam("limit"))
 )
 _view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
-_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True))
+_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True), _is_in_list)
 _summary = _of_session.where(_pk == _view_message)
 VIEW = _with_session(
     union_all(
@@ -109,6 +119,26 @@ MARKED_VIEW = _with_marks(VIEW)
 MARKED_ONE = _with_marks(ONE)
 MARKED_NEWER = _with_marks(
     _with_session(
-        _of_session.where(_position > bindparam("newest")).order_by(_position, _pk).limit(bindparam("limit"))
+        _of_session.where(_position > bindparam("newest"), _is_in_list)
+        .order_by(_position, _pk)
+        .limit(bindparam("limit"))
+    )
+)
+
+# Messages of a list as it stands; summaries, which stand between two messages, are none.
+_listing = func.coalesce(listings.c.listing, Listing.ACTIVE.value)
+_of_list = (
+    _of_session.outerjoin(listings, listings.c.message_pk == _pk)
+    .where(_position % POSITION_STEP == 0, _listing.in_(bindparam("listings", expanding=True)))
+    .order_by(_position, _pk)
+)
+LIST = _with_session(_of_list.limit(bindparam("limit")).offset(bindparam("offset")))
+LIST_COUNT = (
+    select(func.count())
+    .select_from(messages.outerjoin(listings, listings.c.message_pk == _pk))
+    .where(
+        messages.c.session_pk == bindparam("key"),
+        _position % POSITION_STEP == 0,
+        _listing.in_(bindparam("listings", expanding=True)),
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -41,9 +42,12 @@ if TYPE_CHECKING:
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.ids import IdSource
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter
+    from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
     from langmem_tiers.tiers.session_cache import SessionCache
 
+SET_ASIDE = " (until "
+"""What stands between the name of a session that was set aside and the time of that."""
+_LONGEST_START = 100
 _PAGE = 1000  # messages read at a time when a whole session is walked
 
 
@@ -53,6 +57,7 @@ class ShortTermParts:
 
     sessions: SessionStore
     messages: MessageStore
+    transcripts: TranscriptStore
     counter: TokenCounter
     clock: Clock
     ids: IdSource
@@ -237,6 +242,24 @@ class ShortTerm:
                     boundary=boundary.id,
                 )
             # somebody else compressed in between: look again
+
+    def set_aside(self) -> str:
+        """End this conversation: its record stays under another name, and its own name is free for a new one.
+
+        Recall still finds what was said in it.
+
+        Returns:
+            The name that it has now.
+        """
+        moment = self._parts.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        start = self.name if len(self.name) <= _LONGEST_START else f"{self.name[:_LONGEST_START]}…"
+        for number in itertools.count(1):
+            name = f"{start}{SET_ASIDE}{moment}{'' if number == 1 else f' {number}'})"
+            if self._parts.sessions.rename(self.key, name):
+                self.name = name
+                self._parts.changed(self.namespace)
+                break
+        return self.name
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
