@@ -175,10 +175,13 @@ def _check_scoring(scoring: object) -> None:
 
 
 def _check_model(model: object) -> None:
-    if model is not None and not callable(getattr(model, "complete", None)):
+    # LlamaIndex's models have a complete() of their own, which gives something else.
+    is_other = hasattr(model, "metadata") and hasattr(model, "acomplete")
+    if model is not None and (is_other or not callable(getattr(model, "complete", None))):
         raise InvalidConfigError(
             f"model must have complete(prompt, *, system, max_tokens), got a {type(model).__name__}: "
-            "wrap a chat model of LangChain as langmem_tiers_langchain.LangChainModel(model)"
+            "wrap a chat model of LangChain as langmem_tiers_langchain.LangChainModel(model), one of LlamaIndex as "
+            "langmem_tiers_llamaindex.LlamaIndexModel(llm)"
         )
 
 
@@ -196,7 +199,8 @@ def _check_embedder(embedder: object) -> None:
     if not isinstance(getattr(embedder, "identity", None), str):
         raise InvalidConfigError(
             f"embedder must have an identity, which a {type(embedder).__name__} has not: "
-            "wrap embeddings of LangChain as langmem_tiers_langchain.LangChainEmbedder(embeddings)"
+            "wrap embeddings of LangChain as langmem_tiers_langchain.LangChainEmbedder(embeddings), those of "
+            "LlamaIndex as langmem_tiers_llamaindex.LlamaIndexEmbedder(embed_model)"
         )
 
 

@@ -101,6 +101,19 @@ class MemoryEngine:
     ) -> None:
         self.close()
 
+    @property
+    def url(self) -> str | None:
+        """What opens the same database again on this machine, without the password.
+
+        None if nothing does, because it is in memory or its URL has settings that are not to be told.
+        """
+        return self._database.reopen_url
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether ``close()`` was called."""
+        return self._database.is_closed
+
     def namespace(self, *labels: str | Iterable[str]) -> Namespace:
         """The tenant with these labels, from the widest to the narrowest, or as one tuple."""
         whole = labels[0] if len(labels) == 1 else labels
@@ -229,6 +242,7 @@ class Namespace:
         budget: TokenBudget | None = None,
         filters: RecallFilters | None = None,
         now: datetime | None = None,
+        seen: Iterable[str] = (),
     ) -> Context:
         """What memory has to say to a question, as one fenced message, never more than the budget.
 
@@ -239,8 +253,9 @@ class Namespace:
             budget: What it may take; the engine's, if left out.
             filters: What may be recalled.
             now: The time that "last week" is seen from; the clock's, if left out.
+            seen: Texts that the model is shown anyway; they are not told again.
         """
-        return build_context(self._parts, self.path, query, budget, filters, now)
+        return build_context(self._parts, self.path, query, budget, filters, now, seen)
 
     def embed(self) -> int:
         """Embed everything that has no vector yet; how many messages that were.

@@ -1,27 +1,20 @@
-"""What images, audio, video and files take of a prompt, by rough published figures.
-
-The length of their data says nothing: a provider counts pixels, seconds and pages.
-"""
+"""What of a LangChain message is not text, and what it takes of a prompt."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.adapting.figures import (
+    AUDIO_TOKENS,
+    FILE_TOKENS,
+    IMAGE_TOKENS,
+    SMALL_IMAGE_TOKENS,
+    VIDEO_TOKENS,
+)
 from langmem_tiers.scoring.tokens import ContentAwareCounter
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
-
-IMAGE_TOKENS = 765
-"""OpenAI's figure for 1024 by 1024 pixels in high detail: four tiles of 170, and 85."""
-SMALL_IMAGE_TOKENS = 85
-"""OpenAI's figure for an image in low detail."""
-AUDIO_TOKENS = 960
-"""Half a minute by Gemini's 32 tokens a second."""
-VIDEO_TOKENS = 2_900
-"""Ten seconds by Gemini's 258 tokens a frame, one a second, and 32 for the sound."""
-FILE_TOKENS = 2_250
-"""A page by Anthropic's 1,500 to 3,000 tokens for one of a PDF."""
 
 _IMAGES = frozenset(("image", "image_url", "input_image", "image_file"))
 _SOUNDS = frozenset(("audio", "input_audio", "audio_url"))

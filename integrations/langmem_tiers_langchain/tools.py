@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,8 +10,8 @@ from langgraph.store.base import InvalidNamespaceError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from langmem_tiers.adapting.memories import Change, EngineMemories, Wish
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, NotFoundError
-from langmem_tiers.core.fences import CLOSING, OPENING, harmless
+from langmem_tiers.adapting.told import as_data, in_words
+from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers_langchain.namespaces import NamespaceTemplate
 from langmem_tiers_langchain.store_memories import StoreMemories
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
     from langmem_tiers.adapting.memories import Memories
 
-_log = logging.getLogger("langmem_tiers")
 Action = Literal["create", "update", "delete"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 _MOST = 100  # memories that a model may ask for at once
@@ -75,12 +72,12 @@ def create_search_memory_tool(
     def search(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
         with _told_to_the_model():
             found = memories.search(template.fill(), Wish(**asked))
-        return (_as_data(found), found) if with_artifact else _as_data(found)
+        return (as_data(found), found) if with_artifact else as_data(found)
 
     async def asearch(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
         with _told_to_the_model():
             found = await memories.asearch(template.fill(), Wish(**asked))
-        return (_as_data(found), found) if with_artifact else _as_data(found)
+        return (as_data(found), found) if with_artifact else as_data(found)
 
     return StructuredTool(
         name=name,
@@ -221,32 +218,12 @@ def _change(content: object = None, action: Action = "create", id: str | None = 
 def _told_to_the_model() -> Iterator[None]:
     try:
         yield
-    except (InvalidInputError, NotFoundError, InvalidNamespaceError) as error:
-        _log.debug("a memory tool was used wrongly", exc_info=True)
+    except InvalidNamespaceError as error:
         raise ToolException(str(error)) from error
     except Exception as error:
-        # Only its kind: what a driver raises may quote an address with its password.
-        _log.warning("a memory tool failed: %s", type(error).__name__)
-        _log.debug("a memory tool failed", exc_info=True)
-        raise ToolException(
-            f"memory cannot be reached just now ({type(error).__name__}): go on without it"
-        ) from error
+        raise ToolException(in_words(error)) from error
 
 
 def _refused(error: ValidationError | Any) -> str:  # noqa: ANN401 - the framework's type, of two pydantics
     problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
     return f"the tool was called wrongly, nothing was done: {'; '.join(problems)}"
-
-
-def _as_data(memories: list[dict[str, Any]]) -> str:
-    # A fence that is JSON as well: read by any parser, and taken out by whoever leaves out what was injected.
-    told = {"note": OPENING, "memories": [_safe(one) for one in memories], "end": CLOSING}
-    return json.dumps(told, ensure_ascii=False, default=str)
-
-
-def _safe(value: object) -> object:
-    if isinstance(value, str):
-        return harmless(value.encode("utf-8", "replace").decode())
-    if isinstance(value, dict):
-        return {_safe(str(key)): _safe(one) for key, one in value.items()}
-    return [_safe(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,5 +1,82 @@
-"""Memory for LlamaIndex; see "What works today" in the README."""
+"""Memory for LlamaIndex; see "LlamaIndex" in the README."""
 
-from langmem_tiers_llamaindex.embeddings import LlamaIndexEmbedder
+from __future__ import annotations
 
-__all__ = ["LlamaIndexEmbedder"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from langmem_tiers_llamaindex.block import TieredMemoryBlock
+    from langmem_tiers_llamaindex.chat_store import TieredChatStore
+    from langmem_tiers_llamaindex.convert import message_tokens, to_draft, to_message
+    from langmem_tiers_llamaindex.counters import LlamaIndexCounter
+    from langmem_tiers_llamaindex.embeddings import LlamaIndexEmbedder
+    from langmem_tiers_llamaindex.engines import attach
+    from langmem_tiers_llamaindex.events import MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent
+    from langmem_tiers_llamaindex.memory import TieredMemory
+    from langmem_tiers_llamaindex.models import LlamaIndexModel
+    from langmem_tiers_llamaindex.offline import OfflineEmbedding
+    from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
+    from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
+    from langmem_tiers_llamaindex.tools import TieredMemoryToolSpec
+
+__all__ = [
+    "LlamaIndexCounter",
+    "LlamaIndexEmbedder",
+    "LlamaIndexModel",
+    "MemoryFailedEvent",
+    "MemoryRetrievedEvent",
+    "MemoryStoredEvent",
+    "OfflineEmbedding",
+    "TieredChatStore",
+    "TieredMemory",
+    "TieredMemoryBlock",
+    "TieredMemoryRetriever",
+    "TieredMemoryToolSpec",
+    "TieredSyncChatStore",
+    "attach",
+    "message_tokens",
+    "to_draft",
+    "to_message",
+]
+
+_HOMES = {
+    "LlamaIndexCounter": "counters",
+    "LlamaIndexEmbedder": "embeddings",
+    "LlamaIndexModel": "models",
+    "MemoryFailedEvent": "events",
+    "MemoryRetrievedEvent": "events",
+    "MemoryStoredEvent": "events",
+    "OfflineEmbedding": "offline",
+    "TieredChatStore": "chat_store",
+    "TieredMemory": "memory",
+    "TieredMemoryBlock": "block",
+    "TieredMemoryRetriever": "retriever",
+    "TieredMemoryToolSpec": "tools",
+    "TieredSyncChatStore": "sync_chat_store",
+    "attach": "engines",
+    "message_tokens": "convert",
+    "to_draft": "convert",
+    "to_message": "convert",
+}
+_FRAMEWORK = ("llama_index", "llama_index_instrumentation")
+
+
+def __getattr__(name: str) -> object:
+    # The framework takes seconds to import: each name brings only what it needs.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _FRAMEWORK:
+            raise
+        raise MissingExtraError(
+            f"{name} needs {error.name!r}, which is not installed: pip install 'langmem-tiers[llama-index]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -180,6 +180,8 @@ class TranscriptStore(Protocol):
     """The list that a framework keeps of a session, beside the record, which stays as it is.
 
     Summaries that the engine wrote are no part of it. What is ``REPLACED`` or ``REMOVED`` is not in view any more.
+    What is ``REMOVED`` is no row of the index either, and whoever removes it or brings it back counts that as
+    something erased, so that who holds the rows reads them anew.
     """
 
     def read(
@@ -193,7 +195,11 @@ class TranscriptStore(Protocol):
         ...
 
     def count(self, key: int, listings: Sequence[Listing]) -> int:
-        """How many messages stand so in the list."""
+        """How many messages stand so in the list.
+
+        Raises:
+            SessionNotFoundError: The session is gone.
+        """
         ...
 
     def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
@@ -207,6 +213,33 @@ class TranscriptStore(Protocol):
 
         Returns:
             None, with nothing written, if somebody else wrote to the session in between.
+
+        Raises:
+            MessageConflictError: An id of an added message is taken; nothing was written.
+            SessionNotFoundError: The session is gone.
+        """
+        ...
+
+    def decide(
+        self,
+        key: int,
+        listings: Sequence[Listing],
+        make: Callable[[Tail], ListChange | None],
+        now: datetime,
+        *,
+        limit: int | None = None,
+    ) -> bool:
+        """The same for who was outrun too often: others wait until what is made of the list is carried out.
+
+        Args:
+            key: The session.
+            listings: What ``make`` gets to see, as ``read()`` gives it.
+            make: What to do; it must use no store.
+            now: When.
+            limit: The most messages that ``make`` gets to see.
+
+        Returns:
+            False, with nothing written, if there is nothing to be done.
         """
         ...
 

@@ -45,6 +45,12 @@ def read_messages(messages: object) -> list[Message | MessageDraft]:
     return [_read(one, f"message {index}") for index, one in enumerate(messages)]
 
 
+def calls_beside(one: object) -> list[ToolCall]:
+    """The tool calls that a message has beside its content, in ``additional_kwargs``."""
+    calls = _beside(one, "tool_calls")
+    return [_call(call) for call in calls] if isinstance(calls, list | tuple) else []
+
+
 def _read(one: object, what: str) -> Message | MessageDraft:
     if isinstance(one, Message | MessageDraft):
         return one
@@ -114,7 +120,7 @@ def _call(call: object) -> ToolCall:
     named = _get(call, "function") or call  # OpenAI's form, or one without a level in between
     name, arguments = _first(named, "name", "tool_name"), _first(named, *_ARGUMENTS)
     return ToolCall(
-        id=str(_first(call, "id", "tool_call_id") or ""),
+        id=str(_first(call, "id", "tool_call_id", "tool_id") or ""),
         name=str(name or "tool"),
         arguments=arguments if isinstance(arguments, str) else _json(arguments),
     )

@@ -13,6 +13,7 @@ from langmem_tiers.flows.recall import Asked, checked, recalled
 from langmem_tiers.scoring.tokens import count_framed, count_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from langmem_tiers.core.names import NamespacePath
@@ -36,6 +37,7 @@ def build_context(
     budget: TokenBudget | None,
     filters: RecallFilters | None,
     now: datetime | None,
+    seen: Iterable[str] = (),
 ) -> Context:
     """The memories that answer a question, as many as fit."""
     budget = parts.config.budget if budget is None else check_budget(budget)
@@ -47,7 +49,7 @@ def build_context(
     packer = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now)
     best = max((hit.relevance for hit in found.hits), default=0.0)
     relevant = [hit for hit in found.hits if hit.relevance >= FLOOR] if best >= ENOUGH else []
-    packed = packer.pack(relevant, room, frozenset([query]))
+    packed = packer.pack(relevant, room, frozenset([query, *seen]))
     messages = () if packed.message is None else (packed.message,)
     return Context(
         messages=messages,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _log = logging.getLogger("langmem_tiers")
+_IDLE_SECONDS = 30.0
+"""After which a thread that has nothing to do ends; the next work starts another."""
 
 
 class Background:
@@ -65,7 +67,7 @@ class Background:
         self._reset()
 
     def _run(self) -> None:
-        while (job := self._work.get()) is not None and not self.is_stopping:
+        while (job := self._next()) is not None and not self.is_stopping:
             name, work = job
             with self._lock:
                 self._waiting.discard(name)
@@ -73,3 +75,14 @@ class Background:
                 work()
             except Exception:  # noqa: BLE001 - nobody waits for it, and the next time it may work
                 _log.warning("background work of recall failed: %r", name, exc_info=True)
+
+    def _next(self) -> tuple[object, Callable[[], None]] | None:
+        # An engine that is dropped without close() must not leave a thread behind for good.
+        while True:
+            try:
+                return self._work.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._work.empty():
+                        self._thread = None
+                        return None

@@ -15,7 +15,7 @@ from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import connect_postgres, connect_sqlite, use_wal
 from langmem_tiers.storage.faults import translated
-from langmem_tiers.storage.urls import is_memory, label_of, parse_url, shared_memory
+from langmem_tiers.storage.urls import is_memory, label_of, parse_url, reopening, shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,7 @@ class Database:
     def __init__(self, url: str | os.PathLike[str], config: EngineConfig) -> None:
         self.url = parse_url(url)
         self.label = label_of(self.url)
+        self.reopen_url = reopening(self.url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.is_memory = self.is_sqlite and is_memory(self.url)
         self._config = config
@@ -63,6 +64,11 @@ class Database:
         self._write_lock = threading.RLock()
         self._gate = _Gate()
         watch(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was given back."""
+        return self._closed
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

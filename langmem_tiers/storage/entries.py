@@ -16,7 +16,13 @@ from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
-from langmem_tiers.storage.statements import MARK_COLUMNS, MARKED_NEWER, MARKED_ONE, MARKED_VIEW
+from langmem_tiers.storage.statements import (
+    IS_REMOVED,
+    MARK_COLUMNS,
+    MARKED_NEWER,
+    MARKED_ONE,
+    MARKED_VIEW,
+)
 from langmem_tiers.storage.text import pack_json, unpack_json
 
 if TYPE_CHECKING:
@@ -104,6 +110,7 @@ class SqlEntryStore:
                 .join(sessions, sessions.c.pk == messages.c.session_pk)
             )
             .where(namespaces.c.path == namespace_key(namespace), entries.c.tier == Tier.LONG_TERM.value)
+            .where(~IS_REMOVED)
             .order_by(entries.c.message_pk.desc())
             .limit(limit)
         )

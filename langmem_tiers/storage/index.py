@@ -65,11 +65,7 @@ _FOUND = (
         .join(namespaces, namespaces.c.pk == messages.c.namespace_pk)
         .outerjoin(entries, entries.c.message_pk == messages.c.pk)
     )
-    .where(
-        namespaces.c.pk == bindparam("namespace"),
-        namespaces.c.erased == bindparam("erased"),
-        ~IS_REMOVED,
-    )
+    .where(namespaces.c.pk == bindparam("namespace"), namespaces.c.erased == bindparam("erased"))
 )
 
 
@@ -94,7 +90,8 @@ def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which 
             messages.c.speaker,
         )
         .select_from(messages.outerjoin(accesses, accesses.c.message_pk == messages.c.pk))
-        .where(messages.c.namespace_pk == bindparam("namespace"))
+        # Whoever takes a message out of a list, or brings it back, counts it as erased: rows are read anew.
+        .where(messages.c.namespace_pk == bindparam("namespace"), ~IS_REMOVED)
         .order_by(messages.c.pk)
     )
     if is_sqlite:

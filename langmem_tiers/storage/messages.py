@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, update
@@ -129,14 +129,22 @@ class SqlMessageStore:
 
     def read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
         """The messages that a statement finds, with the session's revision."""
-        try:
+        with self._undamaged():
             with self._database.read() as connection:
                 rows = connection.execute(statement, values).all()
-            if not rows:
-                raise no_session()
-            view = (rows[0].view_position, rows[0].view_message)
-            unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
-            return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
+            return _tail(rows)
+
+    def read_in(
+        self, connection: Connection, statement: Select[*tuple[Any, ...]], values: dict[str, Any]
+    ) -> Tail:
+        """The same in a transaction of the caller's."""
+        with self._undamaged():
+            return _tail(connection.execute(statement, values).all())
+
+    @contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
         except LangmemTiersError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -153,6 +161,14 @@ class SqlMessageStore:
                 return False
             put_summary(connection, key, roll_up)
             return True
+
+
+def _tail(rows: Sequence[AnyRow]) -> Tail:
+    if not rows:
+        raise no_session()
+    view = (rows[0].view_position, rows[0].view_message)
+    unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
+    return Tail(tuple(to_message(row, view) for row in unique.values()), rows[0].revision)
 
 
 def is_hidden_still(connection: Connection, key: int, was_hidden: int) -> bool:

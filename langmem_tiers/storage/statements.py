@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, exists, func, insert, or_, select, union_all, update
+from sqlalchemy import and_, bindparam, exists, func, insert, literal_column, or_, select, union_all, update
 
 from langmem_tiers.core.transcripts import IN_LIST, Listing
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, listings, messages, sessions
@@ -90,9 +90,9 @@ def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
 
 
 def _is_listed(*as_what: Listing) -> ColumnElement[bool]:
-    return exists().where(
-        listings.c.message_pk == _pk, listings.c.listing.in_([one.value for one in as_what])
-    )
+    # Written out: a statement for the driver has no places for values of its own.
+    is_one = (listings.c.listing == literal_column(f"'{one.value}'") for one in as_what)
+    return exists().where(listings.c.message_pk == _pk, or_(*is_one))
 
 
 IS_REMOVED = _is_listed(Listing.REMOVED)
@@ -133,7 +133,8 @@ _of_list = (
     .order_by(_position, _pk)
 )
 LIST = _with_session(_of_list.limit(bindparam("limit")).offset(bindparam("offset")))
-LIST_COUNT = (
+# Nothing at all if there is no such session.
+LIST_COUNT = select(
     select(func.count())
     .select_from(messages.outerjoin(listings, listings.c.message_pk == _pk))
     .where(
@@ -141,4 +142,5 @@ LIST_COUNT = (
         _position % POSITION_STEP == 0,
         _listing.in_(bindparam("listings", expanding=True)),
     )
-)
+    .scalar_subquery()
+).where(sessions.c.pk == bindparam("key"))

@@ -16,6 +16,8 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
 }
+_OPEN_SETTINGS = {"host", "port", "sslmode"}
+"""Of a PostgreSQL URL: they say where the database is and hold no secret."""
 
 
 def parse_url(url: str | os.PathLike[str]) -> URL:
@@ -69,6 +71,22 @@ def label_of(url: URL) -> str:
     return (
         f"postgresql://{user}{host if isinstance(host, str) else ','.join(host)}{port}/{url.database or ''}"
     )
+
+
+def reopening(url: URL) -> str | None:
+    """What opens the same database from anywhere on this machine, without a secret.
+
+    None for a database in memory, and for a URL with settings that may be secrets or choose other tables.
+    """
+    if url.get_backend_name() == "sqlite":
+        if is_memory(url):
+            return None
+        name = url.database or ""
+        plain = url if name.startswith("file:") else url.set(database=str(Path(name).absolute()))
+        return plain.set(drivername="sqlite").render_as_string(hide_password=False)
+    if set(url.query) - _OPEN_SETTINGS:
+        return None
+    return url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
 
 
 def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty query is dropped by the parser

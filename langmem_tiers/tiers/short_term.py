@@ -111,7 +111,7 @@ class ShortTerm:
         Raises:
             MessageConflictError: The id is taken by a message that says something else.
         """
-        handed_in = _check_drafts(messages)
+        handed_in = check_drafts(messages)
         drafts = [draft for draft in handed_in if not is_only_fenced(draft.content)]
         echoes = tuple(seal(self._parts, [draft for draft in handed_in if is_only_fenced(draft.content)]))
         if not drafts:
@@ -199,7 +199,9 @@ class ShortTerm:
         """The session as it stands."""
         info = self._parts.sessions.find(self.namespace, self.name)
         if info is None or info.key != self.key:
-            raise SessionNotFoundError(f"{self!r} was deleted: open it anew with engine.session(...)")
+            raise SessionNotFoundError(
+                f"{self!r} was deleted or set aside: open it anew with engine.session(...)"
+            )
         return info
 
     def compress(self, older_than: str, summary: str) -> CompressReport:
@@ -250,7 +252,11 @@ class ShortTerm:
 
         Returns:
             The name that it has now.
+
+        Raises:
+            SessionNotFoundError: Somebody else has deleted it or set it aside.
         """
+        self.info()
         moment = self._parts.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         start = self.name if len(self.name) <= _LONGEST_START else f"{self.name[:_LONGEST_START]}…"
         for number in itertools.count(1):
@@ -304,10 +310,12 @@ def seal(parts: ShortTermParts, drafts: Sequence[MessageDraft]) -> list[Message]
     ]
 
 
-def _check_drafts(drafts: object) -> list[MessageDraft]:
+def check_drafts(drafts: object) -> list[MessageDraft]:
+    """The drafts as a list, or an error for what is none."""
     if isinstance(drafts, str | MessageDraft) or not isinstance(drafts, Iterable):
         raise InvalidMessageError(
-            f"add_many() takes a list of MessageDraft, got a {type(drafts).__name__}: use add() for one message"
+            f"messages must be a list of MessageDraft, got a {type(drafts).__name__}: "
+            "put a single one into a list, or use session.add()"
         )
     checked = list(drafts)
     for index, draft in enumerate(checked):

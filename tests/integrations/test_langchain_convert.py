@@ -37,7 +37,7 @@ from langmem_tiers import (
     ToolCall,
 )
 from langmem_tiers_langchain import part_tokens, to_draft, to_message
-from langmem_tiers_langchain.parts import (
+from langmem_tiers.adapting.figures import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,

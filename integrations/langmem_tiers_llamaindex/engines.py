@@ -1,0 +1,136 @@
+"""Which engine a memory stands on, so that it is found again when the memory comes back from JSON.
+
+LlamaIndex writes the memory of an agent down and reads it again between two runs of a ``Context``. What is
+written names the engine and holds no secret.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from langmem_tiers.adapting.checks import check_engine
+from langmem_tiers.core.errors import InvalidInputError, LangmemTiersError, StorageUnavailableError
+from langmem_tiers.core.names import check_namespace
+from langmem_tiers.engine import MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langmem_tiers.core.names import NamespacePath
+
+_log = logging.getLogger("langmem_tiers")
+_FILE = "sqlite:///"
+_lock = threading.Lock()
+_names: WeakKeyDictionary[MemoryEngine, str] = WeakKeyDictionary()
+_by_name: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
+_by_url: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
+
+
+def attach(engine: MemoryEngine) -> MemoryEngine:
+    """Let memories that come back from JSON use this engine, if it is on the database that they were on.
+
+    Memories and stores do so by themselves with the engines that they are given. Call it in a new process before a
+    ``Context`` is read, for a database with a password or an engine with an embedder or a model of its own.
+
+    Returns:
+        The engine.
+    """
+    check_engine(engine)
+    with _lock:
+        name = _names.setdefault(engine, uuid.uuid4().hex)
+        _by_name[name] = engine
+        if engine.url is not None:
+            _by_url[engine.url] = engine
+    return engine
+
+
+def reference_to(engine: MemoryEngine) -> dict[str, str | None]:
+    """What is written down of an engine: JSON without a secret."""
+    attach(engine)
+    return {"name": _names[engine], "url": engine.url}
+
+
+def engine_of(reference: object) -> MemoryEngine:
+    """The engine that was written down: the one that is live in this process, or its database opened again.
+
+    Raises:
+        InvalidInputError: That is nothing that was written down, or its database was in memory and is gone.
+        StorageUnavailableError: Its database does not open.
+    """
+    name, url = _read(reference)
+    with _lock:
+        known = [_by_name.get(name), None if url is None else _by_url.get(url)]
+    live = next((engine for engine in known if engine is not None and not engine.is_closed), None)
+    if live is not None:
+        return live
+    if url is None:
+        raise InvalidInputError(
+            "the engine of this memory is gone, and its database cannot be opened again: it was in memory, or its "
+            "URL has settings that are not written down. Use a file or a server, or call "
+            "langmem_tiers_llamaindex.attach(engine) before the memory is read"
+        )
+    return _reopened(url)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a store is built from."""
+
+    engine: MemoryEngine
+    namespace: NamespacePath | None
+    fields: dict[str, Any]
+
+
+def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
+    """The engine that was handed in, or written down before, or a new one in memory; and the store's fields.
+
+    Args:
+        engine: As it was handed in.
+        fields: As they were handed in, or as they were written down.
+    """
+    reference, namespace = fields.get("engine_reference"), fields.get("namespace")
+    if engine is None:
+        engine = engine_of(reference) if reference else MemoryEngine()
+    whose = None if namespace is None else check_namespace(namespace)
+    told = {key: value for key, value in fields.items() if key != "class_name"}
+    told |= {
+        "engine_reference": reference_to(engine),
+        "namespace": None if whose is None else list(whose),
+    }
+    return Opened(engine, whose, told)
+
+
+def _reopened(url: str) -> MemoryEngine:
+    path = url.removeprefix(_FILE).partition("?")[0].removeprefix("file:")
+    if url.startswith(_FILE) and not Path(path).exists():  # opening it would make an empty one
+        raise StorageUnavailableError(
+            f"the database {url!r} of this memory is not there any more: put the file back, or open another with "
+            "MemoryEngine(url) and make a new memory"
+        )
+    try:
+        engine = MemoryEngine(url)
+    except LangmemTiersError as error:
+        raise StorageUnavailableError(
+            f"the database {url!r} of this memory does not open ({type(error).__name__}: {error}). Open it yourself "
+            "and call langmem_tiers_llamaindex.attach(engine) before the memory is read; passwords are never "
+            "written down"
+        ) from error
+    _log.info("opened %r again for a memory, with the default embedder and no model", engine)
+    return attach(engine)
+
+
+def _read(reference: object) -> tuple[str, str | None]:
+    given: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
+    name, url = given.get("name"), given.get("url")
+    if not isinstance(name, str) or not isinstance(url, str | None):
+        raise InvalidInputError(
+            f"a {type(reference).__name__} without the engine's name and url is nothing that to_dict() gave: pass "
+            "the whole dict"
+        )
+    return name, url

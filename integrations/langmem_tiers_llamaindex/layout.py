@@ -1,0 +1,92 @@
+"""Where memory stands among the messages that a model is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+InsertMethod: TypeAlias = Literal["auto", "system", "user"]
+_CANNOT_BEGIN = (
+    MessageRole.ASSISTANT,
+    MessageRole.TOOL,
+    MessageRole.FUNCTION,
+    MessageRole.CHATBOT,
+    MessageRole.MODEL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a view is made of."""
+
+    pinned: Sequence[ChatMessage]
+    """The system messages that the conversation begins with."""
+    talk: Sequence[ChatMessage]
+    """The rest of it."""
+    is_cut: bool
+    """Whether something of it is not there."""
+    summary: str = ""
+    """What stands for older messages, fenced."""
+    memories: str = ""
+    """What is known and what was recalled, fenced."""
+
+
+def lay_out(parts: Parts, insert: InsertMethod) -> list[ChatMessage]:
+    """The messages in order.
+
+    By ``auto`` memories stand in front of the newest question, inside its message, if the list ends with it: some
+    agents throw the first system message away. Where the question is not in the list yet, they are a system
+    message. The summary stands before the first message of the user that is there.
+
+    Args:
+        parts: What there is.
+        insert: Where memory goes.
+    """
+    talk, is_asked = list(parts.talk), bool(parts.talk) and parts.talk[-1].role is MessageRole.USER
+    if insert == "system" or (insert == "auto" and not is_asked):
+        told = [text for text in (parts.summary, parts.memories) if text]
+        return [*_with_system(parts.pinned, told), *(_begun(talk) if parts.is_cut else talk)]
+    if parts.memories and is_asked:
+        talk[-1] = prefixed(talk[-1], parts.memories)
+    opening = [text for text in (parts.summary, "" if is_asked else parts.memories) if text]
+    if opening and talk and talk[0].role is MessageRole.USER:
+        talk[0] = prefixed(talk[0], *opening)
+    elif opening:
+        talk = [ChatMessage(role=MessageRole.USER, blocks=[TextBlock(text=text) for text in opening]), *talk]
+    elif parts.is_cut:
+        talk = _begun(talk)
+    return [*parts.pinned, *talk]
+
+
+def prefixed(message: ChatMessage, *texts: str) -> ChatMessage:
+    """The message with texts in front of its own, which stay the objects that they are."""
+    blocks = [*(TextBlock(text=text) for text in texts), *message.blocks]
+    return ChatMessage.model_construct(
+        role=message.role, additional_kwargs=message.additional_kwargs, blocks=blocks
+    )
+
+
+def begins_safely(message: ChatMessage) -> bool:
+    """Whether a provider takes it as the first one."""
+    return message.role not in _CANNOT_BEGIN
+
+
+def _begun(talk: list[ChatMessage]) -> list[ChatMessage]:
+    # Where something was cut off, an answer without its question is no beginning.
+    place = next((place for place, message in enumerate(talk) if begins_safely(message)), 0)
+    return talk[place:]
+
+
+def _with_system(pinned: Sequence[ChatMessage], texts: Sequence[str]) -> list[ChatMessage]:
+    if not texts:
+        return list(pinned)
+    blocks = [TextBlock(text=text) for text in texts]
+    if not pinned:
+        return [ChatMessage(role=MessageRole.SYSTEM, blocks=blocks)]
+    first = pinned[0].model_copy(update={"blocks": [*pinned[0].blocks, *blocks]})
+    return [first, *pinned[1:]]

@@ -1,0 +1,180 @@
+"""LlamaIndex's messages and all that they hold as JSON that comes back equal, as far as that is safe.
+
+A stored message is made again without its validators: files that are gone since, and pictures in places where
+older releases had them, do not keep it from being read.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from io import IOBase
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    BaseContentBlock,
+    CacheControl,
+    CachePoint,
+    ChatMessage,
+    CitableBlock,
+    CitationBlock,
+    DocumentBlock,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    VideoBlock,
+)
+from llama_index.core.llms.llm import ToolSelection
+from pydantic import AnyUrl, BaseModel
+
+from langmem_tiers.adapting.values import ValueCodec, tag
+from langmem_tiers.core.errors import InvalidMessageError
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.json_values import JsonValue
+
+FORM = "chat_message"
+"""The key of a payload that holds a message of LlamaIndex."""
+LEGACY_IMAGES = "images"
+"""Where older releases had pictures; a message that is built with them has them as blocks as well."""
+_BLOCKS: dict[str, type[BaseContentBlock]] = {
+    "text": TextBlock,
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "document": DocumentBlock,
+    "cache": CachePoint,
+    "cache_control": CacheControl,
+    "citable": CitableBlock,
+    "citation": CitationBlock,
+    "thinking": ThinkingBlock,
+    "tool_call": ToolCallBlock,
+}
+_NAMES = {kind: name for name, kind in _BLOCKS.items()}
+_ROLES = {role.value: role for role in MessageRole}
+
+
+def encode_message(message: ChatMessage, text: str) -> JsonValue:
+    """All fields of a message; short, if they say nothing beside a role and a text.
+
+    Args:
+        message: The message.
+        text: What the engine keeps as its content.
+
+    Raises:
+        InvalidMessageError: One of its blocks is none.
+    """
+    kwargs = {key: value for key, value in message.additional_kwargs.items() if key != LEGACY_IMAGES}
+    role = _role(message)
+    if not kwargs and [*map(_plain, message.blocks)] == [text]:
+        return {FORM: role}
+    fields: dict[str, JsonValue] = {"role": role, "blocks": [_block(block) for block in message.blocks]}
+    if kwargs:
+        fields["kwargs"] = _codec.encode_dict(kwargs, 2)
+    return {FORM: fields}
+
+
+def decode_message(form: object, text: str) -> ChatMessage | None:
+    """The message, if that is the form of one."""
+    fields = form.get(FORM) if isinstance(form, dict) else None
+    if isinstance(fields, str):
+        role = _ROLES.get(fields)
+        return None if role is None else made(role, [text_block(text)], {})
+    if not isinstance(fields, dict):
+        return None
+    role, blocks = _ROLES.get(str(fields.get("role"))), fields.get("blocks")
+    if role is None or not isinstance(blocks, list):
+        return None
+    decoded = [_to_block(block) for block in blocks]
+    if not all(isinstance(block, BaseContentBlock) for block in decoded):
+        return None
+    return made(role, decoded, _codec.decode(fields.get("kwargs", {})))
+
+
+def _role(message: ChatMessage) -> str:
+    role: object = message.role  # whatever a message holds that was built without its validators
+    value = role.value if isinstance(role, MessageRole) else role
+    if value not in _ROLES:
+        raise InvalidMessageError(f"unknown role {value!r:.60}: use one of {', '.join(_ROLES)}")
+    return str(value)
+
+
+def _plain(block: object) -> str | None:
+    return block.text if type(block) is TextBlock and isinstance(block.text, str) else None
+
+
+def text_block(text: str) -> TextBlock:
+    """A block of text, without the cost of checking that it is one."""
+    return TextBlock.model_construct(block_type="text", text=text)
+
+
+def made(role: MessageRole, blocks: list[Any], kwargs: dict[str, Any]) -> ChatMessage:
+    """A message of what is known to be right."""
+    return ChatMessage.model_construct(role=role, additional_kwargs=kwargs, blocks=blocks)
+
+
+@cache
+def _known(kind: type[BaseContentBlock]) -> tuple[str, dict[str, object]]:
+    base = next((one for one in kind.__mro__ if one in _NAMES), None)
+    if base is None:
+        raise InvalidMessageError(
+            f"a {kind.__name__} is no content block of LlamaIndex: use {', '.join(sorted(_BLOCKS))} blocks"
+        )
+    return _NAMES[base], {
+        name: field.get_default(call_default_factory=True)
+        for name, field in base.model_fields.items()
+        if not field.is_required()
+    }
+
+
+def _block(block: object, depth: int = 2) -> JsonValue:
+    if not isinstance(block, BaseContentBlock):
+        raise InvalidMessageError(
+            f"a {type(block).__name__} is no content block of LlamaIndex: use TextBlock(text=...) and the like"
+        )
+    name, defaults = _known(type(block))
+    fields = {
+        key: _codec.encode(_read(value) if isinstance(value, IOBase) else value, depth + 2)
+        for key, value in block.__dict__.items()
+        if key not in defaults or value != defaults[key]
+    }
+    return {"block": name, **fields}
+
+
+def _read(stream: IOBase) -> object:
+    place = stream.tell()
+    stream.seek(0)
+    data: object = stream.read()
+    stream.seek(place)
+    return data
+
+
+def _to_block(stored: object) -> BaseContentBlock | None:
+    kind = _BLOCKS.get(str(stored.get("block"))) if isinstance(stored, dict) else None
+    if kind is None or not isinstance(stored, dict):
+        return None
+    fields = {key: _codec.decode(value) for key, value in stored.items() if key != "block"}
+    return kind.model_construct(**fields)
+
+
+def _model(value: BaseModel, depth: int) -> JsonValue:
+    return _codec.encode_dict({**value.__dict__, **(value.__pydantic_extra__ or {})}, depth)
+
+
+_codec: ValueCodec = ValueCodec(
+    (
+        (ChatMessage, lambda value, _: tag("message", encode_message(value, ""))),
+        (BaseContentBlock, lambda value, depth: tag("block", _block(value, depth + 1))),
+        (AnyUrl, lambda value, _: tag("url", str(value))),
+        (ToolSelection, lambda value, depth: tag("tool_selection", _model(value, depth + 1))),
+        (BaseModel, _model),
+    ),
+    {
+        "message": lambda stored: decode_message(stored, ""),
+        "block": _to_block,
+        "url": AnyUrl,
+        "tool_selection": lambda stored: ToolSelection.model_construct(**_codec.decode(stored)),
+    },
+)

@@ -1,0 +1,208 @@
+"""LlamaIndex's models write summaries, from any thread and without showing their key."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import InvalidInputError, MemoryEngine
+from langmem_tiers.testing.threads import in_threads
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ChatResponse,
+        CompletionResponse,
+        LLMMetadata,
+        MessageRole,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
+    from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+    from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
+    from llama_index.core.llms import MockLLM
+    from llama_index.core.llms.mock import MockFunctionCallingLLM
+    from llama_index_instrumentation import get_dispatcher
+    from llama_index_instrumentation.dispatcher import instrument_tags
+
+    from langmem_tiers_llamaindex.models import LlamaIndexModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers import LanguageModel
+
+
+def answering(*blocks: Any) -> MockFunctionCallingLLM:
+    """A chat model that always gives these blocks."""
+    return MockFunctionCallingLLM(
+        is_chat_model=True,
+        response_generator=lambda _, **__: ChatMessage(role="assistant", blocks=list(blocks)),
+    )
+
+
+class Keeping(MockLLM):
+    """Keeps what it was asked, and is built like the providers' own, with a key in plain sight."""
+
+    max_tokens: int | None = None
+    asked: list[Any] = []  # noqa: RUF012 - pydantic copies it
+    api_key: str = "sk-hunter2"
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        self.asked.append([(message.role, message.content) for message in messages])
+        return ChatResponse(message=ChatMessage(role="assistant", content="Hello."))
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
+        self.asked.append(prompt)
+        return CompletionResponse(text="Hello.")
+
+
+def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
+    llm = Keeping(is_chat_model=True, system_prompt="Speak like a pirate.")
+    model: LanguageModel = LlamaIndexModel(llm)
+    assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
+    assert llm.asked == [
+        [
+            (MessageRole.SYSTEM, "Be kind.\n\nAnswer in at most 75 words."),
+            (MessageRole.USER, "Say hello."),
+        ]
+    ]
+
+
+def test_a_completion_model_is_asked_in_one_text() -> None:
+    llm = Keeping(is_chat_model=False)
+    assert LlamaIndexModel(llm).complete("Say hello.", system="Be kind.", max_tokens=1) == "Hello."
+    assert llm.asked == ["Be kind.\n\nAnswer in at most 1 words.\n\nSay hello."]
+
+
+def test_a_completion_model_formats_the_prompt_in_its_own_way() -> None:
+    class Instructed(MockLLM):
+        max_tokens: int | None = None
+
+        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - as above
+            assert self.completion_to_prompt is not None
+            return CompletionResponse(text=prompt if formatted else self.completion_to_prompt(prompt))
+
+    llm = Instructed(completion_to_prompt=lambda prompt: f"[INST]{prompt}[/INST]")
+    answer = LlamaIndexModel(llm).complete("Hello.")
+    assert answer == "[INST]Answer in at most 375 words.\n\nHello.[/INST]"
+
+
+def test_rules_are_said_in_the_role_that_the_provider_expects() -> None:
+    class Elsewhere(Keeping):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(is_chat_model=True, system_role=MessageRole.CHATBOT)
+
+    llm = Elsewhere()
+    LlamaIndexModel(llm).complete("x")
+    assert llm.asked[0][0][0] is MessageRole.CHATBOT
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text"),
+    [
+        ([ThinkingBlock(content="hm"), TextBlock(text="Hello.")], "Hello."),
+        ([TextBlock(text="Hello."), TextBlock(text="Bye.")], "Hello.\nBye."),
+        ([ToolCallBlock(tool_name="x", tool_kwargs={})], ""),
+        ([], ""),
+    ],
+    ids=["thoughts", "parts", "call", "nothing"],
+)
+def test_the_answer_is_the_text_of_the_message(blocks: list[Any], text: str) -> None:
+    assert LlamaIndexModel(answering(*blocks)).complete("x") == text
+
+
+@pytest.mark.parametrize("wrong", ["openai", None, object(), MockLLM, lambda prompt: prompt])
+def test_what_is_no_model_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"is no LlamaIndex model: pass an LLM object"):
+        LlamaIndexModel(wrong)
+
+
+def test_no_key_is_shown() -> None:
+    assert repr(LlamaIndexModel(Keeping())) == "LlamaIndexModel(Keeping)"
+
+
+def said(text: str) -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=text)]
+
+
+def test_it_writes_the_summary_of_an_engine() -> None:
+    model = LlamaIndexModel(answering(TextBlock(text="An invoice was paid.")))
+    with MemoryEngine(embedder=None, model=model) as engine:
+        assert "An invoice was paid." in engine.summarize(said("Invoice INV-20391 is paid. " * 200))
+
+
+@pytest.mark.parametrize("is_chat_model", [True, False], ids=["chat", "completion"])
+def test_a_model_that_fails_leaves_a_summary_of_what_was_said(
+    is_chat_model: bool,  # noqa: FBT001 - a parameter of the test
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(MockLLM):
+        max_tokens: int | None = None
+
+        def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+            raise ConnectionError("https://api.example/?key=sk-hunter2")
+
+        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - as above
+            raise ConnectionError("https://api.example/?key=sk-hunter2")
+
+    model = LlamaIndexModel(Failing(is_chat_model=is_chat_model))
+    with MemoryEngine(embedder=None, model=model) as engine, caplog.at_level("INFO"):
+        text = engine.summarize(said("Invoice INV-20391 is paid."))
+    assert "INV-20391" in text
+    assert "hunter2" not in text + caplog.text
+
+
+class OwnLoop(MockLLM):
+    """Its sync side starts an event loop, as that of some providers does."""
+
+    max_tokens: int | None = None
+
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return asyncio.run(self.achat(messages, **kwargs))
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        await asyncio.sleep(0)
+        return ChatResponse(message=ChatMessage(role="assistant", content="An invoice was paid."))
+
+
+async def test_an_engine_asks_it_while_an_event_loop_runs() -> None:
+    with MemoryEngine(embedder=None, model=LlamaIndexModel(OwnLoop(is_chat_model=True))) as engine:
+        long = said("Invoice INV-20391 is paid. " * 200)
+        assert "An invoice was paid." in engine.summarize(long)
+        assert "An invoice was paid." in await asyncio.to_thread(engine.summarize, long)
+
+
+def test_many_threads_may_ask_at_once() -> None:
+    model = LlamaIndexModel(OwnLoop(is_chat_model=True))
+    answers: list[str] = []
+    in_threads(8, lambda: answers.append(model.complete("x")))
+    assert answers == ["An invoice was paid."] * 8
+
+
+class Seen(BaseEventHandler):
+    """Keeps how each call of a chat model is marked."""
+
+    tags: list[Any] = []  # noqa: RUF012 - pydantic copies it
+
+    def handle(self, event: Any, **_: Any) -> None:
+        if isinstance(event, LLMChatStartEvent):
+            self.tags.append(event.tags)
+
+
+def test_each_call_is_marked_as_memorys_own_beside_the_marks_of_its_caller() -> None:
+    seen, root, llm = Seen(), get_dispatcher(), answering(TextBlock(text="x"))
+    root.add_event_handler(seen)
+    try:
+        with instrument_tags({"run": 7}):
+            LlamaIndexModel(llm).complete("y")
+            llm.chat(said("z"))
+    finally:
+        root.event_handlers.remove(seen)
+    assert seen.tags == [{"run": 7, "source": "langmem_tiers"}, {"run": 7}]
