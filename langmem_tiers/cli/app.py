@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from langmem_tiers.cli.assistants import Framework
 from langmem_tiers.core.errors import LangmemTiersError
 from langmem_tiers.version import __version__
 
@@ -46,6 +47,9 @@ def demo(
             "--database", "-d", help="Keep the memory in this SQLite file, to look at it afterwards."
         ),
     ] = None,
+    framework: Annotated[
+        Framework, typer.Option("--framework", "-f", help="Whose agents are asked.")
+    ] = Framework.LANGCHAIN,
 ) -> None:
     """Ask an agent about a bundled project conversation, with memory and without."""
     from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
@@ -54,7 +58,7 @@ def demo(
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of an error
             stream.reconfigure(errors="replace")
     try:
-        run_demo(Console(), database)
+        run_demo(Console(), database, framework)
     except LangmemTiersError as error:
         Console(stderr=True).print(
             f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +17,33 @@ if TYPE_CHECKING:
 
     MakeAssistants = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]
 
-_HOME, _MAKER = "langmem_tiers_langchain.demo", "make_assistants"
-_NEEDED = ("langchain", "langchain_core", "langgraph", "langmem_tiers_langchain")
+_MAKER = "make_assistants"
+
+
+class Framework(StrEnum):
+    """Whose agents can be asked."""
+
+    LANGCHAIN = "langchain"
+    LLAMA_INDEX = "llama-index"
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    home: str
+    name: str
+    needed: tuple[str, ...]
+
+
+_ADAPTERS = {
+    Framework.LANGCHAIN: _Adapter(
+        "langmem_tiers_langchain.demo",
+        "LangChain",
+        ("langchain", "langchain_core", "langgraph", "langmem_tiers_langchain"),
+    ),
+    Framework.LLAMA_INDEX: _Adapter(
+        "langmem_tiers_llamaindex.demo", "LlamaIndex", ("llama_index", "langmem_tiers_llamaindex")
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +72,23 @@ class Assistants:
     with_memory: Assistant
 
 
-def load_maker() -> MakeAssistants:
+def load_maker(framework: Framework = Framework.LANGCHAIN) -> MakeAssistants:
     """The function that makes the agents from an engine, a namespace and the tokens of a prompt.
+
+    Args:
+        framework: Whose agents.
 
     Raises:
         MissingExtraError: The framework is not installed.
     """
+    adapter = _ADAPTERS[framework]
     try:
-        maker: MakeAssistants = getattr(import_module(_HOME), _MAKER)
+        maker: MakeAssistants = getattr(import_module(adapter.home), _MAKER)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDED:
+        if (error.name or "").partition(".")[0] not in adapter.needed:
             raise
         raise MissingExtraError(
-            f"the demo runs a LangChain agent and needs {error.name!r}, which is not installed: "
-            "pip install 'langmem-tiers[langchain]'"
+            f"the demo runs a {adapter.name} agent and needs {error.name!r}, which is not installed: "
+            f"pip install 'langmem-tiers[{framework}]'"
         ) from error
     return maker

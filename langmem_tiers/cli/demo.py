@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from langmem_tiers.cli.assistants import load_maker
+from langmem_tiers.cli.assistants import Framework, load_maker
 from langmem_tiers.cli.demo_asked import Asked, Score, answers, fence, old_thread, score
 from langmem_tiers.cli.demo_stored import intro, sessions, tiers, tuning
 from langmem_tiers.cli.story import StoryClock, chapters, questions
@@ -53,18 +53,18 @@ _LAST_QUESTION = "Which online rate does our payment provider take per transacti
 _HITS = 100  # more than a prompt has room for
 
 
-def run_demo(console: Console, database: Path | None) -> None:
+def run_demo(console: Console, database: Path | None, framework: Framework = Framework.LANGCHAIN) -> None:
     """Play, ask in new threads, then show what the model saw and what is stored.
 
     Raises:
         InvalidConfigError: The file is there already.
-        MissingExtraError: LangChain is not installed.
+        MissingExtraError: The framework is not installed.
     """
     if database is not None and database.exists():
         raise InvalidConfigError(
             f"{str(database)!r} exists already: name a new file, the demo starts from nothing"
         )
-    make_assistants, clock = load_maker(), StoryClock()
+    make_assistants, clock = load_maker(framework), StoryClock()
     config = EngineConfig(budget=TokenBudget.of(_BUDGET))
     with (
         tempfile.TemporaryDirectory(prefix="langmem-tiers-") as folder,
@@ -80,10 +80,16 @@ def run_demo(console: Console, database: Path | None) -> None:
         console.print(tuning(engine.optimizer.report(_TENANT)))
     if database is None:
         console.print(
-            "The memory was temporary. To keep it:", f"  {_program()} demo --database tidepool.db", sep="\n"
+            "The memory was temporary. To keep it:",
+            f"  {_program()} demo{_flag(framework)} --database tidepool.db",
+            sep="\n",
         )
     else:
         console.print("The memory is in", str(database), markup=False)
+
+
+def _flag(framework: Framework) -> str:
+    return "" if framework is Framework.LANGCHAIN else f" --framework {framework}"
 
 
 def _program() -> str:

@@ -78,6 +78,16 @@ def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) ->
         assert less < 30 < more <= 3000
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
+def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
+    result = CliRunner().invoke(app, ["demo", "--framework", "llama-index"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    title = "each question in a new thread"
+    ours, theirs = (cells(output, title) for output in (result.output, played.output))
+    assert [row[:3] for row in ours] == [row[:3] for row in theirs]
+    assert "demo --framework llama-index --database" in " ".join(result.output.split())
+
+
 def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
     shown = played.output.partition("why each memory is in it")[2].partition("└")[0]
     lines = [line.strip("│").split("│") for line in shown.splitlines() if line.startswith("│")]
@@ -111,18 +121,27 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("missing", ["langchain", "langgraph", "langmem_tiers_langchain"])
-def test_without_the_framework_it_says_what_to_install(missing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("framework", "missing"),
+    [
+        ("langchain", "langchain"),
+        ("langchain", "langgraph"),
+        ("langchain", "langmem_tiers_langchain"),
+        ("llama-index", "llama_index"),
+        ("llama-index", "langmem_tiers_llamaindex"),
+    ],
+)
+def test_without_the_framework_it_says_what_to_install(framework: str, missing: str, tmp_path: Path) -> None:
     begin = f"import sys; sys.modules[{missing!r}] = None; from langmem_tiers.cli import main; main()"
     path = tmp_path / "kept.db"
     child = subprocess.run(
-        [sys.executable, "-c", begin, "demo", "--database", str(path)],
+        [sys.executable, "-c", begin, "demo", "--framework", framework, "--database", str(path)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert child.returncode == 1
-    assert "pip install 'langmem-tiers[langchain]'" in " ".join(child.stderr.split())
+    assert f"pip install 'langmem-tiers[{framework}]'" in " ".join(child.stderr.split())
     assert not path.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine
 from langmem_tiers.adapting.quoting import UNKNOWN
-from langmem_tiers.cli.assistants import load_maker
+from langmem_tiers.cli.assistants import Framework, load_maker
 from langmem_tiers.cli.story import StoryClock, chapters, questions
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MARA = ("tidepool", "mara")
 DASHBOARDS = questions()[8]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
 
 
 @pytest.fixture
@@ -28,9 +29,15 @@ def engine() -> Iterator[MemoryEngine]:
         yield opened
 
 
+@pytest.fixture(params=Framework)
+def framework(request: pytest.FixtureRequest) -> Framework:
+    """Each framework in turn."""
+    return Framework(request.param)
+
+
 @pytest.fixture
-def both(engine: MemoryEngine) -> Assistants:
-    return load_maker()(engine, MARA, 3000)
+def both(engine: MemoryEngine, framework: Framework) -> Assistants:
+    return load_maker(framework)(engine, MARA, 3000)
 
 
 def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(both: Assistants) -> None:
@@ -51,7 +58,7 @@ def test_in_the_thread_where_it_was_said_both_know(both: Assistants) -> None:
         assert DASHBOARDS.fact in agent.ask(DASHBOARDS.text, "01-kickoff").text
 
 
-def test_somebody_elses_memory_brings_nothing(engine: MemoryEngine) -> None:
-    stranger = load_maker()(engine, ("tidepool", "jonas"), 3000)
+def test_somebody_elses_memory_brings_nothing(engine: MemoryEngine, framework: Framework) -> None:
+    stranger = load_maker(framework)(engine, ("tidepool", "jonas"), 3000)
     reply = stranger.with_memory.ask(DASHBOARDS.text, "new")
     assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN, False)

@@ -1,0 +1,72 @@
+"""The agents of ``langmem-tiers demo --framework llama-index``: one without memory, one with it, all else the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.agent.workflow import AgentInput, FunctionAgent
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.memory import ChatMemoryBuffer
+
+from langmem_tiers.cli.assistants import Assistants, Reply
+from langmem_tiers_llamaindex.convert import to_message
+from langmem_tiers_llamaindex.extractive import ExtractiveLLM, prompt_tokens
+from langmem_tiers_llamaindex.memory import TieredMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llama_index.core.memory.types import BaseMemory
+
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
+
+
+class DemoAgent:
+    """A LlamaIndex agent with an offline model.
+
+    Args:
+        memory_of: The memory of a thread, by its name.
+    """
+
+    def __init__(self, memory_of: Callable[[str], BaseMemory]) -> None:
+        self._memory_of = memory_of
+        self._threads: dict[str, BaseMemory] = {}
+
+    def ask(self, question: str, thread: str) -> Reply:
+        """Ask something in a thread."""
+        reply: Reply = asyncio_run(self._ask(question, thread))
+        return reply
+
+    async def _ask(self, question: str, thread: str) -> Reply:
+        memory = self._threads.setdefault(thread, self._memory_of(thread))
+        run = FunctionAgent(llm=ExtractiveLLM()).run(user_msg=question, memory=memory)
+        shown: list[Any] = []
+        async for event in run.stream_events():
+            shown = event.input if isinstance(event, AgentInput) else shown
+        answer: Any = await run
+        prompt = "\n\n".join(message.content or "" for message in shown)
+        return Reply(answer.response.content or "", prompt, prompt_tokens(shown))
+
+
+def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int) -> Assistants:
+    """Both agents, with all sessions of a namespace as threads that they had before.
+
+    Args:
+        engine: The memory of one of them.
+        namespace: Whose it is.
+        budget: What a prompt may take, in tokens.
+    """
+
+    def plain(thread: str) -> BaseMemory:
+        session = engine.namespace(namespace).find_session(thread)
+        said = [] if session is None else session.transcript.messages()
+        # All of the thread, as an agent of LangChain has it from its checkpoints.
+        return ChatMemoryBuffer.from_defaults(chat_history=[*map(to_message, said)], token_limit=2**31)
+
+    def remembering(thread: str) -> BaseMemory:
+        return TieredMemory.from_defaults(
+            engine=engine, namespace=namespace, session_id=thread, token_limit=budget
+        )
+
+    return Assistants(without_memory=DemoAgent(plain), with_memory=DemoAgent(remembering))
