@@ -8,7 +8,8 @@ turns and their medians are compared: read the ratios, not the milliseconds.
 
     python -m benchmarks.speed            a table
     python -m benchmarks.speed --json     one JSON object
-    python -m benchmarks.speed --only recall    or storage, middleware, or tenants (1,000 namespaces, 15 minutes)
+    python -m benchmarks.speed --only recall    or storage, middleware, llamaindex
+    python -m benchmarks.speed --only tenants   1,000 namespaces, 15 minutes
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import middleware_speed, recall_speed
+from benchmarks import llamaindex_speed, middleware_speed, recall_speed
 from langmem_tiers import CacheConfig, Durability, EngineConfig, MemoryEngine, MessageDraft, Session
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Measure:
         return self.limit is None or (self.ours if self.ratio is None else self.ratio) <= self.limit
 
 
+_ADAPTERS = {"middleware": middleware_speed, "llamaindex": llamaindex_speed}
+
+
 def main() -> None:
     """Measure everything and print it."""
     parser = argparse.ArgumentParser(
@@ -72,28 +76,36 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs")
     parser.add_argument(
-        "--only", choices=("storage", "middleware", *recall_speed.PARTS), help="measure one part"
+        "--only",
+        choices=("storage", *_ADAPTERS, *recall_speed.PARTS),
+        help="measure one part",
     )
     options = parser.parse_args()
-    measures, recall, agents = {}, {}, {}
+    measures, recall, agents = {}, {}, dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
         if options.only in (None, "storage"):
             measures = measure(Path(folder), 0.1 if options.quick else 1.0)
         if options.only in (None, *recall_speed.PARTS):
             recall = recall_speed.measure(Path(folder), only=options.only, quick=options.quick)
-        if options.only in (None, "middleware"):
-            agents = {"middleware_ms": middleware_speed.measure(Path(folder), quick=options.quick)}
+        for name, adapter in _ADAPTERS.items():
+            if options.only in (None, name):
+                agents[f"{name}_ms"] = adapter.measure(Path(folder), quick=options.quick)
     if options.json:
         print(json.dumps(_as_json(measures) | recall | agents, indent=2))
     else:
-        if measures:
-            _show(measures)
-        if recall:
-            recall_speed.show(recall)
-        if agents:
-            middleware_speed.show(agents["middleware_ms"])
+        _print(measures, recall, agents)
     if not all(m.ok for m in measures.values()) or not recall_speed.is_ok(recall | agents):
         sys.exit("a limit was exceeded")
+
+
+def _print(measures: dict[str, Measure], recall: dict[str, Any], agents: dict[str, Any]) -> None:
+    if measures:
+        _show(measures)
+    if recall:
+        recall_speed.show(recall)
+    for name, adapter in _ADAPTERS.items():
+        if f"{name}_ms" in agents:
+            adapter.show(agents[f"{name}_ms"])
 
 
 def measure(folder: Path, scale: float) -> dict[str, Measure]:

@@ -54,6 +54,14 @@ def test_the_middleware_benchmark_measures_calls_that_remember() -> None:
     )  # far from its limit: only a change of kind fails here
 
 
+def test_the_llamaindex_benchmark_measures_turns_that_recall_once() -> None:
+    figures = run("benchmarks.speed", "--quick", "--only", "llamaindex")["llamaindex_ms"]
+    assert figures["stored"] == 1_000
+    for part in (figures["across"], figures["within"]):
+        assert (part["recalls_per_turn"], part["views_per_turn"]) == (1, 3)
+        assert 0 < part["again_p50"] < part["p50"] < 300  # as above
+
+
 def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "recall")
     assert not figures["measures"]

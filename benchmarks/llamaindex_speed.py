@@ -1,0 +1,160 @@
+"""What memory costs a LlamaIndex agent: the time of ``aget`` with 10,000 messages stored.
+
+Once the user said them in 500 earlier conversations, once in the conversation that goes on. Each turn calls what an
+agent with one round of tools calls: put, get, get for the question, put what happened, get. Beside it, from the same
+run: recall alone, and LlamaIndex's own buffer, which recalls nothing, with the newest 1,200 of these messages: it
+counts all that is left anew for each message that it cuts, so that 10,000 take minutes.
+Part of ``python -m benchmarks.speed``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index_instrumentation import get_dispatcher
+
+from benchmarks.recall_speed import fill, questions
+from langmem_tiers import MemoryEngine
+from langmem_tiers_llamaindex import MemoryRetrievedEvent, TieredMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from llama_index.core.instrumentation.events import BaseEvent
+
+LIMIT_MS = 15.0
+STORED, TURNS, WARM = 10_000, 30, 4
+SHIPPED = 1_200
+_USER, _TOKENS = "bench", 30_000
+
+
+class _Recalls(BaseEventHandler):
+    """Counts how often memory was asked."""
+
+    views: int = 0
+    recalls: int = 0
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name."""
+        return "_Recalls"
+
+    def handle(self, event: BaseEvent, **_: Any) -> None:  # noqa: ANN401 - the framework's signature
+        """Count."""
+        if isinstance(event, MemoryRetrievedEvent):
+            self.views += 1
+            self.recalls += not event.is_from_turn
+
+
+def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
+    """The figures, in milliseconds a call."""
+    stored = STORED // 10 if quick else STORED
+    asked = questions(_USER, stored, seed=3)[:TURNS]
+    across, within = folder / "across.db", folder / "within.db"
+    fill(across, [_USER], stored)
+    fill(within, [_USER], stored)
+    with MemoryEngine(across) as engine:
+        memory = TieredMemory(engine=engine, user_id=_USER, session_id="now", token_limit=_TOKENS)
+        figures = asyncio.run(_turns(memory, asked))
+        recall = [_ms_of_recall(engine, question) for question in questions(_USER, stored, seed=7)]
+    with MemoryEngine(within) as engine:
+        memory = TieredMemory(engine=engine, user_id="other", session_id="long", token_limit=_TOKENS)
+        said = _talk(engine)
+        memory.put_messages(said)
+        engine.namespace("other").embed()
+        long = asyncio.run(_turns(memory, asked))
+    buffer = asyncio.run(_shipped(said, asked[0]))
+    return {
+        "stored": stored,
+        "across": figures,
+        "within": long,
+        "recall_p50": statistics.median(recall),
+        "shipped_buffer": buffer,
+        "limit": LIMIT_MS,
+        "ok": max(figures["p50"], long["p50"]) <= LIMIT_MS
+        and figures["recalls_per_turn"] == long["recalls_per_turn"] == 1,
+    }
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures in some lines."""
+    for name, where in (("across", "in earlier conversations"), ("within", "in the same conversation")):
+        one = figures[name]
+        print(
+            f"LlamaIndex aget: {one['p50']:.1f} ms (p50; limit {figures['limit']:.0f}), p95 {one['p95']:.1f}, with "
+            f"{figures['stored']:,} messages {where}; again in the same turn {one['again_p50']:.1f}; "
+            f"{one['recalls_per_turn']:.0f} recall for {one['views_per_turn']:.0f} calls"
+        )
+    print(
+        f"beside it: recall alone {figures['recall_p50']:.1f} ms, LlamaIndex's own buffer with {SHIPPED:,} messages "
+        f"{figures['shipped_buffer']:.0f} ms"
+    )
+
+
+async def _turns(memory: TieredMemory, asked: Sequence[str]) -> dict[str, float]:
+    counted, dispatcher = _Recalls(), get_dispatcher("langmem_tiers.llamaindex")
+    first, again = list[float](), list[float]()
+    await memory.aget(asked[0])  # tidies what was put in at once
+    dispatcher.add_event_handler(counted)
+    try:
+        for turn, question in enumerate(asked):
+            await memory.aput(ChatMessage(question))
+            first.append(await _ms(memory))
+            again.append(await _ms(memory, question))
+            await memory.aput_messages(_happened(turn, question))
+            again.append(await _ms(memory))
+    finally:
+        dispatcher.event_handlers.remove(counted)
+    return {
+        "p50": statistics.median(first[WARM:]),
+        "p95": statistics.quantiles(first[WARM:], n=20)[-1],
+        "again_p50": statistics.median(again[2 * WARM :]),
+        "recalls_per_turn": counted.recalls / len(asked),
+        "views_per_turn": counted.views / len(asked),
+    }
+
+
+async def _shipped(said: list[ChatMessage], question: str) -> float:
+    memory = ChatMemoryBuffer.from_defaults(chat_history=said[-SHIPPED:], token_limit=_TOKENS)
+    await memory.aput(ChatMessage(question))
+    return await _ms(memory)
+
+
+async def _ms(memory: TieredMemory | ChatMemoryBuffer, question: str | None = None) -> float:
+    start = time.perf_counter()
+    await memory.aget(input=question)
+    return (time.perf_counter() - start) * 1e3
+
+
+def _happened(turn: int, question: str) -> list[ChatMessage]:
+    call = ToolCallBlock(tool_call_id=f"c{turn}", tool_name="look_up", tool_kwargs={"what": question})
+    return [
+        ChatMessage(role="assistant", blocks=[call]),
+        ChatMessage(role="tool", content="Nothing.", additional_kwargs={"tool_call_id": f"c{turn}"}),
+        ChatMessage(role="assistant", content=f"It is not in the book: {question}"),
+    ]
+
+
+def _talk(engine: MemoryEngine) -> list[ChatMessage]:
+    tenant, after, said = engine.namespace(_USER), None, list[ChatMessage]()
+    while True:
+        page = tenant.sessions(after=after, limit=100)
+        for info in page.sessions:
+            messages = tenant.session(info.name).messages()
+            said += [ChatMessage(role=str(one.role), content=one.content) for one in messages]
+        after = page.next_after
+        if after is None:
+            return said
+
+
+def _ms_of_recall(engine: MemoryEngine, question: str) -> float:
+    start = time.perf_counter()
+    engine.namespace(_USER).recall(question)
+    return (time.perf_counter() - start) * 1e3
