@@ -81,6 +81,7 @@ from langmem_tiers.core.reports import (
     SessionInfo,
     SessionPage,
 )
+from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
 from langmem_tiers.engine import MemoryEngine, Namespace
 from langmem_tiers.flows.analyze import Analyzer
@@ -168,6 +169,7 @@ __all__ = [
     "KnowledgeStore",
     "LangmemTiersError",
     "LanguageModel",
+    "Listing",
     "LongTerm",
     "MemoryEngine",
     "Message",
@@ -193,6 +195,7 @@ __all__ = [
     "Recall",
     "RecallConfig",
     "RecallFilters",
+    "ReplaceReport",
     "Role",
     "SchemaVersionError",
     "Score",

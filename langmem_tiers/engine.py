@@ -123,6 +123,14 @@ class MemoryEngine:
         """Get the session of that namespace, or create it."""
         return Namespace(self._parts, check_namespace(namespace)).session(name)
 
+    def new_id(self) -> str:
+        """An id for a message that is to be stored; later ones sort behind it.
+
+        For those who have to name a message before they store it. Otherwise leave the id out.
+        """
+        parts = self._parts.short_term
+        return parts.ids.new(parts.now())
+
     def namespaces(
         self,
         prefix: str | Iterable[str] = (),

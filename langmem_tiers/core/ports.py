@@ -194,6 +194,14 @@ class TranscriptStore(Protocol):
         """
         ...
 
+    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+        """The newest of these, oldest first; what it costs does not depend on how long the list is.
+
+        Raises:
+            SessionNotFoundError: The session is gone.
+        """
+        ...
+
     def count(self, key: int, listings: Sequence[Listing]) -> int:
         """How many messages stand so in the list.
 

@@ -127,12 +127,11 @@ MARKED_NEWER = _with_marks(
 
 # Messages of a list as it stands; summaries, which stand between two messages, are none.
 _listing = func.coalesce(listings.c.listing, Listing.ACTIVE.value)
-_of_list = (
-    _of_session.outerjoin(listings, listings.c.message_pk == _pk)
-    .where(_position % POSITION_STEP == 0, _listing.in_(bindparam("listings", expanding=True)))
-    .order_by(_position, _pk)
+_of_list = _of_session.outerjoin(listings, listings.c.message_pk == _pk).where(
+    _position % POSITION_STEP == 0, _listing.in_(bindparam("listings", expanding=True))
 )
-LIST = _with_session(_of_list.limit(bindparam("limit")).offset(bindparam("offset")))
+LIST = _with_session(_of_list.order_by(_position, _pk).limit(bindparam("limit")).offset(bindparam("offset")))
+LIST_END = _with_session(_of_list.order_by(*_backwards).limit(bindparam("limit")))
 # Nothing at all if there is no such session.
 LIST_COUNT = select(
     select(func.count())

@@ -13,7 +13,7 @@ from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.messages import no_session, pieces
 from langmem_tiers.storage.schema import listings, messages, namespaces, sessions
-from langmem_tiers.storage.statements import LIST, LIST_COUNT
+from langmem_tiers.storage.statements import LIST, LIST_COUNT, LIST_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,11 @@ class SqlTranscriptStore:
     ) -> Tail:
         """The messages that stand so in the list, oldest first."""
         return self._messages.read(LIST, _values(key, listings, limit, offset))
+
+    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+        """The newest of these, oldest first."""
+        values = {"key": key, "listings": [one.value for one in listings], "limit": limit}
+        return self._messages.read(LIST_END, values)
 
     def count(self, key: int, listings: Sequence[Listing]) -> int:
         """How many messages stand so in the list."""

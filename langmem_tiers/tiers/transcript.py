@@ -50,6 +50,11 @@ class Transcript:
         offset = check_whole(offset, 0, "offset")
         return self._parts.transcripts.read(self._session.key, wanted, limit=limit, offset=offset).messages
 
+    def latest(self, count: int = 30, listings: Sequence[Listing] = IN_LIST) -> tuple[Message, ...]:
+        """The newest messages that stand so in the list, oldest first."""
+        wanted, count = _check_listings(listings), check_whole(count, 0, "count")
+        return self._parts.transcripts.latest(self._session.key, wanted, count).messages
+
     def count(self, listings: Sequence[Listing] = IN_LIST) -> int:
         """How many messages stand so in the list."""
         return self._parts.transcripts.count(self._session.key, _check_listings(listings))

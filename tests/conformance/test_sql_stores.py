@@ -19,6 +19,7 @@ from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
+from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.testing.conformance import (
@@ -30,6 +31,7 @@ from langmem_tiers.testing.conformance import (
     MessageStoreConformance,
     SessionStoreConformance,
     Stores,
+    TranscriptStoreConformance,
     TuningStoreConformance,
     VectorStoreConformance,
 )
@@ -44,9 +46,10 @@ INDEXER = Indexer(IMPORTANCE)
 def sql_stores(url: str) -> Iterator[Stores]:
     database = Database(url, EngineConfig())
     migrate(database, NOW, INDEXER, terms_of)
+    messages = SqlMessageStore(database, INDEXER)
     yield Stores(
         sessions=SqlSessionStore(database),
-        messages=SqlMessageStore(database, INDEXER),
+        messages=messages,
         entries=SqlEntryStore(database),
         knowledge=SqlKnowledgeStore(database, terms_of),
         tuning=SqlTuningStore(database),
@@ -54,6 +57,7 @@ def sql_stores(url: str) -> Iterator[Stores]:
         vectors=SqlVectorStore(database),
         items=SqlItemStore(database),
         item_index=SqlItemIndex(database),
+        transcripts=SqlTranscriptStore(database, messages),
     )
     database.close()
 
@@ -65,6 +69,12 @@ class TestSqlSessionStore(SessionStoreConformance):
 
 
 class TestSqlMessageStore(MessageStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlTranscriptStore(TranscriptStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import create_engine, text
 
-from langmem_tiers import MemoryEngine, SchemaVersionError, StorageUnavailableError
+from langmem_tiers import MemoryEngine, MessageDraft, SchemaVersionError, StorageUnavailableError
+from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.storage import migrations
 from langmem_tiers.storage.migration import Migration
 from langmem_tiers.storage.migration_steps import MIGRATIONS
@@ -37,6 +38,8 @@ KNOWN_IN_VERSION_3 = (
     _KNOWN.format(2, "a%25b", "a%b", "红色的船"),
     f"INSERT INTO lmt_schema_versions VALUES (3, '{NOW}')",
 )
+
+BACK_TO_VERSION_5 = ("DROP TABLE lmt_listings", "UPDATE lmt_schema_versions SET version = 5")
 
 
 @pytest.fixture
@@ -91,6 +94,81 @@ def test_a_file_of_version_4_keeps_all_it_holds_and_takes_items(old_file: Path, 
     assert len(list(old_file.parent.glob("*.v4-*.backup"))) == 1
     MemoryEngine(tmp_path / "new.db").close()
     assert schema_of(old_file) == schema_of(tmp_path / "new.db")
+
+
+def test_a_file_of_version_5_opens_with_all_it_holds_and_takes_lists(old_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "five.db"
+    with MemoryEngine(path) as engine:
+        held = _fill(engine)
+    for statement in BACK_TO_VERSION_5:
+        execute(path, statement)
+    for step in MIGRATIONS[:4]:
+        for statement in step.sqlite:
+            execute(old_file, statement)
+    assert schema_of(path) == schema_of(old_file)  # or it is no file of that version
+    with MemoryEngine(path) as engine:
+        assert _held(engine) == held
+        _takes_lists(engine)
+    assert len(list(path.parent.glob("five.db.v5-*.backup"))) == 1
+    MemoryEngine(tmp_path / "new.db").close()
+    assert schema_of(path) == schema_of(tmp_path / "new.db")
+
+
+def test_a_postgresql_of_version_5_opens_with_all_it_holds_and_takes_lists(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url, new = new_postgres_database(), new_postgres_database()
+    with MemoryEngine(url) as engine:
+        held = _fill(engine)
+    server = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with server.begin() as connection:
+        for statement in BACK_TO_VERSION_5:
+            connection.exec_driver_sql(statement)
+    server.dispose()
+    with MemoryEngine(url) as engine:
+        assert _held(engine) == held
+        _takes_lists(engine)
+    MemoryEngine(new).close()
+    assert _postgres_schema(url) == _postgres_schema(new)
+
+
+def _fill(engine: MemoryEngine) -> object:
+    session = engine.session("acme", "s")
+    ids = [session.add("user", f"walrus {number}").message.id for number in range(5)]
+    session.promote(ids[3])
+    session.compress(older_than=ids[2], summary="two of them")
+    engine.namespace("acme").knowledge.store("domain", "keys", "in the drawer")
+    engine.items.put("acme", "k", {"text": "a boat"})
+    return _held(engine)
+
+
+def _held(engine: MemoryEngine) -> object:
+    session, namespace = engine.session("acme", "s"), engine.namespace("acme")
+    item = engine.items.get("acme", "k")
+    assert item is not None
+    return (
+        session.info(),
+        tuple(session.messages()),
+        session.view(),
+        [entry.id for entry in namespace.long_term],
+        {hit.entry.id for hit in namespace.search("walrus", limit=9)},
+        [hit.knowledge.value for hit in namespace.knowledge.recall("drawer", use=False)],
+        item.value,
+    )
+
+
+def _takes_lists(engine: MemoryEngine) -> None:
+    session = engine.session("acme", "s")
+    texts = [f"walrus {number}" for number in range(5)]
+    assert [m.content for m in session.transcript.messages()] == texts
+    session.transcript.replace([MessageDraft("user", text) for text in [*texts[:4], "new"]])
+    session.transcript.move_oldest(1, Listing.ARCHIVED)
+    session.transcript.move([session.transcript.messages()[3].id], Listing.REMOVED)
+    assert [m.content for m in session.transcript.messages()] == [*texts[:3], "new"]
+    assert [m.content for m in session.transcript.messages([Listing.ARCHIVED])] == texts[:1]
+    assert [m.content for m in session.view()[1:]] == [texts[2], "new"]
+    found = {hit.entry.content for hit in engine.namespace("acme").search("walrus", limit=9)}
+    assert found == {*texts} - {texts[3]}
 
 
 def _finds_what_was_known(engine: MemoryEngine) -> None:

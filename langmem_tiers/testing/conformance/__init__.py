@@ -7,8 +7,9 @@ Subclass them in a test module of yours and give them your stores::
         def stores(self) -> Stores:
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
 
-The suites for entries, knowledge, tuning, index and vectors need ``Stores(..., entries=...)`` and so on;
-that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``.
+The suites for entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and so
+on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``. That for
+transcripts looks at entries and index too, if they are there.
 """
 
 import pytest
@@ -22,6 +23,7 @@ _SUITES = (
     "knowledge_search",
     "messages",
     "sessions",
+    "transcripts",
     "tuning",
     "vectors",
 )
@@ -35,6 +37,7 @@ from langmem_tiers.testing.conformance.items import ItemStoreConformance
 from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
+from langmem_tiers.testing.conformance.transcripts import TranscriptStoreConformance
 from langmem_tiers.testing.conformance.tuning import TuningStoreConformance
 from langmem_tiers.testing.conformance.vectors import VectorStoreConformance
 
@@ -47,6 +50,7 @@ __all__ = [
     "MessageStoreConformance",
     "SessionStoreConformance",
     "Stores",
+    "TranscriptStoreConformance",
     "TuningStoreConformance",
     "VectorStoreConformance",
 ]

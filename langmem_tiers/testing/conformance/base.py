@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         KnowledgeStore,
         MessageStore,
         SessionStore,
+        TranscriptStore,
         TuningStore,
     )
 
@@ -60,6 +61,7 @@ class Stores:
     vectors: VectorStore | None = None
     items: ItemStore | None = None
     item_index: ItemIndex | None = None
+    transcripts: TranscriptStore | None = None
 
 
 class StoreConformance:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.testing.conformance.base import (
     HOSTILE_NAMES,
     NOW,
@@ -14,6 +16,7 @@ from langmem_tiers.testing.conformance.base import (
     Stores,
     message,
 )
+from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -95,3 +98,83 @@ class SessionStoreConformance(StoreConformance):
         assert (report.sessions, report.messages) == (1, 1)
         assert stores.sessions.revision(key) is None
         assert len(stores.messages.latest(child.key, 10).messages) == 1
+
+    def test_a_renamed_session_is_the_same_under_another_name(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.messages.append(key, [message("one", id="1")], NOW)
+        before = stores.sessions.find(namespace, "session")
+        assert before is not None
+        assert stores.sessions.rename(key, "other")
+        after = stores.sessions.find(namespace, "other")
+        assert after is not None
+        assert replace(after, name="session") == before
+        assert [m.id for m in stores.messages.latest(key, 9).messages] == ["1"]
+        assert [info.name for info in stores.sessions.sessions(namespace, before=None, limit=9)] == ["other"]
+
+    def test_the_former_name_of_a_session_is_free(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.messages.append(key, [message()], NOW)
+        assert stores.sessions.rename(key, "other")
+        assert stores.sessions.find(namespace, "session") is None
+        anew = stores.sessions.open(namespace, "session", NOW)
+        assert anew.key != key
+        assert (anew.message_count, stores.messages.latest(anew.key, 9).messages) == (0, ())
+
+    def test_a_name_that_is_taken_is_refused_and_nothing_changes(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        other = stores.sessions.open(namespace, "other", NOW).key
+        stores.messages.append(other, [message()], NOW)
+        before = stores.sessions.sessions(namespace, before=None, limit=9)
+        assert not stores.sessions.rename(key, "other")
+        assert not stores.sessions.rename(other, "session")
+        assert stores.sessions.sessions(namespace, before=None, limit=9) == before
+
+    def test_a_session_may_keep_its_name_or_take_one_of_another_namespace(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.sessions.open((*namespace, "below"), "theirs", NOW)
+        assert stores.sessions.rename(key, "session")
+        assert stores.sessions.rename(key, "theirs")
+        assert stores.sessions.rename(key, "session")
+
+    @pytest.mark.parametrize("name", HOSTILE_NAMES)
+    def test_a_session_is_renamed_exactly(
+        self, stores: Stores, namespace: NamespacePath, key: int, name: str
+    ) -> None:
+        others = {
+            other: stores.sessions.open(namespace, other, NOW) for other in HOSTILE_NAMES if other != name
+        }
+        assert stores.sessions.rename(key, name)
+        found = stores.sessions.find(namespace, name)
+        assert found is not None
+        assert (found.key, found.name) == (key, name)
+        assert not any(stores.sessions.rename(key, other) for other in others)
+        assert {other: stores.sessions.find(namespace, other) for other in others} == others
+
+    def test_a_session_that_is_gone_is_not_renamed(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.sessions.delete(key)
+        with pytest.raises(SessionNotFoundError):
+            stores.sessions.rename(key, "other")
+        assert stores.sessions.find(namespace, "other") is None
+
+    def test_of_many_who_want_the_same_name_one_gets_it(
+        self, stores: Stores, namespace: NamespacePath
+    ) -> None:
+        keys = [stores.sessions.open(namespace, f"{n}", NOW).key for n in range(4)]
+        waiting, got = iter(keys), list[int]()
+
+        def rename() -> None:
+            key = next(waiting)
+            if stores.sessions.rename(key, "wanted"):
+                got.append(key)
+
+        in_threads(len(keys), rename)
+        found = stores.sessions.find(namespace, "wanted")
+        assert found is not None
+        assert got == [found.key]
+        assert len(stores.sessions.sessions(namespace, before=None, limit=9)) == len(keys)

@@ -1,0 +1,89 @@
+"""One writer at a time for each session, among all threads and processes. Whoever dies lets go."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import StorageBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SHORTEST, _LONGEST = 0.001, 0.02  # seconds between two looks
+_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(handle: int) -> None:
+        os.lseek(handle, 0, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+@contextmanager
+def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
+    """Hold the lock that a file stands for.
+
+    Raises:
+        StorageBusyError: Others held it for longer than the time limit.
+    """
+    handle = _taken(path, timeout_seconds)
+    try:
+        yield
+    finally:
+        # Said aloud and not left to closing: a child that was forked meanwhile holds the same handle.
+        with suppress(OSError):
+            _unlock(handle)
+        os.close(handle)
+
+
+def _taken(path: Path, timeout_seconds: float) -> int:
+    waited, pause = 0.0, _SHORTEST
+    while True:
+        handle = os.open(path, _OPEN, 0o666)
+        try:
+            _lock(handle)
+            if _is_still_there(handle, path):
+                return handle
+        except OSError as error:
+            if error.errno not in _HELD:
+                os.close(handle)
+                raise
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        if waited >= timeout_seconds:
+            raise StorageBusyError(
+                f"others held {str(path)!r} for more than {timeout_seconds:g} s: "
+                "try again, or raise ContextFilesConfig.busy_timeout_seconds; nothing was written"
+            )
+        time.sleep(pause)
+        waited, pause = waited + pause, min(pause * 2, _LONGEST)
+
+
+def _is_still_there(handle: int, path: Path) -> bool:
+    # Whoever deletes a session removes its lock while holding it: then this is nobody's lock any more.
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
