@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.memory.memory import BaseMemoryBlock
@@ -16,31 +15,40 @@ from pydantic import Field, PrivateAttr
 from langmem_tiers.adapting.checks import namespace_of
 from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
 from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers_llamaindex.convert import to_draft
-from langmem_tiers_llamaindex.engines import opened
+from langmem_tiers_llamaindex.in_engine import InEngine
 from langmem_tiers_llamaindex.placeholders import protected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import MessageDraft
+    from langmem_tiers.core.messages import Message, MessageDraft
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.tiers.transcript import Transcript
 
 _log = logging.getLogger("langmem_tiers")
 _SESSION = "session_id"
 _ASKED = 64
 """Questions that are held in case that their memories are to be cut."""
-_LEAST_TOKENS = 40
-"""Below which nothing is left of a block that is cut."""
-_TRIES = 4
+_TRIES = 6
+"""The engine counts by its own counter, so that what it gives may take more by LlamaIndex's tokenizer."""
 _TALK = 3
 """Messages that say what a short question is about."""
+_NEWEST = 200
+"""Archived messages, beside as many as there are new ones, among which these are looked for."""
 
 
-class TieredMemoryBlock(BaseMemoryBlock[str]):
+class _Asked(NamedTuple):
+    namespace: NamespacePath
+    query: str
+    seen: frozenset[str]
+
+
+class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
     """What memory has to say to the newest question, for ``Memory.from_defaults(memory_blocks=[...])``.
 
     What ``Memory`` moves out of its queue is stored, in a session of that name. If the store fails, ``Memory`` goes
@@ -50,34 +58,25 @@ class TieredMemoryBlock(BaseMemoryBlock[str]):
         engine: Where memory is; one in memory, if left out.
         user_id: Whose it is; recall reaches all sessions of that user.
         namespace: Whose it is, where a user is not enough. Without both, each session recalls from no other.
-        token_limit: What the block may take.
+        token_limit: What the block may take, by LlamaIndex's tokenizer.
         name: Its name in the prompt, and its session if ``Memory`` does not say which.
         priority: 0 is never cut; a larger one is cut to what there is room for, the least relevant first.
     """
 
     name: str = "TieredMemory"
-    user_id: str | None = None
-    namespace: list[str] | None = None
-    token_limit: int = Field(default=2_000, gt=0)
-    engine_reference: dict[str, str | None] = Field(default_factory=dict)
-    """Where the engine is found again; without secrets."""
-    _engine: MemoryEngine = PrivateAttr()
-    _whose: tuple[str, ...] | None = PrivateAttr()
-    _asked: OrderedDict[str, tuple[NamespacePath, str, frozenset[str]]] = PrivateAttr(
-        default_factory=OrderedDict
-    )
+    user_id: str | None = Field(default=None, frozen=True)
+    token_limit: int = Field(default=2_000, gt=0, strict=True)
+    _asked: OrderedDict[str, _Asked | None] = PrivateAttr(default_factory=OrderedDict)
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        if data.get("namespace") is None and data.get("user_id") is not None:
-            data["namespace"] = [data["user_id"]]
-        found = opened(engine, data)
-        super().__init__(**found.fields)
-        self._engine, self._whose = found.engine, found.namespace
-
-    @property
-    def engine(self) -> MemoryEngine:
-        """Where memory is."""
-        return self._engine
+        user, namespace = data.get("user_id"), data.get("namespace")
+        if user is not None and namespace is None:
+            data["namespace"] = [user]
+        super().__init__(engine, **data)
+        if user is not None and self.namespace != [user]:
+            raise InvalidInputError(
+                f"whose memory it is was told twice, as user_id={user!r} and namespace={namespace!r}: pass one"
+            )
 
     async def aput(
         self,
@@ -86,11 +85,14 @@ class TieredMemoryBlock(BaseMemoryBlock[str]):
         session_id: str | None = None,
     ) -> None:
         """Store what was moved out of the queue; the messages themselves stay as they are."""
-        if messages and (self.accept_short_term_memory or not from_short_term_memory):
-            await asyncio.to_thread(self._store, messages, session_id)
+        if self.accept_short_term_memory or not from_short_term_memory:
+            session_id = session_id or _told_session(messages)
+            # Copied before anybody else runs: other blocks write into the messages that all of them share.
+            said = [_without_session(one, session_id) for one in messages]
+            await asyncio.to_thread(self._store, said, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        await asyncio.to_thread(self._store, messages, None)
+        await self.aput(messages)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:  # noqa: ANN401 - the framework's signature
         return await asyncio.to_thread(self._told, messages or [], block_kwargs.get(_SESSION))
@@ -104,76 +106,95 @@ class TieredMemoryBlock(BaseMemoryBlock[str]):
         return namespace_of(self._whose, name), name
 
     def _told(self, messages: Sequence[ChatMessage], session_id: str | None) -> str:
-        asked = next((one for one in reversed(messages) if one.role is MessageRole.USER), None)
-        query = "" if asked is None else asked.content or ""
+        newest = next((one for one in reversed(messages) if one.role is MessageRole.USER), None)
+        query = "" if newest is None else newest.content or ""
         if not query.strip():
             return ""
         namespace, _ = self._place(session_id)
-        seen = frozenset(text for one in messages if (text := one.content))
-        told = self._recalled(namespace, query, seen, self.token_limit)
-        if not told:  # "And Germany?" asks about what was just spoken of
-            query = "\n".join(text for one in messages[-_TALK:] if (text := one.content))
-            told = self._recalled(namespace, query, seen, self.token_limit)
-        self._asked[told] = (namespace, query, seen)
+        seen = frozenset(to_draft(one, self._engine.counter).content for one in messages)
+        talk = "\n".join(text for one in messages[-_TALK:] if (text := one.content))
+        for words in (query, talk):  # "And Germany?" asks about what was just spoken of
+            asked = _Asked(namespace, words, seen)
+            told = self._or_nothing(asked, self.token_limit)
+            if told is None:
+                break
+            if told:
+                self._hold(told, asked)
+                return told
+        return ""
+
+    def _hold(self, told: str, asked: _Asked) -> None:
+        known = self._asked.get(told, asked)
+        # What was told in the same words to another tenant must not be cut to what that one knows.
+        is_ours = known is not None and known.namespace == asked.namespace
+        self._asked[told] = asked if is_ours else None
+        self._asked.move_to_end(told)
         while len(self._asked) > _ASKED:
             self._asked.popitem(last=False)
-        return told
 
-    def _recalled(self, namespace: NamespacePath, query: str, seen: frozenset[str], limit: int) -> str:
+    def _cut(self, content: object, tokens_to_truncate: int) -> str | None:
+        asked = self._asked.get(content) if isinstance(content, str) else None
+        if asked is None or not isinstance(content, str):
+            return None  # nothing that this block told, or nothing at all
+        return self._or_nothing(asked, len(get_tokenizer()(content)) - tokens_to_truncate) or None
+
+    def _or_nothing(self, asked: _Asked, limit: int) -> str | None:
         try:
-            context = self._engine.namespace(namespace).build_context(
-                query, budget=TokenBudget.of(limit), seen=seen
-            )
+            return self._fitting(asked, limit)
         except FAILS as error:
             _log.warning("%s recalls nothing: %s", self.name, type(error).__name__)
-            return ""
-        return protected("\n".join(message.content for message in context.messages))
+            return None
 
-    def _cut(self, content: str, tokens_to_truncate: int) -> str | None:
-        known = self._asked.get(content)
-        if known is None:
-            return None  # nothing that this block told
-        count = get_tokenizer()
-        allowed = len(count(content)) - tokens_to_truncate
-        budget = allowed
+    def _fitting(self, asked: _Asked, limit: int) -> str:
+        count, budget, tenant = get_tokenizer(), limit, self._engine.namespace(asked.namespace)
         for _ in range(_TRIES):
-            if budget < _LEAST_TOKENS:
-                return None
-            shorter = self._recalled(*known, budget)
-            over = len(count(shorter)) - allowed
-            if over <= 0:
-                return shorter or None
-            budget -= over
-        return None
+            if budget < 1:
+                break
+            context = tenant.build_context(asked.query, budget=TokenBudget.of(budget), seen=asked.seen)
+            told = protected("\n".join(message.content for message in context.messages))
+            tokens = len(count(told))
+            if tokens <= limit:
+                return told
+            budget = budget * limit // tokens - 1
+        return ""
 
     def _store(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
-        session_id = session_id or _told_session(messages)
         namespace, name = self._place(session_id)
-        said = [_without_session(one, session_id) for one in messages if one.blocks or one.additional_kwargs]
-        drafts = [to_draft(one, self._engine.counter, id=uuid.uuid4().hex) for one in said]
+        said = [one for one in messages if one.blocks or one.additional_kwargs]
+        drafts = [to_draft(one, self._engine.counter, id=self._engine.new_id()) for one in said]
         unsaved = unsaved_of(self._engine)
         waiting = unsaved.take(namespace, name)
+        if not waiting and not drafts:
+            return
         try:
             session = self._engine.session(namespace, name)
-            if drafts and not self._is_there(namespace, name, drafts):
-                session.add_many([*waiting, *drafts])
-            elif waiting:
-                session.add_many(waiting)
+            new = [*_not_there(session.transcript, waiting), *_not_there(session.transcript, drafts)]
+            session.add_many(new)
         except FAILS as error:
             unsaved.keep(namespace, name, [*waiting, *drafts])
             _log.warning(
                 "%s could not store %d messages, they wait: %s", self.name, len(drafts), type(error).__name__
             )
+        except BaseException:
+            unsaved.keep(namespace, name, waiting)
+            raise
 
-    def _is_there(self, namespace: NamespacePath, name: str, drafts: Sequence[MessageDraft]) -> bool:
-        # A TieredChatStore on the same engine has them already, as the newest that it archived.
-        transcript = self._engine.session(namespace, name).transcript
-        archived = (Listing.ARCHIVED,)
-        start = max(0, transcript.count(archived) - len(drafts))
-        newest = transcript.messages(archived, limit=len(drafts), offset=start)
-        return [(one.content, one.payload_json) for one in newest] == [
-            (one.content, one.payload_json) for one in drafts
-        ]
+
+def _not_there(transcript: Transcript, drafts: Sequence[MessageDraft]) -> Sequence[MessageDraft]:
+    # A TieredChatStore on the same engine has them already, one behind the other among those it archived.
+    wanted = [_said(one) for one in drafts]
+    archived, kinds = transcript.count((Listing.ARCHIVED,)) if drafts else 0, set(wanted)
+    if not archived:
+        return drafts
+    newest = transcript.messages((Listing.ARCHIVED,), offset=max(0, archived - len(drafts) - _NEWEST))
+    there = [said for one in newest if (said := _said(one)) in kinds]
+    runs = (there[place : place + len(wanted)] for place in range(len(there)))
+    return () if wanted in runs else drafts
+
+
+def _said(message: Message | MessageDraft) -> object:
+    # Without its payload: what other blocks have written into a message is a part of that.
+    return message.role, message.content, message.tool_calls, message.tool_call_id
 
 
 def _told_session(messages: Sequence[ChatMessage]) -> str | None:
@@ -182,8 +203,7 @@ def _told_session(messages: Sequence[ChatMessage]) -> str | None:
 
 
 def _without_session(message: ChatMessage, session_id: str | None) -> ChatMessage:
-    # Memory writes the session into the messages that its blocks share.
-    if session_id is None or message.additional_kwargs.get(_SESSION) != session_id:
-        return message
-    kwargs = {key: value for key, value in message.additional_kwargs.items() if key != _SESSION}
+    kwargs = dict(message.additional_kwargs)
+    if session_id is not None and kwargs.get(_SESSION) == session_id:
+        del kwargs[_SESSION]  # Memory writes it into the messages that its blocks share
     return message.model_copy(update={"additional_kwargs": kwargs})

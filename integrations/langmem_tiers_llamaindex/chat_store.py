@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
-from langmem_tiers_llamaindex.engines import Opened, opened
+from langmem_tiers_llamaindex.in_engine import InEngine
 from langmem_tiers_llamaindex.lists import KeyedLists
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ACTIVE = MessageStatus.ACTIVE
 
 
-class TieredChatStore(AsyncDBChatStore):
+class TieredChatStore(InEngine, AsyncDBChatStore):
     """Conversations by key with archive status, for ``Memory.from_defaults(chat_store=...)``.
 
     A message that is deleted is neither shown nor recalled any more, and a key that is deleted is erased.
@@ -30,27 +30,16 @@ class TieredChatStore(AsyncDBChatStore):
             key has a namespace of its own.
     """
 
-    namespace: list[str] | None = None
-    engine_reference: dict[str, str | None] = Field(default_factory=dict)
-    """Where the engine is found again; without secrets."""
-    _engine: MemoryEngine = PrivateAttr()
     _lists: KeyedLists = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        found: Opened = opened(engine, data)
-        super().__init__(**found.fields)
-        self._engine = found.engine
-        self._lists = KeyedLists(found.engine, found.namespace)
+        super().__init__(engine, **data)
+        self._lists = KeyedLists(self._engine, self._whose)
 
     @classmethod
     def class_name(cls) -> str:
         """Its name in what is written down."""
         return "TieredChatStore"
-
-    @property
-    def engine(self) -> MemoryEngine:
-        """Where the messages are."""
-        return self._engine
 
     async def get_messages(
         self,

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import re
-import uuid
-from typing import TYPE_CHECKING, TypeAlias
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from langmem_tiers.adapting.checks import NAMESPACE, namespace_of
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.adapting.unsaved import unsaved_of
+from langmem_tiers.core.asides import was_set_aside
+from langmem_tiers.core.errors import InvalidInputError, NotFoundError
+from langmem_tiers.core.messages import MessageDraft
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.transcripts import IN_LIST, Listing
-from langmem_tiers.tiers.short_term import SET_ASIDE
 from langmem_tiers_llamaindex.convert import to_draft, to_message
+from langmem_tiers_llamaindex.turns import turns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from llama_index.core.base.llms.types import ChatMessage
-
-    from langmem_tiers.core.messages import Message, MessageDraft
+    from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.flows.session import Session
 
     Status: TypeAlias = MessageStatus | str | None
 
+_T = TypeVar("_T")
 _LISTINGS = {MessageStatus.ACTIVE: Listing.ACTIVE, MessageStatus.ARCHIVED: Listing.ARCHIVED}
-_WAS_SET_ASIDE = re.compile(rf"{re.escape(SET_ASIDE)}\d{{4}}-\d\d-\d\dT[\d:.]+Z( \d+)?\)$")
 _PAGE = 1000
+_TRIES = 20  # far more than somebody needs who writes to a key that others erase
+_lock = threading.Lock()
+_by_place: WeakKeyDictionary[MemoryEngine, threading.Lock] = WeakKeyDictionary()
 
 
 class KeyedLists:
@@ -48,66 +54,90 @@ class KeyedLists:
         self, key: str, status: Status, limit: int | None = None, offset: int | None = None
     ) -> list[ChatMessage]:
         """The messages of a key, oldest first."""
-        session, listings = self._find(key), _listings(status)
-        if session is None:
-            return []
-        return [*map(to_message, session.transcript.messages(listings, limit=limit, offset=offset or 0))]
+        listings = _listings(status)
+
+        def found(session: Session) -> Sequence[Message]:
+            return session.transcript.messages(listings, limit=limit, offset=offset or 0)
+
+        return [*map(to_message, self._if_there(key, found) or ())]
 
     def count(self, key: str, status: Status) -> int:
         """How many messages a key has."""
-        session, listings = self._find(key), _listings(status)
-        return 0 if session is None else session.transcript.count(listings)
+        listings = _listings(status)
+        return self._if_there(key, lambda session: session.transcript.count(listings)) or 0
 
     def add(self, key: str, messages: Sequence[ChatMessage], status: Status) -> None:
         """Put messages at the end, in one transaction."""
         drafts, (listing,) = self._drafts(messages), _one(status)
         if drafts:
-            self._session(key).transcript.add(drafts, listing)
+            self._written(key, lambda session: session.transcript.add(drafts, listing))
 
     def insert(self, key: str, message: ChatMessage, place: int) -> None:
         """Put a message before the one that stands at a place."""
-        there = self.read(key, MessageStatus.ACTIVE)
-        there.insert(place, message)
-        self.replace(key, there, MessageStatus.ACTIVE)
+        place, new = _check_place(place), self._drafts([message])
+
+        def put(session: Session) -> None:
+            behind = session.transcript.messages((Listing.ACTIVE,))[place:]
+            # First in, then out: what others add in between is not lost.
+            session.transcript.add([*new, *map(_again, behind)])
+            session.transcript.move([one.id for one in behind], Listing.REMOVED)
+
+        with _one_by_one(self._engine):
+            self._written(key, put)
 
     def replace(self, key: str, messages: Sequence[ChatMessage], status: Status) -> None:
         """Put another list in the place of that of a key, archived messages among them."""
         drafts, (listing,) = self._drafts(messages), _one(status)
-        self._session(key).transcript.replace(drafts, listing)
+
+        def put(session: Session) -> None:
+            if session.transcript.replace(drafts, listing, behind_summaries=False) is None:
+                # A summary tells of what is gone: the new list is a conversation of its own.
+                session.set_aside()
+                self._session(key).transcript.add(drafts, listing)
+
+        self._written(key, put)
 
     def remove(self, key: str, place: int) -> ChatMessage | None:
         """Take the active message at a place out; None if there is none."""
-        session = self._find(key)
-        if session is None:
-            return None
-        place = place if place >= 0 else session.transcript.count((Listing.ACTIVE,)) + place
-        found = session.transcript.messages((Listing.ACTIVE,), limit=1, offset=place) if place >= 0 else ()
-        session.transcript.move([message.id for message in found], Listing.REMOVED)
+        place = _check_place(place)
+
+        def taken(session: Session) -> Sequence[Message]:
+            count = session.transcript.count((Listing.ACTIVE,))
+            if not -count <= place < count:
+                return ()
+            found = session.transcript.messages((Listing.ACTIVE,), limit=1, offset=place % count)
+            session.transcript.move([message.id for message in found], Listing.REMOVED)
+            return found
+
+        with _one_by_one(self._engine):
+            found = self._if_there(key, taken)
         return to_message(found[0]) if found else None
 
     def remove_all(self, key: str, status: Status) -> list[ChatMessage] | None:
         """Erase a key with all its messages, or take those of one status out; what it was, None for nothing."""
-        session = self._find(key)
-        if session is None:
-            return None
-        found = session.transcript.messages(_listings(status))
-        if status is not None:
-            session.transcript.move([message.id for message in found], Listing.REMOVED)
-        elif self._namespace is None:
-            self._engine.namespace(session.namespace).delete()
-        else:
-            session.delete()
-        return [*map(to_message, found)]
+        listings = _listings(status)
+
+        def taken(session: Session) -> Sequence[Message]:
+            found = session.transcript.messages(listings)
+            if status is not None:
+                session.transcript.move([message.id for message in found], Listing.REMOVED)
+            return found
+
+        found = self._if_there(key, taken)
+        if status is None:
+            self._erase(key)
+        return None if found is None else [*map(to_message, found)]
 
     def move_oldest(self, key: str, count: int, listing: Listing) -> list[ChatMessage]:
         """Archive the oldest active messages, or take them out; which they were."""
-        session = self._find(key)
-        moved: Sequence[Message] = () if session is None else session.transcript.move_oldest(count, listing)
-        return [*map(to_message, moved)]
+        moved = self._if_there(key, lambda session: session.transcript.move_oldest(count, listing))
+        return [*map(to_message, moved or ())]
 
     def keys(self) -> list[str]:
         """All keys, in a fixed order: as they came, if the store has a namespace."""
-        return [*self._own_namespaces()] if self._namespace is None else [*self._sessions()][::-1]
+        if self._namespace is None:
+            return [*self._own_namespaces()]
+        return [name for name in self._sessions() if not was_set_aside(name)][::-1]
 
     def _own_namespaces(self) -> Iterator[str]:
         after: NamespacePath | None = None
@@ -119,22 +149,81 @@ class KeyedLists:
         tenant, after = self._engine.namespace(self._namespace or ()), None
         while True:
             page = tenant.sessions(after=after, limit=_PAGE)
-            yield from (info.name for info in page.sessions if not _WAS_SET_ASIDE.search(info.name))
+            yield from (info.name for info in page.sessions)
             after = page.next_after
             if after is None:
                 return
 
+    def _erase(self, key: str) -> None:
+        place = self._place(key)
+        unsaved_of(self._engine).take(place, key)
+        turns_of(self._engine).of(place, key).over()
+        tenant = self._engine.namespace(place)
+        if self._namespace is None:
+            tenant.delete()
+            return
+        # With what it was before it was begun anew.
+        names = [name for name in self._sessions() if name == key or was_set_aside(name, of=key)]
+        for session in map(tenant.find_session, names):
+            if session is not None:
+                session.delete()
+
     def _place(self, key: str) -> NamespacePath:
         return namespace_of(None, check_name(key, "key")) if self._namespace is None else self._namespace
 
-    def _find(self, key: str) -> Session | None:
-        return self._engine.namespace(self._place(key)).find_session(check_name(key, "key"))
+    def _if_there(self, key: str, use: Callable[[Session], _T]) -> _T | None:
+        session = self._engine.namespace(self._place(key)).find_session(check_name(key, "key"))
+        try:
+            return None if session is None else use(session)
+        except NotFoundError:
+            return None  # somebody erased it in between
+
+    def _written(self, key: str, write: Callable[[Session], object]) -> None:
+        for _ in range(_TRIES - 1):
+            try:
+                write(self._session(key))
+            except NotFoundError:  # somebody erased it in between: begin it anew
+                continue
+            return
+        write(self._session(key))
 
     def _session(self, key: str) -> Session:
         return self._engine.session(self._place(key), check_name(key, "key"))
 
-    def _drafts(self, messages: Sequence[ChatMessage]) -> list[MessageDraft]:
-        return [to_draft(message, self._engine.counter, id=uuid.uuid4().hex) for message in messages]
+    def _drafts(self, messages: Iterable[ChatMessage]) -> list[MessageDraft]:
+        if isinstance(messages, str | Mapping | ChatMessage) or not isinstance(messages, Iterable):
+            raise InvalidInputError(
+                f"messages must be a list of ChatMessage, got a {type(messages).__name__}: put a single one "
+                "into a list"
+            )
+        return [to_draft(message, self._engine.counter) for message in messages]
+
+
+def _one_by_one(engine: MemoryEngine) -> threading.Lock:
+    # Places are counted, then something is done at one: two at a time would mean the same message.
+    with _lock:
+        return _by_place.setdefault(engine, threading.Lock())
+
+
+def _again(message: Message) -> MessageDraft:
+    return MessageDraft(
+        message.role,
+        message.content,
+        created_at=message.created_at,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        payload=message.payload,
+        token_count=message.token_count,
+    )
+
+
+def _check_place(place: object) -> int:
+    if isinstance(place, bool) or not isinstance(place, int):
+        raise InvalidInputError(
+            f"idx must be a whole number, got {place!r:.60}: it is the place in the list, and -1 is the last"
+        )
+    return place
 
 
 def _listings(status: Status) -> tuple[Listing, ...]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
-from langmem_tiers_llamaindex.engines import Opened, opened
+from langmem_tiers_llamaindex.in_engine import InEngine
 from langmem_tiers_llamaindex.lists import KeyedLists
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 _ACTIVE = MessageStatus.ACTIVE
 
 
-class TieredSyncChatStore(BaseChatStore):
+class TieredSyncChatStore(InEngine, BaseChatStore):
     """Conversations by key, for ``chat_store=`` of ``ChatMemoryBuffer`` and ``ChatSummaryMemoryBuffer``.
 
     A message that is deleted is neither shown nor recalled any more, and a key that is deleted is erased.
+    ``ChatSummaryMemoryBuffer`` deletes its key each time it is read, so what it summed up is gone; ``TieredMemory``
+    sums up and keeps the record.
 
     Args:
         engine: Where they are; one in memory, if left out.
@@ -32,27 +34,16 @@ class TieredSyncChatStore(BaseChatStore):
             key has a namespace of its own.
     """
 
-    namespace: list[str] | None = None
-    engine_reference: dict[str, str | None] = Field(default_factory=dict)
-    """Where the engine is found again; without secrets."""
-    _engine: MemoryEngine = PrivateAttr()
     _lists: KeyedLists = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        found: Opened = opened(engine, data)
-        super().__init__(**found.fields)
-        self._engine = found.engine
-        self._lists = KeyedLists(found.engine, found.namespace)
+        super().__init__(engine, **data)
+        self._lists = KeyedLists(self._engine, self._whose)
 
     @classmethod
     def class_name(cls) -> str:
         """Its name in what is written down."""
         return "TieredSyncChatStore"
-
-    @property
-    def engine(self) -> MemoryEngine:
-        """Where the messages are."""
-        return self._engine
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Put another list in the place of that of a key; what both have stays as it is."""

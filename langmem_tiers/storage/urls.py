@@ -86,7 +86,15 @@ def reopening(url: URL) -> str | None:
         return plain.set(drivername="sqlite").render_as_string(hide_password=False)
     if set(url.query) - _OPEN_SETTINGS:
         return None
-    return url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    # Made anew, because set(password=None) leaves it as it is.
+    return URL.create(
+        "postgresql",
+        username=url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=url.query,
+    ).render_as_string(hide_password=False)
 
 
 def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty query is dropped by the parser

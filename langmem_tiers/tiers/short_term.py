@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.asides import aside_name
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import (
     InvalidInputError,
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
     from langmem_tiers.tiers.session_cache import SessionCache
 
-SET_ASIDE = " (until "
-"""What stands between the name of a session that was set aside and the time of that."""
-_LONGEST_START = 100
 _PAGE = 1000  # messages read at a time when a whole session is walked
 
 
@@ -257,10 +255,9 @@ class ShortTerm:
             SessionNotFoundError: Somebody else has deleted it or set it aside.
         """
         self.info()
-        moment = self._parts.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        start = self.name if len(self.name) <= _LONGEST_START else f"{self.name[:_LONGEST_START]}…"
+        now = self._parts.now()
         for number in itertools.count(1):
-            name = f"{start}{SET_ASIDE}{moment}{'' if number == 1 else f' {number}'})"
+            name = aside_name(self.name, now, number)
             if self._parts.sessions.rename(self.key, name):
                 self.name = name
                 self._parts.changed(self.namespace)

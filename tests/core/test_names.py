@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidNameError
+from langmem_tiers.core.asides import aside_name, was_set_aside
 from langmem_tiers.core.names import (
     MAX_NAME_BYTES,
     check_name,
@@ -15,6 +18,7 @@ from langmem_tiers.core.names import (
     unescape,
 )
 
+MOMENT = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 # All characters, also those that databases refuse, and many of those that have a meaning somewhere.
 names = st.text(
     st.one_of(st.characters(codec=None), st.sampled_from("%_*.':/\0\ud83d\ude00")), min_size=1, max_size=20
@@ -65,3 +69,21 @@ def test_a_name_too_long_to_be_indexed_is_refused_with_its_size() -> None:
 
 def test_a_single_string_is_one_label() -> None:
     assert check_namespace("acme") == ("acme",)
+
+
+@pytest.mark.parametrize("name", ["s", "s (until ", "é" * 400, "x" * 1000, "%" * 300, "a\0", "s (until now)"])
+def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str) -> None:
+    aside = aside_name(name, MOMENT), aside_name(name, MOMENT, 2)
+    assert len(set(aside)) == 2
+    for one in aside:
+        assert check_name(one) == one
+        assert was_set_aside(one)
+        assert was_set_aside(one, of=name)
+        assert not was_set_aside(one, of=f"{name}x")
+        assert was_set_aside(aside_name(one, MOMENT), of=one)
+    assert not was_set_aside(name)
+
+
+def test_long_names_that_begin_alike_stay_apart_when_they_are_set_aside() -> None:
+    one, other = "x" * 1000, "x" * 999 + "y"
+    assert not was_set_aside(aside_name(one, MOMENT), of=other)

@@ -27,6 +27,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.search import postgres
+from langmem_tiers.storage.urls import parse_url, reopening
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
@@ -380,3 +381,39 @@ def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, dam
         with pytest.raises(StorageCorruptError) as caught:
             session.latest()
         assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("sqlite://", None),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///file:x?mode=memory&uri=true", None),
+        ("sqlite:////data/a b.db", "sqlite:////data/a b.db"),
+        ("postgresql://mara:hunter2@db.example:5433/tide", "postgresql://mara@db.example:5433/tide"),
+        (
+            "postgresql+psycopg://mara@db.example/tide?sslmode=require",
+            "postgresql://mara@db.example/tide?sslmode=require",
+        ),
+        ("postgresql://mara@db.example/tide?password=hunter2", None),
+        ("postgresql://mara@db.example/tide?options=-csearch_path%3Dother", None),
+        ("postgresql://mara:hunter2@/tide?host=/run/pg", "postgresql://mara@/tide?host=%2Frun%2Fpg"),
+    ],
+)
+def test_what_opens_a_database_again_is_told_without_a_secret(given: str, told: str | None) -> None:
+    assert reopening(parse_url(given)) == told
+    if told is not None:
+        assert reopening(parse_url(told)) == told
+
+
+def test_a_file_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with MemoryEngine("sqlite:///near.db") as engine:
+        engine.session("a", "s").add("user", "x")
+        url = engine.url
+        assert not engine.is_closed
+    assert engine.is_closed
+    assert url == f"sqlite:///{tmp_path / 'near.db'}"
+    monkeypatch.chdir("/")
+    with MemoryEngine(url) as again:
+        assert again.session("a", "s").count() == 1

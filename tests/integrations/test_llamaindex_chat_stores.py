@@ -1,0 +1,719 @@
+"""Chat stores: both suites on every database, and what ours do beyond them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import threading
+import uuid
+import warnings
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from langmem_tiers import (
+    InvalidConfigError,
+    InvalidInputError,
+    InvalidMessageError,
+    InvalidNameError,
+    MemoryEngine,
+    StorageUnavailableError,
+)
+from langmem_tiers.testing.threads import in_threads
+from tests.conftest import BACKENDS
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.llms import ChatMessage, MessageRole, MockLLM
+    from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
+    from llama_index.core.storage.chat_store.base_db import MessageStatus
+
+    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore
+    from langmem_tiers_llamaindex.testing import AsyncChatStoreConformance, ChatStoreConformance
+    from langmem_tiers_llamaindex.testing.base import said, text, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
+UNTIL = " (until 2026-01-02T03:04:05.000006Z)"
+# Python warns of how the framework's sync methods find their event loop.
+of_sync_memory = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MemoryEngine]:
+    """An engine on each kind of database in turn, shared by tests that work under names of their own."""
+    urls: dict[str, Callable[[], str]] = {
+        "sqlite-memory": lambda: "sqlite://",
+        "sqlite-file": lambda: f"sqlite:///{tmp_path_factory.mktemp('stores') / 'memory.db'}",
+        "postgresql": lambda: str(request.getfixturevalue("shared_postgres")),
+    }
+    with MemoryEngine(urls[request.param]()) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["of a user", "of nobody"])
+def whose(request: pytest.FixtureRequest) -> list[str] | None:
+    return ["user", uuid.uuid4().hex] if request.param == "of a user" else None
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    with MemoryEngine() as in_memory:
+        yield in_memory
+
+
+@pytest.fixture
+def store(engine: MemoryEngine) -> TieredSyncChatStore:
+    return TieredSyncChatStore(engine, namespace=["ada"])
+
+
+class TestSyncStore(ChatStoreConformance):
+    @pytest.fixture
+    def store(self, opened: MemoryEngine, whose: list[str] | None) -> TieredSyncChatStore:
+        return TieredSyncChatStore(opened, namespace=whose)
+
+
+class TestAsyncStore(AsyncChatStoreConformance):
+    @pytest.fixture
+    def store(self, opened: MemoryEngine, whose: list[str] | None) -> TieredChatStore:
+        return TieredChatStore(opened, namespace=whose)
+
+
+@contextmanager
+def failing(engine: MemoryEngine) -> Iterator[None]:
+    """Nothing can be written for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._database, "write", _fail)
+        yield
+
+
+def _fail(*_: Any) -> Any:
+    raise StorageUnavailableError("the disk is gone")
+
+
+def recalled(engine: MemoryEngine, query: str, *namespace: str) -> set[str]:
+    hits = engine.namespace(*namespace or ("ada",)).recall(query).hits
+    return {hit.entry.content for hit in hits}
+
+
+class TestNames:
+    @pytest.mark.parametrize("namespace", [None, ["ada"]])
+    def test_any_text_is_a_key(self, engine: MemoryEngine, namespace: list[str] | None) -> None:
+        store = TieredSyncChatStore(engine, namespace=namespace)
+        keys = ["a\0", "a\ud83d", "k" * 1000, f"a{UNTIL}", "%00", "chat", "a/" * 100]
+        for number, key in enumerate(keys):
+            store.set_messages(key, said(number))
+        for number, key in enumerate(keys):
+            assert texts(store.get_messages(key)) == [str(number)]
+            assert texts(store.delete_messages(key)) == [str(number)]
+        assert store.get_keys() == []
+
+    def test_keys_of_a_user_are_listed_as_they_came(self, store: TieredSyncChatStore) -> None:
+        names = ["z", "b", "a", "Z"]
+        for name in names:
+            store.set_messages(name, said(name))
+        store.add_message("z", said("again")[0])
+        assert store.get_keys() == names
+
+    def test_one_user_sees_nothing_of_another(self, engine: MemoryEngine) -> None:
+        ada, eve, nobody = (TieredSyncChatStore(engine, namespace=one) for one in ("ada", "eve", None))
+        for store, plays in ((ada, "cello"), (eve, "drums"), (nobody, "harp")):
+            store.set_messages("chat", said(f"Bob plays the {plays}."))
+        assert [texts(one.get_messages("chat")) for one in (ada, eve, nobody)] == [
+            ["Bob plays the cello."],
+            ["Bob plays the drums."],
+            ["Bob plays the harp."],
+        ]
+        assert ada.get_keys() == eve.get_keys() == nobody.get_keys() == ["chat"]
+        assert recalled(engine, "What does Bob play?", "ada") == {"Bob plays the cello."}
+        assert recalled(engine, "What does Bob play?", "chat", "chat") == {"Bob plays the harp."}
+        ada.delete_messages("chat")
+        assert (len(eve.get_messages("chat")), len(nobody.get_messages("chat"))) == (1, 1)
+
+    def test_without_a_user_each_key_recalls_from_itself_alone(self, engine: MemoryEngine) -> None:
+        store = TieredSyncChatStore(engine)
+        store.set_messages("one", said("Bob plays the cello."))
+        store.set_messages("two", said("Bob is a friend."))
+        assert recalled(engine, "Bob cello", "chat", "two") == {"Bob is a friend."}
+
+
+class TestTheSyncStore:
+    def test_it_archives_as_well(self, store: TieredSyncChatStore) -> None:
+        store.set_messages("k", said(*"abcde"))
+        assert texts(store.archive_oldest_messages("k", 2)) == ["a", "b"]
+        assert texts(store.get_messages("k")) == ["c", "d", "e"]
+        assert texts(store.get_messages("k", ARCHIVED, limit=1, offset=1)) == ["b"]
+        assert texts(store.get_messages("k", None)) == list("abcde")
+        assert [store.count_messages("k", one) for one in (ACTIVE, ARCHIVED, None)] == [3, 2, 5]
+        assert text(store.delete_message("k", 0)) == "c"
+        assert texts(store.delete_messages("k")) == ["a", "b", "d", "e"]
+        assert store.archive_oldest_messages("nowhere", 3) == []
+
+    def test_an_index_counts_from_the_end_too(self, store: TieredSyncChatStore) -> None:
+        store.set_messages("k", said(*"abcd"))
+        assert [text(store.delete_message("k", place)) for place in (-1, -3, -3, 2**70)] == [
+            "d", "a", None, None,
+        ]  # fmt: skip
+        store.add_message("k", said("x")[0], -1)
+        store.add_message("k", said("y")[0], -99)
+        store.add_message("k", said("z")[0], 2**70)
+        assert texts(store.get_messages("k")) == ["y", "b", "x", "c", "z"]
+
+    async def test_a_message_put_in_between_moves_nothing_else(
+        self, store: TieredSyncChatStore, engine: MemoryEngine
+    ) -> None:
+        store.set_messages("k", said(*(f"Bob plays piece {one}." for one in "abcd")))
+        store.archive_oldest_messages("k", 2)
+        before = engine.session("ada", "k").transcript.messages()
+        await store.async_add_message("k", said("Bob sings.")[0], 1)
+        assert texts(store.get_messages("k", ARCHIVED)) == ["Bob plays piece a.", "Bob plays piece b."]
+        assert texts(store.get_messages("k")) == ["Bob plays piece c.", "Bob sings.", "Bob plays piece d."]
+        after = {one.content: one.created_at for one in engine.session("ada", "k").transcript.messages()}
+        assert all(after[one.content] == one.created_at for one in before)
+        hits = engine.namespace("ada").recall("Which piece does Bob play?", limit=20).hits
+        assert len(hits) == 5  # none of them twice
+
+    def test_of_what_many_put_in_front_nothing_is_lost(self, opened: MemoryEngine, tenant: str) -> None:
+        stores = [TieredSyncChatStore(opened, namespace=[tenant]) for _ in range(4)]
+        stores[0].set_messages("k", said("first"))
+        numbers = iter(range(100))
+
+        def write() -> None:
+            mine = stores[next(numbers) % 4]
+            for number in range(6):
+                mine.add_message("k", said(f"front {number}")[0], 0)
+                mine.add_message("k", said(f"end {number}")[0])
+
+        in_threads(4, write)
+        expected = ["first", *[f"{at} {number}" for at in ("front", "end") for number in range(6)] * 4]
+        assert sorted(map(str, texts(stores[0].get_messages("k")))) == sorted(expected)
+
+
+class Plain:
+    """The same store as two plain lists."""
+
+    def __init__(self) -> None:
+        self.active: list[str] = []
+        self.archived: list[str] = []
+
+    def do(self, step: str, place: int, words: str) -> object:
+        active, archived = self.active, self.archived
+        if step == "add":
+            active.append(words)
+        elif step == "insert":
+            active.insert(place, words)
+        elif step == "set":
+            active[:], archived[:] = words, ()
+        elif step == "archive":
+            archived += (moved := active[: abs(place)])
+            del active[: abs(place)]
+            return moved
+        elif step == "delete" and -len(active) <= place < len(active):
+            return active.pop(place)
+        elif step == "delete last" and active:
+            return active.pop()
+        elif step == "delete all":
+            taken = [*archived, *active]
+            active[:], archived[:] = (), ()
+            return taken
+        return None
+
+
+def do(store: TieredSyncChatStore, key: str, step: str, place: int, words: str) -> object:
+    if step == "archive":
+        return texts(store.archive_oldest_messages(key, abs(place)))
+    if step == "delete all":
+        return texts(store.delete_messages(key))
+    if step == "set":
+        store.set_messages(key, said(*words))
+    elif step == "delete":
+        return text(store.delete_message(key, place))
+    elif step == "delete last":
+        return text(store.delete_last_message(key))
+    else:
+        store.add_message(key, said(words)[0], place if step == "insert" else None)
+    return None
+
+
+STEPS = ("add", "insert", "insert", "set", "archive", "delete", "delete last", "delete all")
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(-4, 6), st.text("abc", max_size=4)), max_size=25)
+)
+def test_whatever_is_done_a_list_is_as_a_plain_one_would_be(
+    store: TieredSyncChatStore, steps: list[tuple[str, int, str]]
+) -> None:
+    plain, key = Plain(), uuid.uuid4().hex
+    for step in steps:
+        assert do(store, key, *step) == plain.do(*step)
+        assert texts(store.get_messages(key)) == plain.active
+        assert texts(store.get_messages(key, None)) == [*plain.archived, *plain.active]
+        assert store.count_messages(key, ARCHIVED) == len(plain.archived)
+
+
+class TestDeleting:
+    @pytest.mark.parametrize("how", ["at a place", "the last", "the oldest", "the active", "the archived"])
+    async def test_what_is_deleted_is_neither_shown_nor_recalled(
+        self, opened: MemoryEngine, tenant: str, how: str
+    ) -> None:
+        secret, harmless = said("Bob's password is hunter2.", "Bob plays the cello.")
+        sync = TieredSyncChatStore(opened, namespace=[tenant])
+        store = TieredChatStore(opened, namespace=[tenant])
+        batch = [harmless, secret] if how == "the last" else [secret, harmless]
+        await store.set_messages("k", batch)
+        assert recalled(opened, "What is Bob's password?", tenant) == set(texts(batch))
+        if how == "at a place":
+            assert await store.delete_message("k", 0) == secret
+        elif how == "the last":
+            assert sync.delete_last_message("k") == secret
+        elif how == "the oldest":
+            assert await store.delete_oldest_messages("k", 1) == [secret]
+        else:
+            await store.archive_oldest_messages("k", 1)
+            await store.delete_messages("k", ARCHIVED)
+            if how == "the active":
+                await store.delete_messages("k", ACTIVE)
+                assert recalled(opened, "What is Bob's password?", tenant) == set()
+                return
+        assert await store.get_messages("k", None) == sync.get_messages("k", None) == [harmless]
+        assert recalled(opened, "What is Bob's password?", tenant) == {harmless.content}
+        elsewhere = TieredMemory(opened, session_id="new", namespace=[tenant])
+        assert "hunter2" not in str(elsewhere.get("What is Bob's password?"))
+        assert "hunter2" not in str(TieredMemory(opened, session_id="k", namespace=[tenant]).get())
+
+    async def test_a_key_that_is_deleted_is_erased(
+        self, opened: MemoryEngine, whose: list[str] | None
+    ) -> None:
+        key = uuid.uuid4().hex
+        namespace = whose or ["chat", key]
+        memory = TieredMemory(opened, session_id=key, namespace=namespace)
+        memory.put(said("Bob's password was hunter1.")[0])
+        memory.reset()  # the record keeps it under another name
+        store = TieredChatStore(opened, namespace=whose)
+        await store.add_messages(key, said("Bob's password is hunter2.", "I see."))
+        await store.archive_oldest_messages(key, 1)
+        await store.set_messages(f"{key} too", said("Bob plays the cello."))
+        await store.delete_messages(key)
+        assert key not in await store.get_keys()
+        assert opened.namespace(namespace).find_session(key) is None
+        assert "hunter" not in str(recalled(opened, "What is Bob's password?", *namespace))
+        assert len(await store.get_messages(f"{key} too")) == 1
+        left = opened.namespace(namespace).sessions().sessions
+        assert [info.name for info in left] == ([f"{key} too"] if whose else [])
+
+    def test_what_waits_to_be_stored_under_a_key_is_erased_with_it(self, file_url: str) -> None:
+        with MemoryEngine(file_url) as engine:
+            store = TieredSyncChatStore(engine, namespace=["ada"])
+            memory = TieredMemory(engine, session_id="k", user_id="ada")
+            with failing(engine):
+                memory.put(said("Bob's password is hunter2.")[0])
+            assert len(memory.unsaved) == 1
+            store.delete_messages("k")
+            memory.put(said("Hello.")[0])
+            assert texts(store.get_messages("k")) == ["Hello."]
+
+    def test_a_key_that_was_begun_anew_and_left_empty_can_be_deleted(self, engine: MemoryEngine) -> None:
+        store = TieredSyncChatStore(engine)
+        memory = TieredMemory(engine, session_id="k")
+        memory.put(said("Hello.")[0])
+        memory.reset()
+        assert store.get_messages("k") == []
+        assert store.delete_messages("k") is None
+        assert store.get_keys() == []
+
+    def test_what_another_list_replaces_is_still_recalled(
+        self, store: TieredSyncChatStore, engine: MemoryEngine
+    ) -> None:
+        store.set_messages("k", said("Bob plays the cello."))
+        store.set_messages("k", said("Hello."))
+        assert "Bob plays the cello." in recalled(engine, "What does Bob play?")
+
+    def test_a_key_is_deleted_while_others_write_to_it(self, opened: MemoryEngine, tenant: str) -> None:
+        store = TieredSyncChatStore(opened, namespace=[tenant])
+
+        def write() -> None:
+            for _ in range(8):
+                store.add_message("k", said("a")[0])
+                store.set_messages("k", said("b"))
+                store.get_messages("k")
+                store.delete_last_message("k")
+                store.archive_oldest_messages("k", 1)
+                store.delete_messages("k")
+
+        in_threads(3, write)
+        store.set_messages("k", said("c"))
+        assert texts(store.get_messages("k", None)) == ["c"]
+
+
+class TestWrittenDown:
+    @pytest.mark.parametrize("kind", [TieredChatStore, TieredSyncChatStore])
+    def test_a_store_comes_back_on_its_engine(
+        self, opened: MemoryEngine, whose: list[str] | None, kind: type[Any]
+    ) -> None:
+        store = kind(opened, namespace=whose)
+        ways: list[Callable[[], Any]] = [
+            lambda: kind.model_validate(json.loads(json.dumps(store.model_dump()))),
+            lambda: kind.model_validate_json(store.model_dump_json()),
+            lambda: pickle.loads(pickle.dumps(store)),  # noqa: S301 - made here
+            lambda: copy.copy(store),
+            lambda: copy.deepcopy(store),
+            lambda: store.model_copy(deep=True),
+            lambda: copy.deepcopy({"memory": [store]})["memory"][0],
+        ]
+        for way in ways:
+            again = way()
+            assert type(again) is kind
+            assert again.engine is opened
+            assert (again.namespace, again.engine_reference) == (whose, store.engine_reference)
+            assert again.model_dump() == store.model_dump()
+
+    def test_a_store_comes_back_from_what_components_write(self, store: TieredSyncChatStore) -> None:
+        store.set_messages("k", said("a"))
+        for again in (
+            TieredSyncChatStore.from_dict(store.to_dict()),
+            TieredSyncChatStore.from_json(store.to_json()),
+        ):
+            assert texts(again.get_messages("k")) == ["a"]
+
+    async def test_a_file_is_opened_again(self, file_url: str) -> None:
+        engine = MemoryEngine(file_url)
+        store = TieredChatStore(engine, namespace=["ada"])
+        await store.add_messages("k", said("a"))
+        dump = store.model_dump_json()
+        engine.close()
+        again = TieredChatStore.model_validate_json(dump)
+        with again.engine:
+            assert texts(await again.get_messages("k")) == ["a"]
+
+    def test_what_was_in_memory_and_is_gone_is_an_error(self) -> None:
+        engine = MemoryEngine()
+        dump = TieredSyncChatStore(engine).model_dump()
+        engine.close()
+        del engine
+        gc.collect()
+        with pytest.raises(InvalidInputError, match="is gone"):
+            TieredSyncChatStore.from_dict(dump)
+        with pytest.raises(ValidationError, match="is gone"):
+            TieredSyncChatStore.model_validate(dump)
+
+    def test_no_password_is_written_down(self, shared_postgres: str, tenant: str) -> None:
+        url = shared_postgres.replace("postgres:@", "postgres:hunter2@")
+        assert "hunter2" in url
+        with MemoryEngine(url) as engine:
+            sync = TieredSyncChatStore(engine, namespace=[tenant])
+            buffer = ChatMemoryBuffer.from_defaults(chat_store=sync)
+            for one in (sync, TieredChatStore(engine, namespace=[tenant])):
+                assert "hunter2" not in f"{one.model_dump()} {one!r} {one}"
+                assert "hunter2" not in one.model_dump_json()
+                assert b"hunter2" not in pickle.dumps(one)
+            assert "hunter2" not in buffer.to_string()
+
+    @pytest.mark.parametrize("kind", [ChatMemoryBuffer, ChatSummaryMemoryBuffer])
+    def test_a_buffer_comes_back_with_its_store(self, opened: MemoryEngine, tenant: str, kind: Any) -> None:
+        store = TieredSyncChatStore(opened, namespace=[tenant])
+        buffer = kind.from_defaults(
+            chat_history=said("a", "b"), chat_store=store, chat_store_key="k", token_limit=100
+        )
+        for again in (kind.from_dict(buffer.to_dict()), kind.from_string(buffer.to_string())):
+            assert isinstance(again.chat_store, TieredSyncChatStore)
+            assert again.chat_store.engine is opened
+            assert again.get_all() == said("a", "b")
+            again.put(said("c")[0])
+            assert texts(buffer.get_all()) == ["a", "b", "c"]
+            again.set(said("a", "b"))
+
+    def test_a_misspelled_setting_is_an_error(self, engine: MemoryEngine) -> None:
+        for kind in (TieredChatStore, TieredSyncChatStore):
+            with pytest.raises(ValidationError, match="namepsace"):
+                kind(engine, namepsace=["ada"])
+
+    def test_whose_a_store_is_cannot_be_changed(self, engine: MemoryEngine) -> None:
+        for kind in (TieredChatStore, TieredSyncChatStore):
+            for name in ("namespace", "engine_reference"):
+                with pytest.raises(ValidationError, match="frozen"):
+                    setattr(kind(engine, namespace=["ada"]), name, ["eve"])
+
+
+class TestOneConversation:
+    """The same one through memory and through the stores."""
+
+    async def test_it_is_the_same_whoever_writes(self, opened: MemoryEngine, whose: list[str] | None) -> None:
+        key = uuid.uuid4().hex
+        memory = TieredMemory(opened, session_id=key, namespace=whose or [])
+        sync = TieredSyncChatStore(opened, namespace=whose)
+        store = TieredChatStore(opened, namespace=whose)
+        memory.put(said("a")[0])
+        sync.add_message(key, said("b")[0])
+        await store.add_messages(key, said("c", "d"))
+        assert texts(memory.get_all()) == texts(sync.get_messages(key)) == list("abcd")
+        assert texts(await store.get_messages(key)) == texts(memory.get()) == list("abcd")
+        await store.archive_oldest_messages(key, 2)
+        assert texts(memory.get_all()) == list("abcd")
+        assert texts(sync.get_messages(key)) == ["c", "d"]
+        memory.set(said("x", "y"))
+        assert texts(await store.get_messages(key)) == ["x", "y"]
+        sync.delete_last_message(key)
+        assert texts(memory.get_all()) == ["x"]
+        memory.reset()
+        assert await store.get_messages(key, None) == sync.get_messages(key) == []
+
+    def test_a_list_that_is_replaced_takes_its_summary_with_it(self, engine: MemoryEngine) -> None:
+        store = TieredSyncChatStore(engine, namespace=["ada"])
+        session = engine.session("ada", "k")
+        for number in range(6):
+            session.add("user", f"Bob plays piece {number}.")
+        session.compress(session.latest(1)[0].id, "Bob plays pieces.")
+        store.set_messages("k", said("Hello."))
+        memory = TieredMemory(engine, session_id="k", user_id="ada", recall=False)
+        assert texts(memory.get()) == texts(store.get_messages("k", None)) == ["Hello."]
+        assert store.get_keys() == ["k"]
+        assert "Bob plays piece 3." in recalled(engine, "Which piece does Bob play?")
+
+    def test_what_others_wrote_is_shown_as_messages_of_llamaindex(
+        self, store: TieredSyncChatStore, engine: MemoryEngine
+    ) -> None:
+        engine.session("ada", "k").add("user", "Hello.")
+        assert store.get_messages("k") == [ChatMessage(role=MessageRole.USER, content="Hello.")]
+
+
+class TestBuffers:
+    async def test_a_buffer_works_on_the_store(self, opened: MemoryEngine, tenant: str) -> None:
+        store = TieredSyncChatStore(opened, namespace=[tenant])
+
+        def buffer() -> ChatMemoryBuffer:
+            return ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="k", token_limit=40)
+
+        for number in range(10):
+            buffer().put(said(f"question {number} with some more words")[0])
+            await buffer().aput(
+                ChatMessage(role="assistant", content=f"answer {number} with some more words")
+            )
+        shown = texts(buffer().get())
+        assert shown == texts(await buffer().aget())
+        assert 0 < len(shown) < 20
+        assert shown == texts(buffer().get_all())[-len(shown) :]
+        assert len(store.get_messages("k")) == 20
+        await buffer().areset()
+        assert buffer().get_all() == []
+        assert recalled(opened, "question", tenant) == set()
+
+    def test_a_buffer_with_summaries_works_on_the_store(self, store: TieredSyncChatStore) -> None:
+        buffer = ChatSummaryMemoryBuffer.from_defaults(
+            llm=MockLLM(max_tokens=5), chat_store=store, chat_store_key="k", token_limit=30
+        )
+        buffer.put_messages(said(*(f"message {number} with more words" for number in range(12))))
+        shown = buffer.get()
+        assert shown[0].role is MessageRole.SYSTEM
+        assert texts(shown)[-1] == "message 11 with more words"
+        assert store.get_messages("k") == shown == buffer.get()
+        buffer.put(said("more")[0])
+        assert texts(buffer.get_all())[-1] == "more"
+
+
+def on(store: TieredChatStore, session_id: str = "k", **settings: Any) -> Memory:
+    """The framework's own memory, with ten tokens for each message that ``talk`` makes."""
+    settings = {"token_limit": 100, "token_flush_size": 20, "tokenizer_fn": str.split, **settings}
+    return Memory.from_defaults(session_id=session_id, chat_store=store, **settings)
+
+
+def talk(*numbers: int) -> list[ChatMessage]:
+    return [
+        ChatMessage(role=role, content=f"{role} {number} one two three four five six seven eight")
+        for number in numbers
+        for role in ("user", "assistant")
+    ]
+
+
+class TestCoreMemory:
+    async def test_what_overflows_is_archived_and_another_object_goes_on(
+        self, opened: MemoryEngine, tenant: str
+    ) -> None:
+        store = TieredChatStore(opened, namespace=[tenant])
+        for message in talk(*range(4)):
+            await on(store).aput(message)  # as in a server: one object for each request
+        assert await on(store).aget() == talk(1, 2, 3)
+        assert await on(store).aget_all() == talk(0, 1, 2, 3)
+        assert await on(store).aget_all(status=ARCHIVED) == talk(0)
+        await on(store).aput_messages(talk(4, 5))
+        assert await on(store).aget() == talk(3, 4, 5)
+        assert await on(store).aget_all() == talk(*range(6))
+        other = TieredChatStore.model_validate(store.model_dump())
+        assert await on(other).aget_all(status=ARCHIVED) == talk(0, 1, 2)
+
+    async def test_what_was_archived_is_recalled_elsewhere(self, opened: MemoryEngine, tenant: str) -> None:
+        memory = on(TieredChatStore(opened, namespace=[tenant]))
+        await memory.aput_messages([*said("Bob plays the cello.", "I see."), *talk(*range(5))])
+        assert "cello" not in str(await memory.aget())
+        elsewhere = TieredMemory(opened, session_id="new", namespace=[tenant])
+        assert "cello" in str(elsewhere.get("What does Bob play?"))
+
+    async def test_a_list_is_set_and_the_memory_is_reset(self, opened: MemoryEngine, tenant: str) -> None:
+        store = TieredChatStore(opened, namespace=[tenant])
+        memory = on(store)
+        await memory.aput_messages(talk(*range(5)))
+        await memory.aput_messages([])
+        await memory.aset(talk(7))
+        assert await memory.aget_all() == talk(7)
+        await memory.aset([])
+        assert await memory.aget() == []
+        await memory.aput_messages(talk(8))
+        await memory.areset(status=ARCHIVED)
+        assert await memory.aget() == talk(8)
+        await memory.areset()
+        assert await memory.aget_all() == []
+        assert await store.get_keys() == []
+
+    @of_sync_memory
+    def test_it_is_used_without_a_loop_and_in_several_loops(self, opened: MemoryEngine, tenant: str) -> None:
+        store = TieredChatStore(opened, namespace=[tenant])
+        memory = on(store, token_limit=1000)
+        for number in range(3):
+            asyncio.run(memory.aput_messages(talk(number)))
+        thread = threading.Thread(target=lambda: asyncio.run(memory.aput_messages(talk(3))))
+        thread.start()
+        thread.join()
+        assert asyncio.run(memory.aget_all()) == talk(0, 1, 2, 3)
+
+    async def test_it_is_used_by_sync_code_inside_a_running_loop(
+        self, opened: MemoryEngine, tenant: str
+    ) -> None:
+        store = TieredChatStore(opened, namespace=[tenant])
+        memory = on(store, token_limit=1000, chat_history=talk(0))
+        memory.put(talk(1)[0])
+        memory.put_messages(talk(1)[1:])
+        await memory.aput_messages(talk(2))
+        assert memory.get() == memory.get_all() == talk(0, 1, 2) == await memory.aget()
+        memory.set(talk(3))
+        assert memory.get() == talk(3)
+        memory.reset()
+        assert await memory.aget_all() == []
+
+    async def test_many_may_read_a_new_file_at_once(self, file_url: str) -> None:
+        with MemoryEngine(file_url) as one, MemoryEngine(file_url) as two:
+            memories = [on(TieredChatStore(engine)) for engine in (one, two) * 8]
+            assert await asyncio.gather(*(memory.aget() for memory in memories)) == [[]] * 16
+            await asyncio.gather(*(memory.aput(talk(0)[0]) for memory in memories[:4]))
+            assert len(await memories[-1].aget_all()) == 4
+
+    async def test_it_is_copied_with_its_store(self, engine: MemoryEngine) -> None:
+        memory = on(TieredChatStore(engine))
+        again = copy.deepcopy(memory)  # as agents copy their state
+        await again.aput_messages(talk(0))
+        assert await memory.aget() == talk(0)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("key", ["", None, 5, b"k", "k" * 1025])
+    async def test_what_is_no_key_is_refused(self, engine: MemoryEngine, key: Any) -> None:
+        for namespace in (None, ["ada"]):
+            sync = TieredSyncChatStore(engine, namespace=namespace)
+            store = TieredChatStore(engine, namespace=namespace)
+            calls: list[Any] = [
+                partial(sync.get_messages, key),
+                partial(sync.add_message, key, said("a")[0]),
+                partial(sync.add_message, key, said("a")[0], 0),
+                partial(sync.set_messages, key, []),
+                partial(sync.delete_messages, key),
+                partial(sync.delete_last_message, key),
+            ]
+            for call in calls:
+                with pytest.raises(InvalidNameError, match="key"):
+                    call()
+            with pytest.raises(InvalidNameError, match="key"):
+                await store.count_messages(key)
+        assert engine.namespaces() == ()
+
+    @pytest.mark.parametrize("status", ["gone", 5, [], ...])
+    async def test_what_is_no_status_is_refused(self, engine: MemoryEngine, status: Any) -> None:
+        store = TieredChatStore(engine)
+        await store.add_messages("k", said("a"))
+        calls = [
+            store.get_messages("k", status=status),
+            store.count_messages("k", status=status),
+            store.add_message("k", said("b")[0], status=status),
+            store.add_messages("k", said("b"), status=status),
+            store.set_messages("k", said("b"), status=status),
+            store.delete_messages("k", status=status),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidInputError, match="use MessageStatus.ACTIVE or"):
+                await call
+        for call in (store.add_messages("k", said("b"), None), store.set_messages("k", [], None)):  # type: ignore[arg-type]  # on purpose
+            with pytest.raises(InvalidInputError, match="unknown status None"):
+                await call
+        assert texts(await store.get_messages("k", status="active")) == ["a"]  # type: ignore[arg-type]  # its value
+
+    @pytest.mark.parametrize("wrong", [None, 5, "hello", {"role": "user"}, ChatMessage(content="a")])
+    async def test_what_is_no_list_of_messages_is_refused(self, engine: MemoryEngine, wrong: Any) -> None:
+        store, sync = TieredChatStore(engine), TieredSyncChatStore(engine)
+        await store.add_messages("k", said("a"))
+        for call in (store.add_messages("k", wrong), store.set_messages("k", wrong)):
+            with pytest.raises(InvalidInputError, match=f"got a {type(wrong).__name__}"):
+                await call
+        with pytest.raises(InvalidInputError):
+            sync.set_messages("k", wrong)
+        assert texts(sync.get_messages("k")) == ["a"]
+
+    @pytest.mark.parametrize("wrong", [None, 5, "hello", {"role": "user"}])
+    async def test_of_a_batch_with_something_else_in_it_nothing_is_stored(
+        self, engine: MemoryEngine, wrong: Any
+    ) -> None:
+        store = TieredChatStore(engine)
+        calls = [
+            store.add_message("k", wrong),
+            store.add_messages("k", [*said("a"), wrong]),
+            store.set_messages("k", [*said("a"), wrong]),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidMessageError, match="is no message of LlamaIndex"):
+                await call
+        assert await store.get_keys() == []
+
+    @pytest.mark.parametrize("idx", ["1", 1.5, True, [0]])
+    def test_what_is_no_index_is_refused(self, store: TieredSyncChatStore, idx: Any) -> None:
+        store.set_messages("k", said("a", "b"))
+        with pytest.raises(InvalidInputError, match="whole number"):
+            store.delete_message("k", idx)
+        with pytest.raises(InvalidInputError, match="whole number"):
+            store.add_message("k", said("c")[0], idx)
+        assert texts(store.get_messages("k")) == ["a", "b"]
+
+    @pytest.mark.parametrize("number", [-1, "1", 1.5, True, 2**70])
+    async def test_what_is_no_number_of_messages_is_refused(self, engine: MemoryEngine, number: Any) -> None:
+        store = TieredChatStore(engine)
+        await store.add_messages("k", said("a", "b"))
+        calls = [
+            store.get_messages("k", limit=number),
+            store.get_messages("k", offset=number),
+            store.archive_oldest_messages("k", number),
+            store.delete_oldest_messages("k", number),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidConfigError, match="whole number"):
+                await call
+        assert await store.count_messages("k") == 2
+
+    @pytest.mark.parametrize("namespace", [[], "", [""], 5, [None]])
+    def test_what_is_no_namespace_is_refused(self, engine: MemoryEngine, namespace: Any) -> None:
+        with pytest.raises(InvalidNameError, match="namespace"):
+            TieredChatStore(engine, namespace=namespace)
+
+    def test_what_is_no_engine_is_refused(self) -> None:
+        url: Any = "sqlite://"
+        for kind in (TieredChatStore, TieredSyncChatStore):
+            with pytest.raises(InvalidInputError, match="no MemoryEngine"):
+                kind(url)
