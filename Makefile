@@ -16,10 +16,10 @@ demo: $(VENV)/.ready-demo ## ask an agent about a bundled project, with memory a
 test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-oldest: ## run the LangChain adapters on the oldest LangChain that they are made for, in .venv-oldest
+oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
 	@$(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
-	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,postgres]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0'
+	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,postgres]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0' 'llama-index-core==0.14.24' 'pydantic<2.14'
 	.venv-oldest/bin/python -m pytest -n 2 --dist loadgroup tests/integrations
 
 check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts

@@ -17,7 +17,9 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined] # a group of commands
 
 
-# Chains that LangChain itself calls old are shown all the same: people have them.
+# Chains that LangChain itself calls old are shown all the same: people have them. Agents of LlamaIndex use what pydantic
+# calls old.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.strip().split("\n")[-1][:40])
 def test_each_snippet_runs(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import threading
-import uuid
 from typing import TYPE_CHECKING, Literal
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -207,7 +206,7 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
     def _draft(self, message: BaseMessage) -> MessageDraft:
         # One without an id gets one here: a second try must not store it twice.
         own = getattr(message, "id", None)
-        return to_draft(message, self.engine.counter, id=None if own else uuid.uuid4().hex)
+        return to_draft(message, self.engine.counter, id=None if own else self.engine.new_id())
 
     def _is_in_turn(self) -> bool:
         config = var_child_runnable_config.get() or {}

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
-import uuid
 from typing import TYPE_CHECKING
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers.adapting.checks import namespace_of
 from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
+from langmem_tiers.core.asides import was_set_aside
 from langmem_tiers.core.transcripts import Listing
-from langmem_tiers.tiers.short_term import SET_ASIDE
-from langmem_tiers_llamaindex.convert import to_draft, to_message
+from langmem_tiers_llamaindex.convert import to_draft, to_message, without_memory
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,
     MemoryRetrievedEvent,
     MemoryStoredEvent,
     dispatcher,
 )
+from langmem_tiers_llamaindex.pairs import answers_of
+from langmem_tiers_llamaindex.plain_cut import plain_cut
 from langmem_tiers_llamaindex.turns import turns_of
 from langmem_tiers_llamaindex.values import decode_message
 from langmem_tiers_llamaindex.view import ConversationView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langmem_tiers.core.messages import Message, MessageDraft
     from langmem_tiers.core.names import NamespacePath
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 _PAGE = 1000
+_RULES = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
+_NOT_REMOVED = tuple(one for one in Listing if one is not Listing.REMOVED)
 
 
 class Conversation:
@@ -70,54 +74,82 @@ class Conversation:
         """What a model is shown."""
         turn = self._turn()
         with turn.lock:  # of several calls in one turn, the first recalls
+            self._write([])
+            waiting = self.unsaved
             try:
-                self._write([])
-                seen = ConversationView(self._engine, self._session(), self._sizes, turn).seen(wish)
+                view = ConversationView(self._engine, self._session(), self._sizes, turn, waiting)
+                seen = view.seen(wish)
             except FAILS as error:
-                return self._without_store(error, turn)
-            turn.shown = seen.messages
+                self._failed(error)
+                return self._held(turn, wish.limit)
+            if not waiting:
+                turn.shown = list(seen.messages)
             self._tell(seen, wish, turn)
         return list(seen.messages)
 
     def messages(self) -> list[ChatMessage]:
         """All that is in the list, as it was said."""
-        try:
-            found = self._session().transcript.messages()
-        except FAILS as error:
-            return self._without_store(error, self._turn())
-        return [*map(to_message, found), *self.unsaved]
+        turn = self._turn()
+        with turn.writing:
+            try:
+                found = [to_message(message) for message in self._session().transcript.messages()]
+            except FAILS as error:
+                self._failed(error)
+                said = map(without_memory, turn.shown)
+                found = [message for message in said if message is not None]
+            return [*found, *self.unsaved]
 
     def add(self, messages: Sequence[ChatMessage]) -> None:
         """Store messages in one transaction, with what could not be stored before."""
-        self._write([self._draft(message) for message in messages])
+        self._write(self._drafts(messages, self._newest))
 
     def replace(self, messages: Sequence[ChatMessage]) -> None:
         """Put another list in the place of this one."""
-        drafts = [self._draft(message) for message in messages]
-        self._write([])  # what waits was said before this
-        session = self._session()
-        if session.transcript.replace(drafts, behind_summaries=False) is None or not drafts:
+        drafts = self._drafts(messages, list)
+        if not drafts:
+            self.reset()
+            return
+        self._write([], must=True)  # what waits was said before this
+        session, turn = self._session(), self._turn()
+        done = session.transcript.replace(drafts, behind_summaries=False)
+        turn.over()
+        if done is None:
             # A summary tells of what is gone: the new list is a conversation of its own.
             _set_aside(session)
-            if drafts:
-                self._session().add_many(drafts)
-        self._turn().over()
+            self._write(drafts)
+            return
+        turn.said([_of_draft(draft) for draft in drafts])
+        if done.added:
+            self._tell_stored(done.added)
 
     def reset(self) -> None:
         """Begin anew. What was said stays in the record."""
-        self._write([])
+        self._write([], must=True)
+        if self._is_nobodys:  # then nobody could want it recalled in another conversation
+            for record in self._records():
+                ids = [message.id for message in record.transcript.messages(_NOT_REMOVED)]
+                record.transcript.move(ids, Listing.REMOVED)
         session = self._engine.namespace(self._namespace).find_session(self._session_id)
         if session is not None:
-            if self._namespace == namespace_of(None, self._session_id):
-                # It belongs to nobody who could want it recalled in another conversation.
-                session.transcript.replace([], former=Listing.REMOVED)
             _set_aside(session)
         self._turn().over()
 
     def forget(self) -> int:
         """Erase all of it, with what was said before it was begun anew; how many messages that were."""
+        if self._is_nobodys:
+            count = self._engine.namespace(self._namespace).delete().messages
+        else:
+            count = sum(session.delete().messages for session in self._records())
         self._unsaved.take(self._namespace, self._session_id)
         self._turn().over()
+        return count
+
+    @property
+    def _is_nobodys(self) -> bool:
+        return self._namespace == namespace_of(None, self._session_id)
+
+    def _records(self) -> list[Session]:
+        # The conversation, and what it was before it was begun anew.
         tenant, names, after = self._engine.namespace(self._namespace), list[str](), None
         while True:
             page = tenant.sessions(after=after, limit=_PAGE)
@@ -125,8 +157,7 @@ class Conversation:
             after = page.next_after
             if after is None:
                 break
-        found = (tenant.find_session(name) for name in names)
-        return sum(session.delete().messages for session in found if session is not None)
+        return [found for name in names if (found := tenant.find_session(name)) is not None]
 
     def _session(self) -> Session:
         # Looked up each time: another process may have begun the conversation anew.
@@ -136,30 +167,52 @@ class Conversation:
         return turns_of(self._engine).of(self._namespace, self._session_id)
 
     def _is_ours(self, name: str) -> bool:
-        return name == self._session_id or name.startswith(f"{self._session_id}{SET_ASIDE}")
+        return self._is_nobodys or name == self._session_id or was_set_aside(name, of=self._session_id)
 
-    def _draft(self, message: ChatMessage) -> MessageDraft:
+    def _drafts(
+        self, messages: Sequence[ChatMessage], before: Callable[[], Sequence[Message | MessageDraft]]
+    ) -> list[MessageDraft]:
         # With an id from here on: a second try must not store it twice.
-        return to_draft(message, self._engine.counter, id=uuid.uuid4().hex)
+        counter = self._engine.counter
+        drafts = [to_draft(message, counter, id=self._engine.new_id()) for message in messages]
+        return [
+            draft
+            if call in (None, draft.tool_call_id)
+            else to_draft(message, counter, id=draft.id, answers=call)
+            for message, draft, call in zip(messages, drafts, answers_of(drafts, before), strict=True)
+        ]
 
-    def _write(self, new: Sequence[MessageDraft]) -> None:
-        waiting = self._unsaved.take(self._namespace, self._session_id)
-        if not waiting and not new:
-            return
+    def _newest(self) -> Sequence[Message | MessageDraft]:
+        waiting = self._unsaved.look(self._namespace, self._session_id)
         try:
-            report = self._session().add_many([*waiting, *new], expect_new=not waiting)
-        except FAILS as error:
-            self._unsaved.keep(self._namespace, self._session_id, [*waiting, *new])
-            self._failed(error)
-            return
-        except BaseException:
-            self._unsaved.keep(self._namespace, self._session_id, waiting)
-            raise
-        self._stored(report.stored)
+            return [*self._session().latest(), *waiting]
+        except FAILS:
+            return waiting
 
-    def _without_store(self, error: Exception, turn: Turn) -> list[ChatMessage]:
-        self._failed(error)
-        return [*turn.shown, *self.unsaved]
+    def _write(self, new: Sequence[MessageDraft], *, must: bool = False) -> None:
+        turn = self._turn()
+        with turn.writing:
+            waiting = self._unsaved.take(self._namespace, self._session_id)
+            if not waiting and not new:
+                return
+            try:
+                report = self._session().add_many([*waiting, *new], expect_new=not waiting)
+            except FAILS as error:
+                self._unsaved.keep(self._namespace, self._session_id, [*waiting, *new])
+                self._failed(error)
+                if must:
+                    raise
+                return
+            except BaseException:
+                self._unsaved.keep(self._namespace, self._session_id, waiting)
+                raise
+            turn.said([to_message(message) for message in report.stored])
+        self._tell_stored(report.stored)
+
+    def _held(self, turn: Turn, limit: int) -> list[ChatMessage]:
+        held = [*turn.shown, *self.unsaved]
+        pinned = [*itertools.takewhile(lambda message: message.role in _RULES, held)]
+        return plain_cut(pinned, held[len(pinned) :], limit, self._sizes)[0]
 
     def _failed(self, error: Exception) -> None:
         # Its type alone: the words of an error may name what a log should not hold.
@@ -176,7 +229,7 @@ class Conversation:
             )
         )
 
-    def _stored(self, messages: Sequence[Message]) -> None:
+    def _tell_stored(self, messages: Sequence[Message]) -> None:
         dispatcher.event(
             MemoryStoredEvent(
                 namespace=list(self._namespace),

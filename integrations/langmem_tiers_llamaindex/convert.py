@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import (
@@ -29,20 +30,36 @@ from langmem_tiers.adapting.figures import (
     VIDEO_TOKENS,
 )
 from langmem_tiers.core.errors import InvalidMessageError
-from langmem_tiers.core.fences import is_only_fenced
+from langmem_tiers.core.fences import CLOSING, OPENING, is_only_fenced, without_fences
 from langmem_tiers.core.json_values import to_json
 from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
 from langmem_tiers.core.shapes import calls_beside
 from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
-from langmem_tiers_llamaindex.placeholders import as_said
-from langmem_tiers_llamaindex.values import FORM, decode_message, encode_message, made, text_block
+from langmem_tiers_llamaindex.placeholders import as_said, each_text
+from langmem_tiers_llamaindex.values import (
+    FORM,
+    arguments_of,
+    decode_message,
+    encode_message,
+    made,
+    role_of,
+    text_block,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langmem_tiers.core.ports import TokenCounter
 
-__all__ = ["message_tokens", "to_draft", "to_message"]
+__all__ = [
+    "answered_call",
+    "call_ids",
+    "calls_of",
+    "message_tokens",
+    "to_draft",
+    "to_message",
+    "without_memory",
+]
 
 _ROLES = {
     MessageRole.SYSTEM: Role.SYSTEM,
@@ -60,10 +77,14 @@ _BUILT = {
     Role.ASSISTANT: MessageRole.ASSISTANT,
     Role.TOOL: MessageRole.TOOL,
 }
+_PLACES = (Role.SYSTEM, Role.USER)
+"""Whose messages memory is put into."""
 _PLAIN = {to_json({FORM: role.value}, "payload"): role for role in MessageRole}
 """What is stored of messages that are a role and a text."""
 _STEP = re.compile(r"^(Thought|Action|Action Input|Observation|Answer): ?", re.MULTILINE)
-_SAID_STEPS = ("Observation", "Answer")
+_ANSWER = "\nAnswer:"
+_BELIEVABLE = 1_000_000
+"""Tokens of one thought; a block that tells of more has counted something else."""
 _PICTURES: dict[type, int] = {ImageBlock: IMAGE_TOKENS, AudioBlock: AUDIO_TOKENS, VideoBlock: VIDEO_TOKENS}
 
 
@@ -72,6 +93,7 @@ def to_draft(
     counter: TokenCounter | None = None,
     *,
     id: str | None = None,  # noqa: A002 - the word that frameworks use
+    answers: str | None = None,
 ) -> MessageDraft:
     """A LlamaIndex message on its way into the engine; the whole of it travels as the payload.
 
@@ -82,6 +104,7 @@ def to_draft(
         message: The message.
         counter: Counts the words beside images, audio and files; pass ``engine.counter``.
         id: Under which it is stored; one of its own, if left out.
+        answers: The id of the call whose result it is, where the message itself does not say it.
 
     Raises:
         InvalidMessageError: It is no message, or its role or one of its blocks is none.
@@ -90,14 +113,16 @@ def to_draft(
         raise InvalidMessageError(
             f"a {type(message).__name__} is no message of LlamaIndex: use ChatMessage(role='user', content='...')"
         )
-    message = _without_memory(message)
-    role = _ROLES.get(message.role, Role.USER)  # one that there is not is refused below
+    _check(message)
+    message = without_memory(message) or message
+    role = _ROLES[role_of(message)]
     said = _text_of(message)
     text = _spoken(said) if role is Role.ASSISTANT else said
-    answers = message.additional_kwargs.get("tool_call_id") if role is Role.TOOL else None
+    if role is Role.TOOL and is_only_fenced(said):
+        text = ""  # a result stays with its call, and what memory told is nothing to remember
     fields: dict[str, Any] = {
-        "tool_calls": _calls_of(message) if role is Role.ASSISTANT else (),
-        "tool_call_id": answers if isinstance(answers, str) else None,
+        "tool_calls": calls_of(message),
+        "tool_call_id": answers or answered_call(message),
     }
     payload = encode_message(message, text)
     tokens = None
@@ -127,27 +152,60 @@ def message_tokens(message: ChatMessage, count: Callable[[str], int]) -> int:
         message: The message.
         count: Tokens of a text.
     """
-    calls = _calls_of(message)
+    calls = _calls_in(message)
     tokens = count(_text_of(message)) + _part_tokens(message.blocks, count)
     return tokens + sum(count(f"{call.name} {call.arguments}") for call in calls)
 
 
-def _without_memory(message: ChatMessage) -> ChatMessage:
-    # What comes back from a prompt may hold what memory put there.
-    said = [_said_by_somebody(block) for block in message.blocks]
+def without_memory(message: ChatMessage) -> ChatMessage | None:
+    """The message as it was before memory put something into it; None if nothing is left of it."""
+    is_place = _ROLES.get(message.role) in _PLACES
+    said = [_said_by_somebody(block, is_place=is_place) for block in message.blocks]
     left = [block for block in said if block is not None]
-    if not left or all(new is old for new, old in zip(said, message.blocks, strict=True)):
+    if message.blocks and not left:
+        return None
+    if all(new is old for new, old in zip(said, message.blocks, strict=True)):
         return message
     return message.model_copy(update={"blocks": left})
 
 
-def _said_by_somebody(block: Any) -> Any:  # noqa: ANN401 - any block, or None for one of ours
-    if type(block) is not TextBlock or not isinstance(block.text, str):
-        return block
-    if is_only_fenced(block.text):
-        return None
-    said = as_said(block.text)
-    return block if said is block.text else TextBlock(text=said)
+def calls_of(message: ChatMessage) -> tuple[ToolCall, ...]:
+    """The tool calls that a message makes, each with an id."""
+    return _calls_in(message) if _ROLES.get(message.role) is Role.ASSISTANT else ()
+
+
+def call_ids(message: ChatMessage) -> set[str]:
+    """Ids of the tool calls that a message makes."""
+    return {call.id for call in calls_of(message)}
+
+
+def answered_call(message: ChatMessage) -> str | None:
+    """Id of the tool call whose result a message is, as it says itself."""
+    found = message.additional_kwargs.get("tool_call_id")
+    return found if found and isinstance(found, str) and _ROLES.get(message.role) is Role.TOOL else None
+
+
+def _check(message: ChatMessage) -> None:
+    # Whatever a message holds that was built without its validators.
+    role_of(message)
+    blocks: object = message.blocks
+    kwargs: object = message.additional_kwargs
+    if not isinstance(blocks, list) or not isinstance(kwargs, dict):
+        raise InvalidMessageError(
+            f"a message whose blocks are a {type(blocks).__name__} and whose additional_kwargs are a "
+            f"{type(kwargs).__name__} is none: use ChatMessage(role='user', content='...')"
+        )
+
+
+def _said_by_somebody(block: Any, *, is_place: bool) -> Any:  # noqa: ANN401 - any block, or None for one of ours
+    text = block.text if type(block) is TextBlock else None
+    if is_place and isinstance(text, str):
+        if is_only_fenced(text):
+            return None
+        # Where a message became one text, memory stands at its beginning or at its end.
+        if text.startswith(OPENING) or text.endswith(CLOSING):
+            block = text_block(without_fences(text))
+    return each_text(block, as_said)
 
 
 def _text_of(message: ChatMessage) -> str:
@@ -156,19 +214,26 @@ def _text_of(message: ChatMessage) -> str:
 
 def _texts(block: object) -> Iterable[str]:
     if isinstance(block, TextBlock):
-        return [block.text]
+        said: object = block.text  # whatever a block holds that was built without its validators
+        return [said] if isinstance(said, str) else ()
+    return [text for part in _inside(block) for text in _texts(part)]
+
+
+def _inside(block: object) -> list[Any]:
     if isinstance(block, CitableBlock):
-        return [text for part in block.content for text in _texts(part)]
-    return _texts(block.cited_content) if isinstance(block, CitationBlock) else ()
+        parts: object = block.content
+        return parts if isinstance(parts, list) else []
+    return [block.cited_content] if isinstance(block, CitationBlock) else []
 
 
 def _spoken(text: str) -> str:
     # An agent that writes down its steps: what it found and what it answered is what was said.
-    if not text.startswith("Thought:") or "\nAnswer:" not in text:
+    if not text.startswith("Thought:") or _ANSWER not in text:
         return text
-    pieces = _STEP.split(text)[1:]
+    trace, _, answer = text.partition(_ANSWER)
+    pieces = _STEP.split(trace)[1:]
     steps = zip(pieces[::2], pieces[1::2], strict=True)
-    return "\n".join(told.strip() for step, told in steps if step in _SAID_STEPS)
+    return "\n".join([*(told.strip() for step, told in steps if step == "Observation"), answer.strip()])
 
 
 def _part_tokens(blocks: Iterable[object], count: Callable[[str], int]) -> int:
@@ -177,39 +242,39 @@ def _part_tokens(blocks: Iterable[object], count: Callable[[str], int]) -> int:
 
 def _tokens_of(block: object, count: Callable[[str], int]) -> int:
     if isinstance(block, ThinkingBlock):
-        return block.num_tokens or count(block.content or "")
+        told = block.num_tokens or 0
+        return told if 0 < told <= _BELIEVABLE else count(block.content or "")
     if isinstance(block, ImageBlock) and block.detail == "low":
         return SMALL_IMAGE_TOKENS
     if isinstance(block, CitableBlock):
-        return _part_tokens(block.content, count) + count(f"{block.title} {block.source}")
+        return _part_tokens(_inside(block), count) + count(f"{block.title} {block.source}")
     if isinstance(block, CitationBlock):
-        return _tokens_of(block.cited_content, count)
+        return _part_tokens(_inside(block), count)
     if isinstance(block, DocumentBlock):
         return FILE_TOKENS
     return next((tokens for kind, tokens in _PICTURES.items() if isinstance(block, kind)), 0)
 
 
-def _calls_of(message: ChatMessage) -> tuple[ToolCall, ...]:
+def _calls_in(message: ChatMessage) -> tuple[ToolCall, ...]:
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     own = [_call(place, block) for place, block in enumerate(blocks)]
     # Older integrations of models have them beside the blocks, some in both places.
-    beside = [call for call in calls_beside(message) if call.id not in {one.id for one in own}]
-    return (*own, *beside)
+    known, beside = {call.id for call in own}, calls_beside(message)
+    if own and not all(call.id for call in beside):
+        return tuple(own)
+    new = [call for call in beside if call.id not in known]
+    return (*own, *(_with_id(len(own) + place, call) for place, call in enumerate(new)))
 
 
 def _call(place: int, block: ToolCallBlock) -> ToolCall:
-    given = block.tool_kwargs
-    arguments = given if isinstance(given, str) else _json(given)
-    said = f"{place} {block.tool_name} {arguments}".encode("utf-8", "surrogatepass")
-    made_up = f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
-    return ToolCall(block.tool_call_id or made_up, str(block.tool_name), arguments)
+    return _with_id(place, ToolCall(block.tool_call_id or "", str(block.tool_name), arguments_of(block)))
 
 
-def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return "{}"  # keys that JSON does not know: the payload holds them
+def _with_id(place: int, call: ToolCall) -> ToolCall:
+    if call.id:
+        return call
+    said = f"{place} {call.name} {call.arguments}".encode("utf-8", "surrogatepass")
+    return replace(call, id=f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}")
 
 
 def _built(message: Message) -> ChatMessage:

@@ -7,11 +7,13 @@ written names the engine and holds no secret.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from langmem_tiers.adapting.checks import check_engine
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
 
 _log = logging.getLogger("langmem_tiers")
-_FILE = "sqlite:///"
+_FILE, _URI = "sqlite:///", "file:"
+_PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):[^/?#@]*(?=@)")
 _lock = threading.Lock()
 _names: WeakKeyDictionary[MemoryEngine, str] = WeakKeyDictionary()
 _by_name: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
@@ -41,10 +44,8 @@ def attach(engine: MemoryEngine) -> MemoryEngine:
     Returns:
         The engine.
     """
-    check_engine(engine)
+    reference_to(check_engine(engine))
     with _lock:
-        name = _names.setdefault(engine, uuid.uuid4().hex)
-        _by_name[name] = engine
         if engine.url is not None:
             _by_url[engine.url] = engine
     return engine
@@ -52,8 +53,10 @@ def attach(engine: MemoryEngine) -> MemoryEngine:
 
 def reference_to(engine: MemoryEngine) -> dict[str, str | None]:
     """What is written down of an engine: JSON without a secret."""
-    attach(engine)
-    return {"name": _names[engine], "url": engine.url}
+    with _lock:
+        name = _names.setdefault(engine, uuid.uuid4().hex)
+        _by_name[name] = engine
+    return {"name": name, "url": engine.url}
 
 
 def engine_of(reference: object) -> MemoryEngine:
@@ -64,16 +67,14 @@ def engine_of(reference: object) -> MemoryEngine:
         StorageUnavailableError: Its database does not open.
     """
     name, url = _read(reference)
-    with _lock:
-        known = [_by_name.get(name), None if url is None else _by_url.get(url)]
-    live = next((engine for engine in known if engine is not None and not engine.is_closed), None)
+    live = next((engine for engine in _known(name, url) if not engine.is_closed), None)
     if live is not None:
         return live
     if url is None:
         raise InvalidInputError(
             "the engine of this memory is gone, and its database cannot be opened again: it was in memory, or its "
-            "URL has settings that are not written down. Use a file or a server, or call "
-            "langmem_tiers_llamaindex.attach(engine) before the memory is read"
+            "URL has settings that are not written down. Use a file or a server, keep the engine, or read the memory "
+            "by itself, as TieredMemory.from_dict(data, engine=engine)"
         )
     return _reopened(url)
 
@@ -97,6 +98,7 @@ def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
     reference, namespace = fields.get("engine_reference"), fields.get("namespace")
     if engine is None:
         engine = engine_of(reference) if reference else MemoryEngine()
+    check_engine(engine)
     whose = None if namespace is None else check_namespace(namespace)
     told = {key: value for key, value in fields.items() if key != "class_name"}
     told |= {
@@ -106,31 +108,71 @@ def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
     return Opened(engine, whose, told)
 
 
+def _known(name: str, url: str | None) -> list[MemoryEngine]:
+    # The one that was written down, the one that was attached, and any other on the same database.
+    place = None if url is None else _without_password(url)
+    with _lock:
+        known = [_by_name.get(name), None if place is None else _by_url.get(place), *_names]
+    return [
+        engine
+        for at, engine in enumerate(known)
+        if engine is not None and (at == 0 or (place is not None and engine.url == place))
+    ]
+
+
+def _without_password(url: str) -> str:
+    # None is ever written down: somebody may have put one in by hand.
+    return _PASSWORD.sub(r"\1", url)
+
+
 def _reopened(url: str) -> MemoryEngine:
-    path = url.removeprefix(_FILE).partition("?")[0].removeprefix("file:")
-    if url.startswith(_FILE) and not Path(path).exists():  # opening it would make an empty one
+    shown = _without_password(url)
+    if url.startswith(_FILE) and not _is_there(url):  # opening it would make an empty one
         raise StorageUnavailableError(
-            f"the database {url!r} of this memory is not there any more: put the file back, or open another with "
+            f"the database {shown!r} of this memory is not there any more: put the file back, or open another with "
             "MemoryEngine(url) and make a new memory"
         )
     try:
         engine = MemoryEngine(url)
     except LangmemTiersError as error:
         raise StorageUnavailableError(
-            f"the database {url!r} of this memory does not open ({type(error).__name__}: {error}). Open it yourself "
+            f"the database {shown!r} of this memory does not open ({type(error).__name__}: {error}). Open it yourself "
             "and call langmem_tiers_llamaindex.attach(engine) before the memory is read; passwords are never "
             "written down"
         ) from error
+    if engine.url is None:
+        engine.close()
+        raise InvalidInputError(f"{shown!r} is in memory, and what was there is gone: use a file or a server")
     _log.info("opened %r again for a memory, with the default embedder and no model", engine)
     return attach(engine)
+
+
+def _is_there(url: str) -> bool:
+    path = url.removeprefix(_FILE)
+    if path.startswith(_URI):
+        path = path.removeprefix(_URI).partition("?")[0]
+    # Whether a name is written with escapes depends on the release of SQLAlchemy.
+    return any(_is_file(Path(name)) for name in (path, unquote(path)))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0  # an empty one is what is left of a database, or none yet
+    except (OSError, ValueError):
+        return False
 
 
 def _read(reference: object) -> tuple[str, str | None]:
     given: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
     name, url = given.get("name"), given.get("url")
-    if not isinstance(name, str) or not isinstance(url, str | None):
+    if not isinstance(name, str) or not isinstance(url, str | None) or not _is_written_by_us(url):
         raise InvalidInputError(
             f"a {type(reference).__name__} without the engine's name and url is nothing that to_dict() gave: pass "
             "the whole dict"
         )
     return name, url
+
+
+def _is_written_by_us(url: str | None) -> bool:
+    # Other URLs may name a database that is empty each time, such as one in memory.
+    return url is None or url.startswith((_FILE, "postgresql://"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import uuid
 from typing import TYPE_CHECKING, Any, Self
@@ -23,10 +24,11 @@ from langmem_tiers_llamaindex.events import dispatcher
 from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
 from langmem_tiers_llamaindex.sizes import Sizes
 from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
+from langmem_tiers_llamaindex.turns import turns_of
 from langmem_tiers_llamaindex.view import Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from llama_index.core.llms.llm import LLM
 
@@ -60,7 +62,8 @@ class TieredMemory(BaseMemory):
         insert_method: Where memories stand: in a ``system`` message, in front of the newest question (``user``), or
             where every agent sees them (``auto``).
         recall: Whether what is known and what was said elsewhere comes along.
-        tokenizer_fn: From a text to its tokens; LlamaIndex's global one, if left out.
+        tokenizer_fn: From a text to its tokens; LlamaIndex's global one, if left out. It is not written down: another
+            process counts by its global one.
 
     Raises:
         ValidationError: Pydantic's, a ``ValueError``: a name is empty, a limit is no number above 0.
@@ -69,15 +72,16 @@ class TieredMemory(BaseMemory):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    session_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
-    user_id: str | None = None
-    namespace: list[str] = Field(default_factory=list)
-    token_limit: int = Field(default=TOKEN_LIMIT, gt=0)
+    # What says where the messages are cannot be changed: that would be another memory.
+    session_id: str = Field(default_factory=lambda: uuid.uuid4().hex, frozen=True)
+    user_id: str | None = Field(default=None, frozen=True)
+    namespace: list[str] = Field(default_factory=list, frozen=True)
+    token_limit: int = Field(default=TOKEN_LIMIT, gt=0, strict=True)
     insert_method: InsertMethod = "auto"
     recall: bool = True
-    engine_reference: dict[str, str | None] = Field(default_factory=dict)
+    engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
     """Where the engine is found again; without secrets."""
-    tokenizer_fn: Any = Field(default_factory=get_tokenizer, exclude=True, repr=False)
+    tokenizer_fn: Any = Field(default_factory=get_tokenizer, exclude=True, repr=False, frozen=True)
     _engine: MemoryEngine = PrivateAttr()
     _conversation: Conversation = PrivateAttr()
 
@@ -93,7 +97,11 @@ class TieredMemory(BaseMemory):
         if data.get("tokenizer_fn") is None:
             data.pop("tokenizer_fn", None)
         super().__init__(**data)
-        self.namespace = list(self._place(self.user_id, self.namespace, self.session_id))
+        self.__dict__["namespace"] = list(self._place(self.user_id, self.namespace, self.session_id))
+        turn = turns_of(opened).of(tuple(self.namespace), self.session_id)
+        if engine is None and turn.tokenizer is not None:
+            self.__dict__["tokenizer_fn"] = turn.tokenizer
+        turn.tokenizer = self.tokenizer_fn
         self._engine = opened
         self._conversation = Conversation(
             opened, tuple(self.namespace), self.session_id, Sizes(self.tokenizer_fn)
@@ -160,12 +168,19 @@ class TieredMemory(BaseMemory):
             raise InvalidInputError(f"Unexpected kwargs: {kwargs!r}: check the spelling, or leave them out")
         if chat_store is not None:
             engine, namespace = _of_store(chat_store, engine, namespace)
+        if session_id is None:
+            session_id = uuid.uuid4().hex if chat_store_key is None else chat_store_key
+        elif chat_store_key not in (None, session_id):
+            raise InvalidInputError(
+                f"the conversation was named twice, as session_id={session_id!r} and "
+                f"chat_store_key={chat_store_key!r}: pass one"
+            )
         if token_limit is None:
             token_limit = TOKEN_LIMIT if llm is None else int(llm.metadata.context_window * WINDOW_SHARE)
         tokenizer = tokenizer_fn or get_tokenizer()
         memory = cls(
             engine=MemoryEngine(counter=LlamaIndexCounter(tokenizer)) if engine is None else engine,
-            session_id=session_id or chat_store_key or uuid.uuid4().hex,
+            session_id=session_id,
             user_id=user_id,
             namespace=[] if namespace is None else list(check_namespace(namespace)),
             token_limit=token_limit,
@@ -247,12 +262,13 @@ class TieredMemory(BaseMemory):
 
     @dispatcher.span
     def set(self, messages: list[ChatMessage]) -> None:
-        """Put another list in the place of this conversation.
+        """Put another list in the place of this conversation; an empty one begins it anew, as ``reset`` does.
 
-        What both have stays as it is. What is no longer there is shown no more and stays in the record.
+        What both have stays as it is. What is no longer there stays in the record, where recall may find it.
 
         Raises:
             InvalidMessageError: One of them is no message; nothing was changed.
+            StorageError: The store failed; nothing was changed.
         """
         self._conversation.replace(_checked(messages))
 
@@ -267,6 +283,9 @@ class TieredMemory(BaseMemory):
 
         The user's memory keeps it as well: later conversations recall it. A conversation that belongs to no user
         recalls nothing of what was said before.
+
+        Raises:
+            StorageError: The store failed; the conversation goes on.
         """
         self._conversation.reset()
 
@@ -276,7 +295,11 @@ class TieredMemory(BaseMemory):
         await asyncio.to_thread(self._conversation.reset)
 
     def forget(self) -> int:
-        """Erase the conversation with all that was said before it was reset; how many messages that were."""
+        """Erase the conversation with all that was said before it was reset; how many messages that were.
+
+        Raises:
+            StorageError: The store failed; call it again.
+        """
         return self._conversation.forget()
 
     async def aforget(self) -> int:
@@ -292,9 +315,13 @@ class TieredMemory(BaseMemory):
         """The memory that was written down, on the engine that it was on.
 
         Raises:
-            InvalidInputError: Its engine was in memory and is gone.
+            InvalidInputError: That is nothing that was written down, or its engine was in memory and is gone.
             StorageUnavailableError: Its database does not open.
         """
+        if not isinstance(data, dict):
+            raise InvalidInputError(
+                f"a {type(data).__name__} is nothing that to_dict() gave: pass the whole dict"
+            )
         return cls(**{**data, **kwargs})
 
     def to_string(self) -> str:
@@ -320,11 +347,15 @@ class TieredMemory(BaseMemory):
             recall=self.recall,
         )
 
-    def __copy__(self) -> Self:
-        return self
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002 - the framework's signature
+        """This memory once more; with other fields, the memory that they name, on the same engine."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        if self.user_id is not None or tuple(self.namespace) == namespace_of(None, self.session_id):
+            del fields["namespace"]  # it follows from the others
+        return type(self)(engine=self._engine, **{**fields, **(update or {})})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self  # the messages are in the engine: a copy would be the same conversation
+        return copy.copy(self)  # on the same engine: agents copy their state with all memory in it
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.to_dict())

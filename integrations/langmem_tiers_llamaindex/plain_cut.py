@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers_llamaindex.layout import begins_safely
+from langmem_tiers_llamaindex.layout import begins_safely, inside_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,12 @@ _OF_TOOLS = (MessageRole.TOOL, MessageRole.FUNCTION)
 
 
 def plain_cut(
-    pinned: Sequence[ChatMessage], talk: Sequence[ChatMessage], limit: int, sizes: Sizes
+    pinned: Sequence[ChatMessage],
+    talk: Sequence[ChatMessage],
+    limit: int,
+    sizes: Sizes,
+    *,
+    is_whole: bool = True,
 ) -> tuple[list[ChatMessage], int]:
     """What is shown, and its tokens.
 
@@ -29,21 +34,19 @@ def plain_cut(
         talk: The rest of the conversation, oldest first.
         limit: Tokens.
         sizes: Counts them.
+        is_whole: Whether the talk begins where the conversation does.
     """
     taken = sizes.messages(pinned)
-    newest = _newest_group(talk)
+    inside = inside_groups(talk)
+    newest = max(0, len(talk) - 1)
+    while newest > 0 and (newest in inside or talk[newest].role in _OF_TOOLS):
+        newest -= 1
     start, tokens = len(talk), taken
     for place in reversed(range(len(talk))):
         tokens += sizes.message(talk[place])
         if tokens > limit and place < newest:
             break
-        if place >= newest or begins_safely(talk[place]) or place == 0:
+        is_beginning = begins_safely(talk[place]) and place not in inside
+        if place >= newest or is_beginning or (place == 0 and is_whole):
             start, taken = place, tokens
     return [*pinned, *talk[start:]], taken
-
-
-def _newest_group(talk: Sequence[ChatMessage]) -> int:
-    place = max(0, len(talk) - 1)
-    while place > 0 and talk[place].role in _OF_TOOLS:
-        place -= 1
-    return place

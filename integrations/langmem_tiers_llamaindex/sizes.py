@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 
 from langmem_tiers_llamaindex.convert import message_tokens
+from langmem_tiers_llamaindex.counters import LlamaIndexCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ class Sizes:
     """
 
     def __init__(self, tokenizer: Callable[[str], Any]) -> None:
-        self._tokenizer = tokenizer
+        self._count = LlamaIndexCounter(tokenizer).count  # which takes any text, whatever the tokenizer does
         self._known: LRUCache[tuple[int, int], int] = LRUCache(_HELD)
         self._stored: LRUCache[tuple[str, int], int] = LRUCache(_HELD)
 
@@ -37,7 +38,7 @@ class Sizes:
         key = (hash(text), len(text))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = len(self._tokenizer(text))
+            known = self._known[key] = self._count(text)
         return known
 
     def message(self, message: ChatMessage) -> int:

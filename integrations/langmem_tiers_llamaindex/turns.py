@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from llama_index.core.base.llms.types import ChatMessage
 
     from langmem_tiers.core.context import Context
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _HELD = 1000
 """Conversations of an engine whose turns are held; for the others, recall is asked once more."""
+_SAID = 400
+"""Messages of a conversation that are held in case that the store fails."""
 
 
 @dataclass(slots=True)
@@ -37,14 +41,22 @@ class Turn:
     live_blocks: list[Any] = field(default_factory=list)
     """Of the newest message of the user, the same objects for the whole turn."""
     shown: list[ChatMessage] = field(default_factory=list)
-    """What was shown last, if the store should fail."""
+    """What was shown last and what was stored since, if the store should fail."""
+    tokenizer: Callable[[str], Any] | None = None
+    """Of the memory that was made last: JSON, from which memories come back between two runs, holds none."""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    writing: threading.RLock = field(default_factory=threading.RLock)
+    """While it is held, what waits is neither in the record nor among what waits."""
 
     def over(self) -> None:
         """Forget it: the conversation is another one now."""
         with self.lock:
             self.question = self.memories = self.context = self.live_id = None
             self.live_blocks, self.shown = [], []
+
+    def said(self, messages: list[ChatMessage]) -> None:
+        """Hold what was stored. The lock is not waited for: whoever has it may be recalling."""
+        self.shown = [*self.shown, *messages][-_SAID:]
 
 
 class Turns:

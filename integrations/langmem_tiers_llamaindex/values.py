@@ -6,6 +6,7 @@ older releases had them, do not keep it from being read.
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from io import IOBase
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import AnyUrl, BaseModel
 
-from langmem_tiers.adapting.values import ValueCodec, tag
+from langmem_tiers.adapting.values import ValueCodec, described, tag
 from langmem_tiers.core.errors import InvalidMessageError
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def encode_message(message: ChatMessage, text: str) -> JsonValue:
         text: What the engine keeps as its content.
 
     Raises:
-        InvalidMessageError: One of its blocks is none.
+        InvalidMessageError: Its role or one of its blocks is none.
     """
     kwargs = {key: value for key, value in message.additional_kwargs.items() if key != LEGACY_IMAGES}
-    role = _role(message)
+    role = role_of(message).value
     if not kwargs and [*map(_plain, message.blocks)] == [text]:
         return {FORM: role}
     fields: dict[str, JsonValue] = {"role": role, "blocks": [_block(block) for block in message.blocks]}
@@ -93,12 +94,22 @@ def decode_message(form: object, text: str) -> ChatMessage | None:
     return made(role, decoded, _codec.decode(fields.get("kwargs", {})))
 
 
-def _role(message: ChatMessage) -> str:
+def role_of(message: ChatMessage) -> MessageRole:
+    """Who speaks.
+
+    Raises:
+        InvalidMessageError: There is no such role.
+    """
     role: object = message.role  # whatever a message holds that was built without its validators
-    value = role.value if isinstance(role, MessageRole) else role
-    if value not in _ROLES:
-        raise InvalidMessageError(f"unknown role {value!r:.60}: use one of {', '.join(_ROLES)}")
-    return str(value)
+    if not isinstance(role, str) or role not in _ROLES:
+        raise InvalidMessageError(f"unknown role {role!r:.60}: use one of {', '.join(_ROLES)}")
+    return _ROLES[role]
+
+
+def arguments_of(block: ToolCallBlock) -> str:
+    """What a tool is called with, as JSON; the same for a call that was stored and came back."""
+    given = block.tool_kwargs
+    return given if isinstance(given, str) else json.dumps(_codec.encode(given, 4), ensure_ascii=False)
 
 
 def _plain(block: object) -> str | None:
@@ -144,10 +155,13 @@ def _block(block: object, depth: int = 2) -> JsonValue:
 
 
 def _read(stream: IOBase) -> object:
-    place = stream.tell()
-    stream.seek(0)
-    data: object = stream.read()
-    stream.seek(place)
+    try:
+        place = stream.tell()
+        stream.seek(0)
+        data: object = stream.read()
+        stream.seek(place)
+    except (OSError, ValueError):  # closed, or one that can be read once: the model is to read it
+        return described(stream)
     return data
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    MessageRole,
+)
 
-from langmem_tiers.core.errors import BudgetExceededError
+from langmem_tiers.core.errors import BudgetExceededError, StorageError
 from langmem_tiers.core.fences import fenced, harmless
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.core.transcripts import IN_LIST
 from langmem_tiers_llamaindex.convert import to_message
 from langmem_tiers_llamaindex.layout import Parts, lay_out
-from langmem_tiers_llamaindex.placeholders import protected
+from langmem_tiers_llamaindex.placeholders import each_text, protected
 from langmem_tiers_llamaindex.plain_cut import plain_cut
+from langmem_tiers_llamaindex.repair import repaired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +43,8 @@ _LEAST_TO_TIDY = 500
 """Below this a view is not worth compressing the conversation for good."""
 _LEADING = 8
 """System messages at the beginning of a conversation that stay in sight."""
-_NEWEST = 30
-"""Messages among which the newest one of the user is looked for."""
+_NEWEST = (30, 1000)
+"""Messages among which the newest one of the user is looked for, and if an agent has called many tools since."""
 _PLAIN = 400
 """Messages that a plain cut looks at."""
 
@@ -73,13 +79,22 @@ class ConversationView:
         session: Its record.
         sizes: Counts what is shown.
         turn: What is held of it.
+        waiting: What was said after what is in the record, and is not there yet.
     """
 
-    def __init__(self, engine: MemoryEngine, session: Session, sizes: Sizes, turn: Turn) -> None:
+    def __init__(
+        self,
+        engine: MemoryEngine,
+        session: Session,
+        sizes: Sizes,
+        turn: Turn,
+        waiting: Sequence[ChatMessage] = (),
+    ) -> None:
         self._engine = engine
         self._session = session
         self._sizes = sizes
         self._turn = turn
+        self._waiting = [_protected(message) for message in waiting]
         self._pinned = self._leading_system()
 
     def seen(self, wish: Wish) -> Seen:
@@ -92,55 +107,108 @@ class ConversationView:
 
     def _fitting(self, wish: Wish) -> Seen | None:
         question = self._question(wish)
-        told = self._turn.memories if self._turn.question == question.key and wish.recall else None
-        extra = 0 if told is None else self._sizes.text(told)
+        told = self._told(question) if wish.recall else None
+        beside = self._sizes.messages(self._waiting) + (0 if told is None else self._sizes.text(told))
+        fixed = beside + self._sizes.messages(map(_shown, self._pinned))
+        budget = wish.limit - beside
         for _ in range(_TRIES):
-            if wish.limit - extra < 1:
+            if budget < 1 or wish.limit <= fixed:
                 return None
-            context = self._session.build_context(
-                question.query,
-                budget=self._engine.config.budget.resized(wish.limit - extra),
-                recall=wish.recall and told is None,
-                tidy=wish.limit >= _LEAST_TO_TIDY,
-            )
+            context = self._context(question, wish, budget, recall=wish.recall and told is None)
             memories = _memories_of(context) if told is None else told
-            parts, tokens = self._parts(context, memories)
+            messages, tokens = self._laid_out(context, memories, wish.insert, question)
             if tokens <= wish.limit:
                 if told is None and wish.recall:
                     self._turn.question, self._turn.memories = question.key, memories
                     self._turn.context = context
-                return Seen(lay_out(parts, wish.insert), tokens, context, told is not None)
-            extra += tokens - wish.limit
+                return Seen(messages, tokens, context, told is not None)
+            budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
         return None
+
+    def _context(self, question: _Question, wish: Wish, tokens: int, *, recall: bool) -> Context:
+        budget = self._engine.config.budget.resized(tokens)
+        build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
+        if wish.limit < _LEAST_TO_TIDY or self._waiting:
+            return build(tidy=False)  # what does not take messages takes no summary either
+        try:
+            return build(tidy=True)
+        except StorageError as error:
+            _log.warning("%r is not tidied this time: %s", self._session, type(error).__name__)
+            return build(tidy=False)
 
     def _question(self, wish: Wish) -> _Question:
         # In one turn agents ask without a query, then with the text of the question that is there already.
-        newest = next((one for one in reversed(self._session.latest(_NEWEST)) if one.role is Role.USER), None)
-        query = wish.query
-        if query is not None and (not query.strip() or (newest and query.strip() == newest.content.strip())):
-            query = None
-        return _Question(query, (self._session.key, None if newest is None else newest.id, query))
+        waiting = next((one for one in reversed(self._waiting) if one.role is MessageRole.USER), None)
+        since = [] if waiting is not None else self._since_the_question()
+        newest = since[0] if since else None
+        said = (waiting.content or "" if waiting is not None else "") if newest is None else newest.content
+        query = None if wish.query is None or wish.query.strip() in ("", said.strip()) else wish.query
+        key = (self._session.key, None if newest is None else newest.id, said, query)
+        # What waits is not in the record, where the engine would look for it.
+        asked = said or None if waiting is not None and query is None else query
+        is_said = wish.query is not None and query is None and bool(said)
+        has_room = newest is not None and self._sizes.stored(newest, _shown(newest)) <= wish.limit // 2
+        return _Question(asked, key, is_said, since if query is None and has_room else ())
 
-    def _parts(self, context: Context, memories: str) -> tuple[Parts, int]:
+    def _since_the_question(self) -> Sequence[Message]:
+        transcript = self._session.transcript  # not the record, which has what was taken out as well
+        for count in _NEWEST:
+            newest = transcript.latest(count)
+            places = reversed(range(len(newest)))
+            place = next((place for place in places if newest[place].role is Role.USER), None)
+            if place is not None:
+                return newest[place:]
+            if len(newest) < count:
+                break
+        return ()
+
+    def _told(self, question: _Question) -> str | None:
+        # What was recalled for the same question, unless something of it was erased since.
+        if self._turn.question != question.key or self._turn.context is None:
+            return None
+        tenant = self._engine.namespace(self._session.namespace)
+        said: dict[str, set[str]] = defaultdict(set)
+        for hit in self._turn.context.recalled:
+            if hit.message is not None and hit.session is not None:
+                said[hit.session].add(hit.message.id)
+        for name, ids in said.items():
+            session = tenant.find_session(name)
+            if session is None or session.holds(ids) != ids:
+                return None
+        known = (hit.knowledge for hit in self._turn.context.knowledge)
+        if any(tenant.knowledge.get(one.category, one.key, use=False) is None for one in known):
+            return None
+        return self._turn.memories
+
+    def _laid_out(
+        self, context: Context, memories: str, insert: InsertMethod, question: _Question
+    ) -> tuple[list[ChatMessage], int]:
+        parts, sizes = self._parts(context, memories, question)
+        messages = lay_out(parts, insert)
+        return messages, sum(sizes.get(id(one)) or self._sizes.message(one) for one in messages)
+
+    def _parts(self, context: Context, memories: str, question: _Question) -> tuple[Parts, dict[int, int]]:
         said = {*context.full, *context.compressed}
         pinned = {message.id for message in self._pinned}
         talk = [one for one in context.messages if one.id in said and one.id not in pinned]
+        talk = repaired(question.in_sight(talk))
         summary = [harmless(one.content) for one in context.messages if one.is_summary and one.id not in said]
         shown = self._handed_out(talk)
         leading = [_shown(message) for message in self._pinned]
         parts = Parts(
             pinned=leading,
-            talk=[message for message in shown if message.blocks or message.additional_kwargs],
+            talk=_not_empty([*shown, *self._waiting]),
             is_cut=bool(summary or context.dropped),
+            is_asked=question.is_said,
             summary=protected(fenced(summary)) if summary else "",
             memories=protected(memories),
         )
         stored = zip((*self._pinned, *talk), (*leading, *shown), strict=True)
-        tokens = sum(
-            self._sizes.message(message) if one.id == self._turn.live_id else self._sizes.stored(one, message)
+        return parts, {
+            id(message): self._sizes.stored(one, message)
             for one, message in stored
-        )
-        return parts, tokens + self._sizes.text(parts.summary) + self._sizes.text(parts.memories)
+            if one.id != self._turn.live_id  # agents write into it
+        }
 
     def _handed_out(self, talk: Sequence[Message]) -> list[ChatMessage]:
         place = next((n for n in reversed(range(len(talk))) if talk[n].role is Role.USER), None)
@@ -160,11 +228,16 @@ class ConversationView:
         return list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
 
     def _plain(self, limit: int) -> Seen:
-        transcript = self._session.transcript
-        newest = transcript.messages(IN_LIST, offset=max(0, transcript.count() - _PLAIN))
+        newest = self._session.transcript.latest(_PLAIN)
         pinned = {message.id for message in self._pinned}
-        talk = self._handed_out([message for message in newest if message.id not in pinned])
-        messages, tokens = plain_cut([_shown(one) for one in self._pinned], talk, limit, self._sizes)
+        talk = self._handed_out(repaired([message for message in newest if message.id not in pinned]))
+        messages, tokens = plain_cut(
+            [_shown(one) for one in self._pinned],
+            _not_empty([*talk, *self._waiting]),
+            limit,
+            self._sizes,
+            is_whole=len(newest) < _PLAIN,
+        )
         if tokens > limit:
             _log.warning(
                 "%r shows %d tokens where %d are allowed: not even its newest message fits, raise token_limit",
@@ -180,14 +253,35 @@ class _Question:
     query: str | None
     key: object
     """The same for the whole turn."""
+    is_said: bool
+    """Whether the query is the newest message of the user."""
+    since: Sequence[Message]
+    """That message and what came after it, if it is asked and can be shown as it is."""
+
+    def in_sight(self, talk: list[Message]) -> list[Message]:
+        # A long run of tools moves it behind a summary, or out of what has room.
+        if not self.since or any(one.id == self.since[0].id for one in talk):
+            return talk
+        later = {one.id for one in self.since}
+        place = next((place for place, one in enumerate(talk) if one.id in later), len(talk))
+        return [*talk[:place], self.since[0], *talk[place:]]
 
 
 def _shown(message: Message) -> ChatMessage:
-    shown = to_message(message)
-    for place, block in enumerate(shown.blocks):
-        if type(block) is TextBlock and (safe := protected(block.text)) is not block.text:
-            shown.blocks[place] = TextBlock(text=safe)
-    return shown
+    return _protected(to_message(message))
+
+
+def _protected(message: ChatMessage) -> ChatMessage:
+    for place, block in enumerate(message.blocks):
+        safe = each_text(block, protected)
+        if safe is not block:
+            message.blocks[place] = safe
+    return message
+
+
+def _not_empty(talk: Sequence[ChatMessage]) -> list[ChatMessage]:
+    # Providers refuse a message that says nothing, such as an answer that never came.
+    return [message for message in talk if message.blocks or message.additional_kwargs]
 
 
 def _memories_of(context: Context) -> str:

@@ -36,7 +36,6 @@ from langmem_tiers import (
     Role,
     ToolCall,
 )
-from langmem_tiers_langchain import part_tokens, to_draft, to_message
 from langmem_tiers.adapting.figures import (
     AUDIO_TOKENS,
     FILE_TOKENS,
@@ -44,6 +43,7 @@ from langmem_tiers.adapting.figures import (
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
 )
+from langmem_tiers_langchain import part_tokens, to_draft, to_message
 
 DATA = "iVBORw0KGgo" * 20_000
 WORDS = "Seven hits were found in the garden."

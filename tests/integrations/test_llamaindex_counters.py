@@ -129,7 +129,7 @@ class Pretrained:
         (str.split, "str.split-"),
         (list, "list-"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "of",
 )
 def test_the_tokenizer_gives_the_name(tokenizer: Any, label: str) -> None:
     counter = LlamaIndexCounter(tokenizer)
@@ -163,7 +163,7 @@ def test_an_engine_counts_with_it() -> None:
         assert (message.token_count, message.token_counter) == (4, "words")
 
 
-@pytest.mark.parametrize("given_back", [3, None, iter(()), "tokens", b"tokens", {"input_ids": [1]}], ids=str)
+@pytest.mark.parametrize("given_back", [3, None, iter(()), "tokens", b"tokens", {"input_ids": [1]}], ids=type)
 def test_what_cannot_be_counted_is_refused_at_once(given_back: Any) -> None:
     with pytest.raises(InvalidInputError, match=rf"gave a {type(given_back).__name__}: pass a function"):
         LlamaIndexCounter(lambda _: given_back)

@@ -410,9 +410,9 @@ def test_a_file_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     with MemoryEngine("sqlite:///near.db") as engine:
         engine.session("a", "s").add("user", "x")
-        url = engine.url
-        assert not engine.is_closed
-    assert engine.is_closed
+        url, states = engine.url, [engine.is_closed]
+    states.append(engine.is_closed)
+    assert states == [False, True]
     assert url == f"sqlite:///{tmp_path / 'near.db'}"
     monkeypatch.chdir("/")
     with MemoryEngine(url) as again:

@@ -1,0 +1,199 @@
+"""Models for LlamaIndex's chat engines and agents under test, and checks of what they are shown."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import Field
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ChatResponse,
+        CompletionResponse,
+        LLMMetadata,
+        MessageRole,
+        TextBlock,
+        ToolCallBlock,
+    )
+    from llama_index.core.llms.custom import CustomLLM
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+    from llama_index.core.llms.llm import ToolSelection
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+Prompt: TypeAlias = Sequence[ChatMessage]
+Reply: TypeAlias = Callable[[Prompt], ChatMessage | str]
+
+
+def _noted(_: Prompt) -> ChatMessage | str:
+    return "I have noted it."
+
+
+class ScriptedLLM(FunctionCallingLLM):
+    """A chat model with tools that answers by a function of its prompt, and keeps every prompt as it was."""
+
+    reply: Reply = _noted
+    seen: list[list[ChatMessage]] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(is_chat_model=True, is_function_calling_model=True, context_window=30_000)
+
+    def chat(self, messages: Prompt, **_: Any) -> ChatResponse:
+        return ChatResponse(message=self._answer(messages))
+
+    async def achat(self, messages: Prompt, **_: Any) -> ChatResponse:
+        return self.chat(messages)
+
+    def stream_chat(self, messages: Prompt, **_: Any) -> Any:
+        return _streamed(self._answer(messages))
+
+    async def astream_chat(self, messages: Prompt, **_: Any) -> Any:
+        return _later(self.stream_chat(messages))
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
+        return CompletionResponse(text=self._answer([ChatMessage(prompt)]).content or "")
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - as above
+        return self.complete(prompt)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:  # noqa: FBT001, FBT002 - as above
+        raise NotImplementedError
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:  # noqa: FBT001, FBT002 - as above
+        raise NotImplementedError
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Any,
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        *_: Any,
+        **__: Any,
+    ) -> dict[str, Any]:
+        asked = ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
+        return {"messages": [*(chat_history or []), *([] if asked is None else [asked])]}
+
+    def get_tool_calls_from_response(
+        self,
+        response: ChatResponse,
+        error_on_no_tool_call: bool = True,  # noqa: FBT001, FBT002 - as above
+        **_: Any,
+    ) -> list[ToolSelection]:
+        blocks = [block for block in response.message.blocks if isinstance(block, ToolCallBlock)]
+        return [
+            ToolSelection(
+                tool_id=block.tool_call_id or block.tool_name,  # as integrations do whose models give no ids
+                tool_name=block.tool_name,
+                tool_kwargs=block.tool_kwargs if isinstance(block.tool_kwargs, dict) else {},
+            )
+            for block in blocks
+        ]
+
+    def _answer(self, messages: Prompt) -> ChatMessage:
+        self.seen.append(copy.deepcopy(list(messages)))  # agents change prompts in place
+        answer = self.reply(messages)
+        return ChatMessage(role="assistant", content=answer) if isinstance(answer, str) else answer
+
+
+class CompletionLLM(CustomLLM):
+    """A completion model, in whose prompt all messages are one text."""
+
+    reply: Reply = _noted
+    seen: list[list[ChatMessage]] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(context_window=30_000)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: FBT001, FBT002 - the framework's signature
+        self.seen.append([ChatMessage(prompt)])
+        return CompletionResponse(text=str(self.reply(self.seen[-1])))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:  # noqa: FBT001, FBT002 - as above
+        text = self.complete(prompt).text
+        half = len(text) // 2
+        yield CompletionResponse(text=text[:half], delta=text[:half])
+        yield CompletionResponse(text=text, delta=text[half:])
+
+
+class OneNote(BaseRetriever):
+    """Finds the same note whatever is asked."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text="Cats sleep for most of the day."), score=1.0)]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._retrieve(query_bundle)
+
+
+class InOrder:
+    """Answers one after the other, whatever is asked; the last one again and again."""
+
+    def __init__(self, *answers: ChatMessage | str) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, _: Prompt) -> ChatMessage | str:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return copy.deepcopy(answer)  # agents change answers in place
+
+
+def calling(*calls: tuple[str | None, str, dict[str, Any]], text: str = "") -> ChatMessage:
+    """An answer that calls tools, each given by its id, its name and its arguments."""
+    blocks: list[Any] = [TextBlock(text=text)] if text else []
+    for call, name, arguments in calls:
+        blocks.append(ToolCallBlock(tool_call_id=call, tool_name=name, tool_kwargs=arguments))
+    return ChatMessage(role="assistant", blocks=blocks)
+
+
+def texts(messages: Prompt) -> str:
+    """All that a prompt says."""
+    return "\n".join(message.content or "" for message in messages)
+
+
+def roles(messages: Prompt) -> list[str]:
+    return [message.role.value for message in messages]
+
+
+def said(messages: Prompt) -> list[tuple[str, str]]:
+    """Who said what, tool calls by their names."""
+    return [(message.role.value, message.content or _called(message)) for message in messages]
+
+
+def check_whole(messages: Prompt) -> None:
+    """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
+    talk = [message for message in messages if message.role is not MessageRole.SYSTEM]
+    assert not talk or talk[0].role is MessageRole.USER, roles(talk)
+    waiting: list[str] = []
+    for message in talk:
+        if message.role is MessageRole.TOOL:
+            call = message.additional_kwargs.get("tool_call_id")
+            assert call in waiting, f"an orphan: {message!r}"
+            waiting.remove(str(call))
+            continue
+        assert not waiting, f"no result for {waiting}"
+        blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        waiting = [block.tool_call_id or block.tool_name for block in blocks]
+    assert not waiting, f"no result for {waiting}"
+
+
+def _called(message: ChatMessage) -> str:
+    return " ".join(block.tool_name for block in message.blocks if isinstance(block, ToolCallBlock))
+
+
+def _streamed(message: ChatMessage) -> Iterator[ChatResponse]:
+    text = message.content or ""
+    half = len(text) // 2
+    if half:
+        yield ChatResponse(message=ChatMessage(role="assistant", content=text[:half]), delta=text[:half])
+    yield ChatResponse(message=message, delta=text[half:])
+
+
+async def _later(responses: Iterator[ChatResponse]) -> AsyncIterator[ChatResponse]:
+    for response in responses:
+        yield response

@@ -1,0 +1,418 @@
+"""Memory in LlamaIndex's ``Context``: used again, written down and read again, here and in another process."""
+
+# No annotations from the future: agents find the context among the parameters of a tool by its type.
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers_llamaindex.memory import TieredMemory
+from tests.integrations.llamaindex_agents import (
+    InOrder,
+    Prompt,
+    ScriptedLLM,
+    calling,
+    check_whole,
+    roles,
+    said,
+    texts,
+)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+    from workflows.context.serializers import JsonSerializer, PickleSerializer
+    from workflows.errors import WorkflowCancelledByUser
+
+# Agents use what pydantic and their own workflows have deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+ROOT = Path(__file__).parents[2]
+STATE = "Current state"
+
+
+@pytest.fixture(params=["in memory", "on a file"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryEngine]:
+    url = "sqlite://" if request.param == "in memory" else f"sqlite:///{tmp_path / 'memory.db'}"
+    with MemoryEngine(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def in_memory() -> Iterator[MemoryEngine]:
+    with MemoryEngine() as opened:
+        yield opened
+
+
+def look_up(what: str) -> str:
+    """Look something up."""
+    return f"The {what} is in the attic."
+
+
+async def count(ctx: Context[Any]) -> str:
+    """Count up."""
+    async with ctx.store.edit_state() as state:
+        state["state"]["counted"] += 1
+    return "counted"
+
+
+async def ask_person(ctx: Context[Any], what: str) -> str:
+    """Ask the person in charge."""
+    asked = InputRequiredEvent.model_validate({"prefix": what})
+    answer = await ctx.wait_for_event(HumanResponseEvent, waiter_id="person", waiter_event=asked)
+    return f"The person says {answer.response}."
+
+
+def answer_of(person: str) -> HumanResponseEvent:
+    return HumanResponseEvent.model_validate({"response": person})
+
+
+def agent_with(llm: Any, **settings: Any) -> FunctionAgent:
+    return FunctionAgent(tools=[look_up, count, ask_person], llm=llm, **settings)
+
+
+def reacting(llm: Any) -> Any:
+    return ReActAgent(tools=[look_up], llm=llm)
+
+
+def together(llm: Any) -> Any:
+    agents = [
+        agent_with(llm, name="first", description="first"),
+        agent_with(llm, name="second", description="next"),
+    ]
+    return AgentWorkflow(agents=agents, root_agent="first")  # type: ignore[arg-type]  # a list of one kind of them
+
+
+@pytest.mark.parametrize("build", [agent_with, reacting, together])
+async def test_a_context_that_is_used_again_keeps_every_turn(build: Any, engine: MemoryEngine) -> None:
+    llm = ScriptedLLM(reply=lambda prompt: f"Thought: I can answer.\nAnswer: {len(prompt)}")
+    agent = build(llm)
+    mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+    context: Any = Context(agent)
+    await agent.run(user_msg="Question 0", ctx=context, memory=mine)
+    for turn in range(1, 5):
+        await agent.run(user_msg=f"Question {turn}", ctx=context)
+        assert [f"Question {n}" in texts(llm.seen[-1]) for n in range(turn + 1)] == [True] * (turn + 1)
+    held = await context.store.get("memory")
+    assert said(held.get_all()) == said(mine.get_all())  # the caller's own object is not left behind
+    assert roles(mine.get_all()) == ["user", "assistant"] * 5
+    mine.put(ChatMessage("By the way, the key is under the mat."))
+    await agent.run(user_msg="Where is the key?", ctx=context)
+    assert "under the mat" in texts(llm.seen[-1])
+
+
+async def test_a_context_alone_keeps_its_memory_alive() -> None:
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    context: Any = Context(agent)
+    await agent.run(user_msg="Question 0", ctx=context, memory=TieredMemory.from_defaults())
+    for turn in range(1, 4):
+        gc.collect()  # nobody else holds the memory or its engine
+        await agent.run(user_msg=f"Question {turn}", ctx=context)
+    held = await context.store.get("memory")
+    assert roles(held.get_all()) == ["user", "assistant"] * 4
+    assert "Question 0" in texts(llm.seen[-1])
+    held.engine.close()
+
+
+@pytest.mark.parametrize(
+    "serializer",
+    [None, JsonSerializer(), JsonSerializer(allowed_types=[TieredMemory]), PickleSerializer()],
+    ids=["default", "json", "of known types", "pickle"],
+)
+async def test_a_context_that_was_written_down_goes_on(serializer: Any, engine: MemoryEngine) -> None:
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one", token_limit=5000)
+    first: Any = Context(agent)
+    await agent.run(user_msg="The key is under the mat.", ctx=first, memory=mine)
+    written = json.dumps(first.to_dict(serializer))
+    assert "under the mat" not in json.loads(written)["state"]["state_data"]["_data"]["memory"]
+    again: Any = Context.from_dict(agent, json.loads(written), serializer)
+    await agent.run(user_msg="Where is it?", ctx=again)
+    assert "under the mat" in texts(llm.seen[-1])
+    held = await again.store.get("memory")
+    assert held.engine is engine
+    assert held.token_limit == 5000
+    assert len(mine.get_all()) == 4
+
+
+async def test_a_tokenizer_of_its_own_comes_along_in_one_process(in_memory: MemoryEngine) -> None:
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    mine = TieredMemory.from_defaults(engine=in_memory, session_id="one", token_limit=400, tokenizer_fn=list)
+    context: Any = Context(agent)
+    await agent.run(user_msg="Question 0 " * 9, ctx=context, memory=mine)
+    for turn in range(1, 8):
+        await agent.run(user_msg=f"Question {turn} " * 9, ctx=context)
+        assert len(texts(llm.seen[-1])) <= 400  # by characters
+
+
+def child() -> None:
+    """Goes on with a context in another process; says what the model was shown and what is in the memory."""
+    given = json.loads(sys.stdin.read())
+    warnings.simplefilter("ignore")
+
+    async def go_on() -> dict[str, Any]:
+        llm = ScriptedLLM()
+        agent = agent_with(llm)
+        context: Any = Context.from_dict(agent, given["context"])
+        if given["answer"] is None:
+            handler = agent.run(user_msg="Where is it?", ctx=context)
+        else:
+            handler = agent.run(ctx=context)
+            handler.ctx.send_event(answer_of(given["answer"]))
+        await handler
+        held = await handler.ctx.store.get("memory")
+        return {"shown": texts(llm.seen[0]), "said": said(held.get_all()), "context": handler.ctx.to_dict()}
+
+    sys.stdout.write(json.dumps(asyncio.run(go_on())))
+
+
+def in_another_process(context: Any, answer: str | None = None) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import child; child()"],
+        input=json.dumps({"context": context, "answer": answer}),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def test_another_process_goes_on_with_the_context_on_a_file(file_url: str) -> None:
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    with MemoryEngine(file_url) as engine:
+        mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+        first: Any = Context(agent)
+        await agent.run(user_msg="The key is under the mat.", ctx=first, memory=mine)
+        done = in_another_process(first.to_dict())
+        assert "under the mat" in done["shown"]
+        assert [text for _, text in done["said"]][::2] == ["The key is under the mat.", "Where is it?"]
+        assert said(mine.get_all()) == [tuple(one) for one in done["said"]]  # while it is open here as well
+        back: Any = Context.from_dict(agent, done["context"])
+        await agent.run(user_msg="Thank you.", ctx=back)
+        assert texts(llm.seen[-1]).endswith("Where is it?\nI have noted it.\nThank you.")
+        assert len(mine.get_all()) == 6
+
+
+async def until_asked(handler: Any) -> Any:
+    """The context of a run that waits for a person, written down; the run is over."""
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            break
+    written = json.loads(json.dumps(handler.ctx.to_dict()))
+    await handler.cancel_run()
+    with pytest.raises(WorkflowCancelledByUser):
+        await handler
+    return written
+
+
+ASKING = calling(("c-1", "ask_person", {"what": "May I?"}))
+WITH_A_PERSON = [
+    ("user", "Please ask."),
+    ("assistant", "ask_person"),
+    ("tool", "The person says yes."),
+    ("assistant", "I have noted it."),
+]
+
+
+async def test_a_person_answers_after_the_context_was_written_down(engine: MemoryEngine) -> None:
+    mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+    agent = agent_with(ScriptedLLM(reply=InOrder(ASKING)), initial_state={"counted": 0})
+    written = await until_asked(agent.run(user_msg="Please ask.", memory=mine))
+    assert said(mine.get_all()) == [("user", "Please ask.")]
+    llm = ScriptedLLM()
+    later = agent_with(llm, initial_state={"counted": 0})
+    context: Any = Context.from_dict(later, written)
+    handler = later.run(ctx=context)
+    handler.ctx.send_event(answer_of("yes"))
+    assert str(await handler) == "I have noted it."
+    assert said(mine.get_all()) == WITH_A_PERSON
+    assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1]
+
+
+async def test_a_person_answers_in_another_process(file_url: str) -> None:
+    with MemoryEngine(file_url) as engine:
+        mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+        agent = agent_with(ScriptedLLM(reply=InOrder(ASKING)))
+        written = await until_asked(agent.run(user_msg="Please ask.", memory=mine))
+    done = in_another_process(written, "yes")
+    assert [tuple(one) for one in done["said"]] == WITH_A_PERSON
+
+
+@pytest.mark.parametrize("serializer", [None, PickleSerializer()], ids=["default", "pickle"])
+async def test_an_engine_in_memory_that_is_gone_is_told_and_not_replaced(serializer: Any) -> None:
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    context: Any = Context(agent)
+    with MemoryEngine() as engine:
+        mine = TieredMemory.from_defaults(engine=engine, session_id="one")
+        await agent.run(user_msg="The key is under the mat.", ctx=context, memory=mine)
+        written = context.to_dict(serializer)
+    for former in (context, Context.from_dict(agent, written, serializer)):
+        with pytest.raises(ValueError, match="the engine of this memory is gone.*it was in memory"):
+            agent.run(user_msg="Where is it?", ctx=former)
+    del mine, engine, context, former
+    gc.collect()
+    again: Any = Context.from_dict(agent, written, serializer)
+    with pytest.raises(ValueError, match="key memory: the engine of this memory is gone"):
+        again.store  # noqa: B018 - it reads what was written
+    with pytest.raises(ValueError, match="Use a file or a server"):
+        agent.run(user_msg="Where is it?", ctx=again)
+    assert len(llm.seen) == 1
+
+
+async def test_a_file_that_is_gone_is_told_and_a_closed_one_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    llm = ScriptedLLM()
+    agent = agent_with(llm)
+    context: Any = Context(agent)
+    with MemoryEngine(path) as engine:
+        mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+        await agent.run(user_msg="The key is under the mat.", ctx=context, memory=mine)
+    written = context.to_dict()
+    await agent.run(user_msg="Where is it?", ctx=context)
+    assert "under the mat" in texts(llm.seen[-1])
+    (await context.store.get("memory")).engine.close()
+    path.unlink()
+    with pytest.raises(ValueError, match="is not there any more: put the file back"):
+        agent.run(user_msg="Where is it?", ctx=Context.from_dict(agent, written))
+    assert not path.exists()
+
+
+async def test_tools_that_edit_the_state_do_not_part_the_memory(engine: MemoryEngine) -> None:
+    calls = [calling((f"c-{n}", "count", {})) for n in range(3)]
+    llm = ScriptedLLM(reply=InOrder(*calls, "Counted."))
+    agent = agent_with(llm, initial_state={"counted": 0})
+    mine = TieredMemory.from_defaults(engine=engine, session_id="one")
+    handler = agent.run(user_msg="Count.", memory=mine)
+    await handler
+    held = await handler.ctx.store.get("memory")
+    assert await handler.ctx.store.get("state") == {"counted": 3}
+    assert said(held.get_all()) == said(mine.get_all())
+    assert roles(mine.get_all()) == ["user", *["assistant", "tool"] * 3, "assistant"]
+
+
+@pytest.mark.parametrize("insert", ["auto", "system", "user"])
+async def test_every_prompt_has_the_state_once_and_the_record_never(
+    insert: Any, engine: MemoryEngine
+) -> None:
+    other = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="zero")
+    other.put(ChatMessage("I count sheep, and the sheep are in the attic."))
+    answers = (calling(("c-1", "count", {})), calling(("c-2", "count", {})), "Counted.")
+    llm = ScriptedLLM(reply=lambda _: answers[(len(llm.seen) - 1) % 3])
+    agent = agent_with(llm, initial_state={"counted": 0})
+    mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one", insert_method=insert)
+    context: Any = Context(agent)
+    for turn in range(3):
+        await agent.run(user_msg=f"Count sheep, please: {turn}", ctx=context, memory=mine)
+    assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1] * 9
+    # As LlamaIndex has it, the state of a run is that of its beginning.
+    shown = [texts(prompt).partition(f"{STATE}:\n")[2].partition("\n")[0] for prompt in llm.seen]
+    assert shown == [f"{{'counted': {turn * 2}}}" for turn in range(3) for _ in range(3)]
+    assert all("in the attic" in texts(prompt) for prompt in llm.seen)
+    assert STATE not in texts(mine.get_all())
+    assert STATE not in "".join(one.content for one in engine.session("ada", "one").messages())
+
+
+async def test_agents_that_hand_over_show_the_state_once_too(engine: MemoryEngine) -> None:
+    hand = calling(("h-1", "handoff", {"to_agent": "second", "reason": "it counts"}))
+    llm = ScriptedLLM(reply=InOrder(hand, calling(("c-1", "count", {})), "Counted."))
+    workflow = together(llm)
+    workflow.initial_state = {"counted": 0}
+    mine = TieredMemory.from_defaults(engine=engine, session_id="one")
+    await workflow.run(user_msg="Count.", memory=mine)
+    assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1] * 3
+    assert STATE not in texts(mine.get_all())
+
+
+def looking_up(prompt: Prompt) -> ChatMessage | str:
+    number = sum(message.role == "user" for message in prompt)
+    if prompt[-1].role == "tool":
+        return f"Answer {number}: it is in the attic."
+    return calling((f"c-{number}", "look_up", {"what": f"thing {number} " * 20}))
+
+
+@pytest.mark.parametrize("token_limit", [700, 30_000])
+async def test_an_app_that_hands_in_its_texts_each_time_stores_only_what_is_new(
+    token_limit: int, in_memory: MemoryEngine
+) -> None:
+    agent = agent_with(ScriptedLLM(reply=looking_up))
+    texts_of_app: list[ChatMessage] = []
+    grown: list[int] = []
+    for turn in range(24):
+        mine = TieredMemory.from_defaults(
+            engine=in_memory, user_id="ada", session_id="one", token_limit=token_limit
+        )
+        question = f"Question {turn}: where is it?"
+        answer = str(await agent.run(user_msg=question, chat_history=list(texts_of_app), memory=mine))
+        texts_of_app += [ChatMessage(question), ChatMessage(role="assistant", content=answer)]
+        record = in_memory.session("ada", "one").messages()
+        grown.append(sum(not message.is_summary for message in record))
+    assert grown == [4 * turn for turn in range(1, 25)]  # a question, a call, its result and an answer
+    assert len(in_memory.namespace("ada").sessions().sessions) == 1
+    assert said(mine.get_all())[:-4] == said(texts_of_app)[:-2]
+
+
+@pytest.mark.parametrize("again", ["the context", "the memory"])
+async def test_a_run_that_dies_leaves_its_question_and_the_next_one_works(
+    again: str, engine: MemoryEngine
+) -> None:
+    def reply(prompt: Prompt) -> ChatMessage | str:
+        if len(llm.seen) == 2:
+            raise ConnectionError("the model is away")
+        return calling(("c-1", "look_up", {"what": "key"})) if len(llm.seen) == 1 else "It is in the attic."
+
+    llm = ScriptedLLM(reply=reply)
+    agent = agent_with(llm)
+    mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
+    context: Any = Context(agent)
+    with pytest.raises(ConnectionError, match="the model is away"):
+        await agent.run(user_msg="Where is the key?", ctx=context, memory=mine)
+    assert said(mine.get_all()) == [("user", "Where is the key?")]
+    handed = {"ctx": context} if again == "the context" else {"memory": mine}
+    assert str(await agent.run(user_msg="Are you there?", **handed)) == "It is in the attic."
+    assert "Where is the key?" in texts(llm.seen[2])
+    await agent.run(user_msg="Thank you.", **handed)
+    for prompt in llm.seen:
+        check_whole(prompt)
+    asked = [text for role, text in said(mine.get_all()) if role == "user"]
+    assert asked == ["Where is the key?", "Are you there?", "Thank you."]
+
+
+async def test_contexts_of_several_sessions_run_side_by_side(engine: MemoryEngine) -> None:
+    async def live(name: str) -> tuple[ScriptedLLM, TieredMemory]:
+        llm = ScriptedLLM(reply=looking_up)
+        agent = agent_with(llm)
+        mine = TieredMemory.from_defaults(engine=engine, session_id=name)
+        context: Any = Context(agent)
+        await agent.run(user_msg=f"{name} asks 0", ctx=context, memory=mine)
+        for turn in range(1, 4):
+            await agent.run(user_msg=f"{name} asks {turn}", ctx=context)
+        return llm, mine
+
+    names = [f"session-{number}" for number in range(6)]
+    for name, (llm, mine) in zip(names, await asyncio.gather(*map(live, names)), strict=True):
+        asked = [text for role, text in said(mine.get_all()) if role == "user"]
+        assert asked == [f"{name} asks {turn}" for turn in range(4)]
+        assert roles(mine.get_all()) == ["user", "assistant", "tool", "assistant"] * 4
+        for prompt in llm.seen:
+            check_whole(prompt)
+            assert not any(other in texts(prompt) for other in names if other != name)

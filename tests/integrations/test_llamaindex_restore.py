@@ -1,0 +1,382 @@
+"""A memory that is written down and read again: the same conversation, or an error that says why not."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import pickle
+import subprocess
+import sys
+import uuid
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import InvalidInputError, MemoryEngine, StorageUnavailableError
+from langmem_tiers.testing import HashEmbedder
+from langmem_tiers.testing.threads import in_threads
+from tests.integrations.test_llamaindex_memory import ASK, CAT, memory_of, texts, user
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.llms.mock import MockFunctionCallingLLM
+    from workflows import Context
+    from workflows.context.serializers import JsonSerializer
+
+    from langmem_tiers_llamaindex import TieredMemory, attach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROUNDS: dict[str, Callable[[TieredMemory], TieredMemory]] = {
+    "dict": lambda memory: TieredMemory.from_dict(json.loads(json.dumps(memory.to_dict()))),
+    "string": lambda memory: TieredMemory.from_string(memory.to_string()),
+    "json": lambda memory: TieredMemory.from_json(memory.to_json()),
+    "pickle": lambda memory: pickle.loads(pickle.dumps(memory)),  # noqa: S301 - our own
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "model_copy": lambda memory: memory.model_copy(deep=True),
+    "context": lambda memory: JsonSerializer().deserialize(JsonSerializer().serialize(memory)),
+    "init": lambda memory: TieredMemory(**memory.to_dict()),
+}
+
+
+def same_settings(one: TieredMemory, other: TieredMemory) -> bool:
+    return one.to_dict() == other.to_dict()
+
+
+@pytest.mark.parametrize("way", ROUNDS)
+@pytest.mark.parametrize("who", ["mara", None])
+def test_written_down_and_read_it_is_the_same_conversation_on_the_live_engine(
+    way: str, who: str | None
+) -> None:
+    with MemoryEngine() as engine:  # in memory: nothing else could open it
+        memory = memory_of(engine, "s \0 ünï", who, token_limit=777, insert_method="user", recall=False)
+        memory.put(user("one"))
+        again = ROUNDS[way](memory)
+        assert again is not memory
+        assert again.engine is engine
+        assert same_settings(again, memory)
+        again.put(user("two"))
+        memory.put(user("three"))
+        assert texts(again.get_all()) == texts(memory.get_all()) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("way", ROUNDS)
+def test_a_turn_goes_on_in_the_memory_that_was_read(way: str) -> None:
+    with MemoryEngine() as engine:
+        memory_of(engine, "past").put(user(CAT))
+        memory = memory_of(engine)
+        memory.put(user(ASK))
+        asked = memory.get()[-1].blocks[-1]
+        assert ROUNDS[way](memory).get()[-1].blocks[-1] is asked
+
+
+def test_what_is_written_down_is_json_and_short() -> None:
+    with MemoryEngine() as engine:
+        memory = memory_of(engine, tokenizer_fn=list)
+        memory.put_messages([user("secret " * 100)] * 10)
+        told = memory.to_dict()
+    assert set(told) == {
+        *("class_name", "session_id", "user_id", "namespace", "token_limit", "insert_method", "recall"),
+        "engine_reference",
+    }
+    assert "secret" not in json.dumps(told)
+    assert len(json.dumps(told)) < 500
+    assert "secret" not in repr(memory)
+
+
+def test_fields_can_be_had_otherwise(small_file: Path) -> None:
+    with MemoryEngine(small_file) as engine:
+        told = memory_of(engine).to_dict()
+        other = TieredMemory.from_dict(told, token_limit=5, session_id="t", tokenizer_fn=list)
+        assert (other.token_limit, other.session_id, other.tokenizer_fn) == (5, "t", list)
+
+
+@pytest.fixture
+def small_file(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+READ = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from langmem_tiers_llamaindex import TieredMemory
+from llama_index.core.base.llms.types import ChatMessage
+
+memory = TieredMemory.from_string(sys.stdin.read())
+memory.put(ChatMessage("from the child"))
+print(json.dumps([message.content for message in memory.get_all()]))
+"""
+CONTEXT = """
+import asyncio, json, sys, warnings
+warnings.simplefilter("ignore")
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from workflows import Context
+
+async def main():
+    agent = FunctionAgent(tools=[], llm=MockFunctionCallingLLM())
+    context = Context.from_dict(agent, json.load(sys.stdin))
+    await agent.run(user_msg="from the child", ctx=context)
+    memory = await context.store.get("memory")
+    print(json.dumps([type(memory).__name__, *(one.content for one in memory.get_all() if one.role == "user")]))
+
+asyncio.run(main())
+"""
+
+
+def child(code: str, told: str, folder: Path) -> Any:
+    """What another process makes of it, in another folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=told,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["memory.db", "with space & ünï %20.db"])
+def test_another_process_goes_on_with_the_file(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    with MemoryEngine(Path(name)) as engine:  # relative, and the child stands in another folder
+        memory = memory_of(engine, who="mara")
+        memory.put(user("from the parent"))
+        told = memory.to_string()
+    assert child(READ, told, folder) == ["from the parent", "from the child"]
+    assert not list(folder.iterdir())
+    again = TieredMemory.from_string(told)
+    assert texts(again.get_all()) == ["from the parent", "from the child"]
+    again.engine.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
+async def test_an_agent_goes_on_in_another_process(small_file: Path, tmp_path: Path) -> None:
+    with MemoryEngine(small_file) as engine:
+        agent = FunctionAgent(tools=[], llm=MockFunctionCallingLLM())
+        context = Context(agent)
+        await agent.run(user_msg="from the parent", memory=memory_of(engine), ctx=context)
+        told = json.dumps(context.to_dict())
+    assert child(CONTEXT, told, tmp_path) == ["TieredMemory", "from the parent", "from the child"]
+
+
+def test_another_process_goes_on_with_the_server(shared_postgres: str, tenant: str, tmp_path: Path) -> None:
+    with MemoryEngine(shared_postgres) as engine:
+        memory = memory_of(engine, who=tenant)
+        memory.put(user("from the parent"))
+        assert child(READ, memory.to_string(), tmp_path) == ["from the parent", "from the child"]
+        assert texts(memory.get_all()) == ["from the parent", "from the child"]
+
+
+def test_no_password_is_written_down_told_or_shown(shared_postgres: str, tenant: str) -> None:
+    # The test server lets anybody in, so that a URL with a password opens as well as one without.
+    url = shared_postgres.replace("://postgres:@", "://postgres:hunter2%40@", 1)
+    assert "hunter2" in url
+    with MemoryEngine(url) as engine:
+        memory = memory_of(engine, who=tenant)
+        memory.put(user("one"))
+        told = [memory.to_string(), memory.to_json(), repr(memory), str(memory), repr(pickle.dumps(memory))]
+        assert not any("hunter2" in text for text in told)
+        again = TieredMemory.from_string(memory.to_string())
+        assert again.engine is engine
+    with TieredMemory.from_string(told[0]).engine as reopened:
+        assert reopened is not engine
+        assert texts(memory_of(reopened, who=tenant).get_all()) == ["one"]
+
+
+def test_a_file_that_is_gone_is_an_error_and_never_an_empty_memory(small_file: Path) -> None:
+    with MemoryEngine(small_file) as engine:
+        memory_of(engine).put(user("one"))
+        told = memory_of(engine).to_string()
+    del engine
+    gc.collect()
+    for one in small_file.parent.iterdir():
+        one.unlink()
+    for _ in range(2):
+        with pytest.raises(
+            StorageUnavailableError, match=r"memory.db' of this memory is not there any more: put"
+        ):
+            TieredMemory.from_string(told)
+        assert not small_file.exists()
+    small_file.touch()  # what is left when a disk was full
+    with pytest.raises(StorageUnavailableError, match="is not there any more"):
+        TieredMemory.from_string(told)
+    assert small_file.stat().st_size == 0
+    small_file.write_bytes(b"no database at all" * 100)
+    with pytest.raises(StorageUnavailableError, match=r"does not open \(StorageCorruptError"):
+        TieredMemory.from_string(told)
+    small_file.unlink()
+    small_file.mkdir()
+    with pytest.raises(StorageUnavailableError):
+        TieredMemory.from_string(told)
+
+
+def test_a_server_that_does_not_open_is_an_error_without_its_password(tmp_path: Path) -> None:
+    reference = {"name": "x", "url": f"postgresql://mara:hunter2@/none?host={tmp_path}"}
+    with pytest.raises(StorageUnavailableError, match="call langmem_tiers_llamaindex.attach") as caught:
+        TieredMemory(session_id="s", engine_reference=reference)
+    assert "hunter2" not in str(caught.value)
+    assert "passwords are never written down" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["closed", "dropped"])
+def test_an_engine_in_memory_that_is_gone_is_an_error(way: str) -> None:
+    engine = MemoryEngine()
+    memory = memory_of(engine)
+    memory.put(user("one"))
+    told = memory.to_string()
+    engine.close()
+    if way == "dropped":
+        del engine, memory
+        gc.collect()
+    with pytest.raises(InvalidInputError, match="the engine of this memory is gone"):
+        TieredMemory.from_string(told)
+    with MemoryEngine() as other:
+        attach(other)  # another one in memory is another memory
+        with pytest.raises(InvalidInputError, match="is gone"):
+            TieredMemory.from_string(told)
+
+
+def test_a_closed_engine_on_a_file_is_opened_again_and_shared(small_file: Path) -> None:
+    with MemoryEngine(small_file) as engine:
+        memory_of(engine).put(user("one"))
+        told = memory_of(engine).to_string()
+    one, two = TieredMemory.from_string(told), TieredMemory.from_string(told)
+    assert one.engine is two.engine is not engine
+    assert texts(two.get_all()) == ["one"]
+    two.put(user("two"))
+    assert texts(one.get_all()) == ["one", "two"]
+    one.engine.close()
+
+
+def test_an_engine_that_was_attached_is_found_by_its_database(small_file: Path) -> None:
+    with MemoryEngine(small_file) as first:
+        memory_of(first).put(user("one"))
+        told = memory_of(first).to_string()
+    with MemoryEngine(small_file, embedder=HashEmbedder()) as mine:
+        assert attach(mine) is mine
+        again = TieredMemory.from_string(told)
+        assert again.engine is mine
+        assert texts(again.get_all()) == ["one"]
+    with pytest.raises(InvalidInputError, match="is no MemoryEngine"):
+        attach("sqlite://")  # type: ignore[arg-type]
+
+
+def test_an_engine_that_is_handed_in_goes_before_all_others(small_file: Path) -> None:
+    with MemoryEngine() as gone:
+        told = memory_of(gone).to_dict()
+    with MemoryEngine(small_file) as mine:
+        again = TieredMemory.from_dict(told, engine=mine)
+        assert again.engine is mine
+        assert again.to_dict()["engine_reference"] != told["engine_reference"]
+
+
+def test_the_engine_that_wrote_it_goes_before_another_on_the_same_database(small_file: Path) -> None:
+    with MemoryEngine(small_file) as first, MemoryEngine(small_file) as second:
+        told = memory_of(first).to_dict()
+        attach(second)
+        assert TieredMemory.from_dict(told).engine is first
+        first.close()
+        assert TieredMemory.from_dict(told).engine is second
+
+
+def test_engines_that_nobody_uses_are_let_go() -> None:
+    import weakref
+
+    engine = MemoryEngine()
+    memory = memory_of(engine)
+    memory.put(user("one"))
+    memory.get()
+    engine.close()
+    watched = weakref.ref(engine)
+    del engine, memory
+    gc.collect()
+    assert watched() is None
+
+
+def test_many_threads_may_read_it_at_once(small_file: Path) -> None:
+    with MemoryEngine(small_file) as engine:
+        memory_of(engine).put(user("one"))
+        told = memory_of(engine).to_string()
+    opened: list[TieredMemory] = []
+    in_threads(6, lambda: opened.append(TieredMemory.from_string(told)))
+    assert [texts(memory.get_all()) for memory in opened] == [["one"]] * 6
+    for memory in opened:
+        memory.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"engine_reference": None}, "needs an engine"),
+        ({"engine_reference": {}}, "needs an engine"),
+        ({"engine_reference": "sqlite://"}, "nothing that to_dict"),
+        ({"engine_reference": ["name"]}, "nothing that to_dict"),
+        ({"engine_reference": {"url": None}}, "nothing that to_dict"),
+        ({"engine_reference": {"name": 5, "url": None}}, "nothing that to_dict"),
+        ({"engine_reference": {"name": "x", "url": 5}}, "nothing that to_dict"),
+        ({"engine_reference": {"name": "x", "url": None}}, "is gone"),
+        ({"engine_reference": {"name": "x", "url": "sqlite://"}}, "nothing that to_dict"),
+        ({"engine_reference": {"name": "x", "url": "sqlite:///:memory:"}}, "not there"),
+        ({"engine_reference": {"name": "x", "url": "sqlite:///file::memory:?uri=true"}}, "not there"),
+        (
+            {"engine_reference": {"name": "x", "url": "sqlite+pysqlite:///{folder}/new.db"}},
+            "nothing that to_dict",
+        ),
+        ({"engine_reference": {"name": "x", "url": "sqlite:///{folder}/new.db"}}, "not there"),
+        (
+            {"engine_reference": {"name": "x", "url": "sqlite:///file:{folder}/it.db?mode=memory&uri=true"}},
+            "in memory",
+        ),
+        ({"engine_reference": {"name": "x", "url": "mysql://root@localhost/x"}}, "nothing that to_dict"),
+        ({"engine_reference": {"name": "x", "url": "postgresql://"}}, "does not open"),
+        ({"engine_reference": {"name": "x", "url": ""}}, "nothing that to_dict"),
+        ({"session_id": ""}, "must not be empty"),
+        ({"session_id": None}, "session_id"),
+        ({"namespace": ["other"]}, "told twice"),
+        ({"namespace": "u"}, "namespace"),
+        ({"namespace": [5]}, "namespace"),
+        ({"token_limit": "30000"}, "token_limit"),
+        ({"token_limit": 0}, "token_limit"),
+        ({"insert_method": "assistant"}, "insert_method"),
+        ({"messages": []}, "Extra inputs"),
+    ],
+    ids=str,
+)
+def test_a_dict_that_somebody_tampered_with_is_an_error_and_never_an_empty_memory(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "it.db").write_bytes(b"x")
+    with MemoryEngine() as engine:
+        told = json.loads(
+            json.dumps({**memory_of(engine).to_dict(), **change}).replace("{folder}", str(tmp_path))
+        )
+        with pytest.raises((ValueError, StorageUnavailableError), match=words):
+            TieredMemory.from_dict(told)
+    assert [one.name for one in tmp_path.iterdir()] == ["it.db"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "5", '"x"', "{}", '{"session_id": "s"}'])
+def test_a_text_that_is_none_of_ours_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        TieredMemory.from_string(text)
+
+
+def test_a_name_that_no_json_could_hold_is_none_the_worse() -> None:
+    with MemoryEngine() as engine:
+        memory = memory_of(engine, f"{uuid.uuid4()}\ud800", "\udfff")
+        memory.put(user("one"))
+        assert texts(TieredMemory.from_string(memory.to_string()).get_all()) == ["one"]

@@ -1,0 +1,186 @@
+"""Every LlamaIndex message comes back equal, on every database."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langmem_tiers import ContentAwareCounter, MemoryEngine
+from langmem_tiers.core.fences import is_only_fenced
+from tests.conftest import BACKENDS
+from tests.integrations.langchain_messages import same, scalars, text
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
+    from llama_index.core.base.llms.types import (
+        AudioBlock,
+        CacheControl,
+        CachePoint,
+        ChatMessage,
+        CitableBlock,
+        CitationBlock,
+        DocumentBlock,
+        ImageBlock,
+        MessageRole,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+        VideoBlock,
+    )
+    from llama_index.core.llms.llm import ToolSelection
+
+    from langmem_tiers_llamaindex import TieredMemory, message_tokens, to_draft, to_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from hypothesis.strategies import SearchStrategy
+
+_keys = text | st.sampled_from(["$lmt", "value", "block", "chat_message", "tool_calls", "tool_call_id"])
+_hashable = st.integers() | text | st.binary(max_size=4) | st.tuples(st.integers(), text)
+# Pydantic refuses lone surrogates, so that no block that was validated has one outside of a value of any type.
+_valid = st.text(max_size=40) | st.sampled_from(["$lmt", "\0", "{query_str}", "data:image/png;base64,AAAA"])
+_urls = st.sampled_from(["https://x.example/a.png", "data:image/png;base64,iVBORw0KGgo=", "s3://b/k?x=%20#y"])
+_data = st.binary(max_size=9)
+_media: SearchStrategy[Any] = st.one_of(
+    st.builds(TextBlock, text=_valid),
+    st.builds(ImageBlock, image=_data, detail=st.none() | _valid),
+    st.builds(ImageBlock, url=_urls),
+    st.builds(DocumentBlock, data=_data, title=st.none() | _valid),
+)
+values: SearchStrategy[Any] = st.recursive(
+    scalars | st.frozensets(_hashable, max_size=3) | st.sets(_hashable, max_size=3) | _media,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(_keys, inner, max_size=3)
+        | st.dictionaries(_hashable, inner, max_size=3)
+        | st.builds(
+            ToolSelection, tool_id=_valid, tool_name=_valid, tool_kwargs=st.dictionaries(_valid, inner)
+        )
+        | st.builds(ChatMessage, _valid, additional_kwargs=st.dictionaries(_keys, inner, max_size=2))
+    ),
+    max_leaves=8,
+)
+_named = st.dictionaries(_keys, values, max_size=3)
+_call = st.builds(
+    ToolCallBlock,
+    tool_call_id=st.none() | _valid,
+    tool_name=_valid,
+    tool_kwargs=st.dictionaries(_valid, values, max_size=2) | _valid,
+)
+blocks: SearchStrategy[Any] = st.one_of(
+    _media,
+    st.builds(AudioBlock, audio=_data, format=st.none() | _valid),
+    st.builds(AudioBlock, url=_urls),
+    st.builds(VideoBlock, video=_data, fps=st.none() | st.integers()),
+    st.builds(VideoBlock, url=_urls),
+    st.builds(CachePoint, cache_control=st.builds(CacheControl, type=_valid, ttl=_valid)),
+    st.builds(CitableBlock, title=_valid, source=_valid, content=st.lists(_media, max_size=2)),
+    st.builds(
+        CitationBlock,
+        cited_content=st.builds(TextBlock, text=_valid) | st.builds(ImageBlock, image=_data),
+        source=_valid,
+        title=_valid,
+        additional_location_info=st.dictionaries(_valid, st.integers(), max_size=2),
+    ),
+    st.builds(
+        ThinkingBlock,
+        content=st.none() | _valid,
+        num_tokens=st.none() | st.integers(),
+        additional_information=st.dictionaries(_valid, values, max_size=2),
+    ),
+    _call,
+)
+messages: SearchStrategy[ChatMessage] = st.builds(
+    ChatMessage,
+    role=st.sampled_from(MessageRole),
+    blocks=st.lists(blocks, max_size=4),
+    additional_kwargs=st.just({}) | _named,
+) | st.builds(ChatMessage, text, role=st.sampled_from(MessageRole))
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MemoryEngine]:
+    """One engine for all examples; each works in namespaces of its own."""
+    folder: Path = tmp_path_factory.mktemp("messages")
+    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
+    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
+    with MemoryEngine(url, embedder=None) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[MemoryEngine]:
+    with MemoryEngine(embedder=None) as engine:
+        yield engine
+
+
+def check_same(before: Any, after: Any) -> None:
+    """Equal, and of equal types all the way down."""
+    assert type(before) is type(after)
+    assert before == after
+    for one, other in zip(before.blocks, after.blocks, strict=True):
+        assert type(one) is type(other)
+        assert same(one.__dict__, other.__dict__)
+    assert same(before.additional_kwargs, after.additional_kwargs)
+
+
+@given(st.lists(messages, min_size=1, max_size=4))
+@settings(max_examples=80)
+def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[ChatMessage]) -> None:
+    session = shared.session(uuid.uuid4().hex, "s")
+    session.add_many(to_draft(message, shared.counter) for message in said)
+    found = [to_message(message) for message in session.messages()]
+    for before, after in zip(said, found, strict=True):
+        check_same(before, after)
+
+
+@given(messages)
+@settings(max_examples=60)
+def test_a_message_that_came_back_is_the_same_draft(shared: MemoryEngine, message: ChatMessage) -> None:
+    draft = to_draft(message, shared.counter, id="one")
+    found = shared.session(uuid.uuid4().hex, "s").add(draft).message
+    assert to_draft(to_message(found), shared.counter, id="one") == draft
+
+
+@given(st.lists(messages, max_size=4), st.lists(messages, max_size=2))
+@settings(max_examples=40)
+def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
+    plain: MemoryEngine, said: list[ChatMessage], more: list[ChatMessage]
+) -> None:
+    memory = TieredMemory(engine=plain, user_id=uuid.uuid4().hex, session_id="s")
+    memory.put_messages(said)
+    memory.set(memory.get_all() or said)
+    session = memory.engine.session(memory.namespace, "s")
+    assert session.count() == len(said)
+    memory.set([*memory.get_all(), *more])
+    assert memory.get_all() == [*said, *more]
+    if said:
+        assert session.count() == len(said) + len(more)
+
+
+@given(messages)
+@settings(max_examples=200)
+def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessage) -> None:
+    before, counter = message.model_copy(deep=True), ContentAwareCounter()
+    draft = to_draft(message, counter)
+    said = [block.text for block in message.blocks if isinstance(block, TextBlock)]
+    assert all(one in draft.content for one in said)
+    assert not is_only_fenced(draft.content)
+    tokens = message_tokens(message, counter.count)
+    assert tokens >= counter.count(draft.content)
+    thoughts = [
+        block.content for block in message.blocks if isinstance(block, ThinkingBlock) and block.content
+    ]
+    if thoughts or any(isinstance(block, ToolCallBlock) for block in message.blocks):
+        assert tokens > 0
+    check_same(before, message)
