@@ -63,12 +63,12 @@ class Conversation:
     @property
     def unsaved(self) -> list[ChatMessage]:
         """What the store did not take yet, oldest first."""
-        return [_of_draft(draft) for draft in self._unsaved.look(self._namespace, self._session_id)]
+        return [_of_draft(draft) for draft in self._unsaved.look(*self._at)]
 
     @property
     def failures(self) -> int:
         """How many writes failed in this process."""
-        return self._unsaved.failures(self._namespace, self._session_id)
+        return self._unsaved.failures(*self._at)
 
     def show(self, wish: Wish) -> list[ChatMessage]:
         """What a model is shown."""
@@ -76,6 +76,8 @@ class Conversation:
         with turn.lock:  # of several calls in one turn, the first recalls
             self._write([])
             waiting = self.unsaved
+            if self._unsaved.waiting_list(*self._at) is not None:
+                return self._held(turn, wish.limit)
             try:
                 view = ConversationView(self._engine, self._session(), self._sizes, turn, waiting)
                 seen = view.seen(wish)
@@ -91,6 +93,8 @@ class Conversation:
         """All that is in the list, as it was said."""
         turn = self._turn()
         with turn.writing:
+            if self._unsaved.waiting_list(*self._at) is not None:
+                return self.unsaved
             try:
                 found = [to_message(message) for message in self._session().transcript.messages()]
             except FAILS as error:
@@ -109,18 +113,20 @@ class Conversation:
         if not drafts:
             self.reset()
             return
-        self._write([], must=True)  # what waits was said before this
-        session, turn = self._session(), self._turn()
-        done = session.transcript.replace(drafts, behind_summaries=False)
-        turn.over()
-        if done is None:
-            # A summary tells of what is gone: the new list is a conversation of its own.
-            _set_aside(session)
-            self._write(drafts)
-            return
-        turn.said([_of_draft(draft) for draft in drafts])
-        if done.added:
-            self._tell_stored(done.added)
+        turn = self._turn()
+        with turn.writing:
+            try:
+                self._write([], must=True)  # what waits was said before this
+                added = self._put(drafts)
+            except FAILS as error:
+                self._unsaved.supersede(*self._at, drafts)
+                turn.over()
+                self._failed(error)
+                return
+            turn.over()
+            turn.said([_of_draft(draft) for draft in drafts])
+        if added:
+            self._tell_stored(added)
 
     def reset(self) -> None:
         """Begin anew. What was said stays in the record."""
@@ -140,9 +146,14 @@ class Conversation:
             count = self._engine.namespace(self._namespace).delete().messages
         else:
             count = sum(session.delete().messages for session in self._records())
-        self._unsaved.take(self._namespace, self._session_id)
+        self._unsaved.take(*self._at)
+        self._unsaved.is_stored(*self._at)
         self._turn().over()
         return count
+
+    @property
+    def _at(self) -> tuple[NamespacePath, str]:
+        return self._namespace, self._session_id
 
     @property
     def _is_nobodys(self) -> bool:
@@ -183,28 +194,45 @@ class Conversation:
         ]
 
     def _newest(self) -> Sequence[Message | MessageDraft]:
-        waiting = self._unsaved.look(self._namespace, self._session_id)
+        waiting = self._unsaved.look(*self._at)
         try:
             return [*self._session().latest(), *waiting]
         except FAILS:
             return waiting
 
+    def _put(self, drafts: Sequence[MessageDraft]) -> Sequence[Message]:
+        # A list in the place of the one that is there; what is new of it.
+        session = self._session()
+        done = session.transcript.replace(drafts, behind_summaries=False)
+        if done is not None:
+            return done.added
+        _set_aside(session)  # its summary tells of what is gone: the new list is a conversation of its own
+        return self._session().add_many(drafts).stored
+
+    def _put_what_waits(self) -> None:
+        waiting = self._unsaved.waiting_list(*self._at)
+        if waiting is not None:
+            self._session().add_many(waiting.before)
+            self._put(waiting.drafts)
+            self._unsaved.is_stored(*self._at)
+
     def _write(self, new: Sequence[MessageDraft], *, must: bool = False) -> None:
         turn = self._turn()
         with turn.writing:
-            waiting = self._unsaved.take(self._namespace, self._session_id)
-            if not waiting and not new:
-                return
+            waiting = self._unsaved.take(*self._at)
             try:
+                self._put_what_waits()
+                if not waiting and not new:
+                    return
                 report = self._session().add_many([*waiting, *new], expect_new=not waiting)
             except FAILS as error:
-                self._unsaved.keep(self._namespace, self._session_id, [*waiting, *new])
-                self._failed(error)
+                self._unsaved.keep(*self._at, [*waiting, *new])
                 if must:
                     raise
+                self._failed(error)
                 return
             except BaseException:
-                self._unsaved.keep(self._namespace, self._session_id, waiting)
+                self._unsaved.keep(*self._at, waiting)
                 raise
             turn.said([to_message(message) for message in report.stored])
         self._tell_stored(report.stored)

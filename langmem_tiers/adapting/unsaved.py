@@ -7,6 +7,7 @@ they are kept for as long as the engine lives.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -23,21 +24,33 @@ FAILS = (StorageError, EngineClosedError, SessionNotFoundError)
 """What a store raises when it cannot do what it was asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingList:
+    """A list that is to take the place of all that was said in a session."""
+
+    before: list[MessageDraft]
+    """What waited when it came: said before it, and no part of it."""
+    drafts: list[MessageDraft]
+
+
 class Unsaved:
     """What waits to be stored in the sessions of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._drafts: dict[tuple[NamespacePath, str], list[MessageDraft]] = {}
+        self._lists: dict[tuple[NamespacePath, str], WaitingList] = {}
         self._failures: dict[tuple[NamespacePath, str], int] = {}
 
     def look(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
-        """What waits, oldest first; it stays."""
+        """What waits to be a part of the session, oldest first; it stays."""
         with self._lock:
-            return list(self._drafts.get((namespace, session), ()))
+            waiting = self._lists.get((namespace, session))
+            later = self._drafts.get((namespace, session), ())
+            return [*(() if waiting is None else waiting.drafts), *later]
 
     def take(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
-        """What waits, oldest first; whoever takes it stores it or keeps it again."""
+        """Messages that wait, oldest first; whoever takes them stores them or keeps them again."""
         with self._lock:
             return self._drafts.pop((namespace, session), [])
 
@@ -49,6 +62,25 @@ class Unsaved:
         with self._lock:
             self._drafts[key] = [*drafts, *self._drafts.get(key, ())]
             self._failures[key] = self._failures.get(key, 0) + 1
+
+    def supersede(self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]) -> None:
+        """Hold a list that could not be put in the place of another; what waits by now was said before it."""
+        key = (namespace, session)
+        with self._lock:
+            former = self._lists.get(key)
+            earlier = [] if former is None else [*former.before, *former.drafts]
+            self._lists[key] = WaitingList([*earlier, *self._drafts.pop(key, ())], list(drafts))
+            self._failures[key] = self._failures.get(key, 0) + 1
+
+    def waiting_list(self, namespace: NamespacePath, session: str) -> WaitingList | None:
+        """The list that waits, if one does; it stays until it is said to be stored."""
+        with self._lock:
+            return self._lists.get((namespace, session))
+
+    def is_stored(self, namespace: NamespacePath, session: str) -> None:
+        """The list that waited does so no more."""
+        with self._lock:
+            self._lists.pop((namespace, session), None)
 
     def failures(self, namespace: NamespacePath, session: str) -> int:
         """How many writes of that session failed."""

@@ -39,7 +39,7 @@ with warnings.catch_warnings():
     )
     from llama_index.core.instrumentation.event_handlers import BaseEventHandler
     from llama_index.core.llms import MockLLM
-    from llama_index.core.memory import BaseMemory, ChatMemoryBuffer, Memory
+    from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
     from llama_index.core.query_engine import RetrieverQueryEngine
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
     from llama_index.core.storage.chat_store import SimpleChatStore
@@ -662,21 +662,6 @@ def test_system_messages_stay_in_sight_as_they_were_said(small: MemoryEngine) ->
     assert tokens_of(memory, shown) <= 1500
     assert small.session("u", "s").info().compressed_count > 0
     assert len(memory.get_all()) == 203
-
-
-async def test_the_shipped_memory_evicts_the_system_message_and_this_one_does_not(
-    small: MemoryEngine,
-) -> None:
-    shipped = Memory.from_defaults(token_limit=600, token_flush_size=100)
-    memory = memory_of(small, token_limit=600)
-    for one in (shipped, memory):
-        await one.aput(system("Answer like a pirate."))
-        for n in range(30):
-            await one.aput_messages([user(f"{n} {LONG}"), assistant(f"{n} {LONG}")])
-    assert not any(message.role is MessageRole.SYSTEM for message in await shipped.aget())
-    await shipped.sql_store._async_engine.dispose()  # type: ignore[attr-defined]
-    first = (await memory.aget())[0]
-    assert (first.role, first.blocks[0]) == (MessageRole.SYSTEM, TextBlock(text="Answer like a pirate."))
 
 
 @pytest.mark.parametrize("limit", [60, 300, 1200])

@@ -235,18 +235,19 @@ def test_a_store_that_can_only_be_read_gives_a_fresh_view_within_the_limit(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_cannot_be_replaced_begun_anew_or_erased_says_so_and_stays(
+async def test_what_cannot_be_begun_anew_or_erased_says_so_and_stays(
     engine: MemoryEngine, path: Path, way: str
 ) -> None:
     memory = memory_of(engine)
     memory.put_messages([user("one"), user("two")])
     with locked(path):
-        for name, args in (("set", [[user("three")]]), ("set", [[]]), ("reset", []), ("forget", [])):
+        wishes: list[tuple[str, list[Any]]] = [("set", [[]]), ("reset", []), ("forget", [])]
+        for name, args in wishes:
             with pytest.raises(StorageBusyError):
                 await do(memory, way, name, *args)
             assert texts(memory.get_all()) == texts(memory.get()) == ["one", "two"]
         memory.put(user("waits"))
-        for name, args in (("set", [[user("three")]]), ("reset", []), ("forget", [])):
+        for name, args in wishes[1:]:
             with pytest.raises(StorageBusyError):
                 await do(memory, way, name, *args)
             assert texts(memory.get_all()) == texts(memory.get()) == ["one", "two", "waits"]
@@ -254,6 +255,34 @@ async def test_what_cannot_be_replaced_begun_anew_or_erased_says_so_and_stays(
     assert texts(memory.get_all()) == ["one", "three"]  # what waited was said before
     assert record(engine) == ["one", "two", "waits", "three"]
     assert await do(memory, way, "forget") == 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_list_that_cannot_be_put_in_place_of_another_is_the_conversation_all_the_same(
+    engine: MemoryEngine, path: Path, way: str
+) -> None:
+    memory = memory_of(engine)
+    memory.put_messages([user("one"), user("two")])
+    with locked(path):
+        memory.put(user("waits"))
+        await do(memory, way, "set", [user("one"), user("three")])
+        await do(memory, way, "put", user("four"))
+        assert (
+            texts(memory.get_all())
+            == texts(memory.get())
+            == texts(memory.unsaved)
+            == ["one", "three", "four"]
+        )
+        await do(memory, way, "set", [user("one"), user("five")])
+        await do(memory, way, "put", user("six"))
+        assert texts(memory.get_all()) == texts(memory.get()) == ["one", "five", "six"]
+        assert memory.failures >= 4
+    await do(memory, way, "put", user("seven"))
+    assert texts(memory.get_all()) == texts(memory.get()) == ["one", "five", "six", "seven"]
+    assert memory.unsaved == []
+    said = record(engine)  # nothing of what was said on the way is lost
+    assert {"one", "two", "waits", "three", "four", "five", "six", "seven"} == set(said)
+    assert said[-3:] == ["five", "six", "seven"]
 
 
 def test_what_waits_is_forgotten_too(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +304,8 @@ def test_a_list_that_cannot_be_written_after_its_former_was_set_aside_waits(
     session.compress(session.latest(2)[0].id, "Four messages were counted.")
     mend = failing(engine, monkeypatch, StorageFullError("full"))
     memory.set([user("other"), assistant("list")])
-    assert texts(memory.get()) == texts(memory.get_all()) == texts(memory.unsaved) == ["other", "list"]
+    assert texts(memory.unsaved) == texts(memory.get_all()) == ["other", "list"]
+    assert texts(memory.get()) == ["other", "list"]
     mend()
     assert texts(memory.get()) == record(engine) == ["other", "list"]
 
@@ -319,8 +349,7 @@ def test_no_secret_and_no_text_is_logged(
     with caplog.at_level(logging.DEBUG):
         memory.put(user("my code is 4711"))
         memory.get()
-        with pytest.raises(StorageUnavailableError):
-            memory.set([user("my code is 4711")])
+        memory.set([user("my code is 4711")])
         engine.close()
         memory.get()
         memory.get_all()
@@ -360,10 +389,12 @@ def test_a_closed_engine_ends_no_turn_and_erases_nothing(engine: MemoryEngine) -
     memory.put(user("one"))
     memory.put_messages([])
     assert texts(memory.get()) == ["one"]
-    for change in (memory.reset, memory.forget, lambda: memory.set([user("x")])):
+    for change in (memory.reset, memory.forget):
         with pytest.raises(EngineClosedError):
             change()
     assert texts(memory.unsaved) == ["one"]
+    memory.set([user("x")])
+    assert texts(memory.get()) == texts(memory.get_all()) == texts(memory.unsaved) == ["x"]
 
 
 THREADS, EACH = 6, 12

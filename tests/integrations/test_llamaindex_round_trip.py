@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ with warnings.catch_warnings():
     from llama_index.core.llms.llm import ToolSelection
 
     from langmem_tiers_llamaindex import TieredMemory, message_tokens, to_draft, to_message
+    from langmem_tiers_llamaindex.values import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +173,7 @@ def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
 @given(messages)
 @settings(max_examples=200)
 def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessage) -> None:
-    before, counter = message.model_copy(deep=True), ContentAwareCounter()
+    before, counter = json.dumps(encode_message(message, "")), ContentAwareCounter()
     draft = to_draft(message, counter)
     said = [block.text for block in message.blocks if isinstance(block, TextBlock)]
     assert all(one in draft.content for one in said)
@@ -183,4 +185,4 @@ def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessa
     ]
     if thoughts or any(isinstance(block, ToolCallBlock) for block in message.blocks):
         assert tokens > 0
-    check_same(before, message)
+    assert json.dumps(encode_message(message, "")) == before
