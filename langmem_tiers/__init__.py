@@ -12,6 +12,7 @@ from langmem_tiers.compression.compress import Compressed, Compressor
 from langmem_tiers.compression.facts import FactFinder
 from langmem_tiers.compression.layout import Summary
 from langmem_tiers.compression.summarize import Summarizer, SummaryReport
+from langmem_tiers.context_files import ContextFiles
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import (
@@ -25,9 +26,27 @@ from langmem_tiers.core.config import (
     SummaryStrategy,
 )
 from langmem_tiers.core.context import Context
+from langmem_tiers.core.context_data import (
+    ActiveTask,
+    ContextData,
+    HistoryEntry,
+    KnownEnvironment,
+    Recovery,
+    TokenUsage,
+    ToolStats,
+)
+from langmem_tiers.core.context_files import (
+    CompactionConfig,
+    ContextDeleteReport,
+    ContextFilesConfig,
+    ContextStore,
+    ContextVersion,
+    SaveReport,
+)
 from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
 from langmem_tiers.core.errors import (
     BudgetExceededError,
+    ContextConflictError,
     EmbeddingError,
     EngineClosedError,
     InvalidConfigError,
@@ -85,6 +104,8 @@ from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
 from langmem_tiers.engine import MemoryEngine, Namespace
 from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.compact import CompactionReport, compact
+from langmem_tiers.flows.context_diff import ContextDiff
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
@@ -117,6 +138,7 @@ __all__ = [
     "RELEVANCE_SIGNALS",
     "Action",
     "ActionKind",
+    "ActiveTask",
     "AddReport",
     "Analyzer",
     "BudgetExceededError",
@@ -125,12 +147,22 @@ __all__ = [
     "CharCounter",
     "Chunk",
     "Clock",
+    "CompactionConfig",
+    "CompactionReport",
     "CompressReport",
     "Compressed",
     "Compressor",
     "ContentAwareCounter",
     "ContentType",
     "Context",
+    "ContextConflictError",
+    "ContextData",
+    "ContextDeleteReport",
+    "ContextDiff",
+    "ContextFiles",
+    "ContextFilesConfig",
+    "ContextStore",
+    "ContextVersion",
     "DecayReport",
     "DeleteReport",
     "Durability",
@@ -147,6 +179,7 @@ __all__ = [
     "FactFinder",
     "FactKind",
     "FactPattern",
+    "HistoryEntry",
     "Hit",
     "HybridWeights",
     "IdSource",
@@ -167,6 +200,7 @@ __all__ = [
     "KnowledgeHit",
     "KnowledgeReport",
     "KnowledgeStore",
+    "KnownEnvironment",
     "LangmemTiersError",
     "LanguageModel",
     "Listing",
@@ -195,8 +229,10 @@ __all__ = [
     "Recall",
     "RecallConfig",
     "RecallFilters",
+    "Recovery",
     "ReplaceReport",
     "Role",
+    "SaveReport",
     "SchemaVersionError",
     "Score",
     "Scorer",
@@ -229,11 +265,14 @@ __all__ = [
     "TokenBudget",
     "TokenCounter",
     "TokenEstimate",
+    "TokenUsage",
     "ToolCall",
+    "ToolStats",
     "TuningParameters",
     "TuningStore",
     "VectorStore",
     "__version__",
+    "compact",
     "count_messages",
     "find_redundant",
     "partition_messages",

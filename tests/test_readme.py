@@ -17,7 +17,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined] # a group of commands
 
 
-# Chains that LangChain itself calls old are shown all the same: people have them. Agents of LlamaIndex use what pydantic
+# Chains that LangChain itself calls old are shown all the same: people have them. LlamaIndex's agents use what pydantic
 # calls old.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")

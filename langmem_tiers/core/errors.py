@@ -14,6 +14,7 @@
     ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
     ├── EmbeddingError               (RuntimeError) an embedder failed, or gave what is no vector
     ├── PlanOutdatedError            (RuntimeError) a plan was made for a session as it no longer is
+    ├── ContextConflictError         (RuntimeError) a context was saved by somebody else meanwhile
     ├── StorageError                                the database did not do what it was asked
     │   ├── StorageUnavailableError  (OSError)      cannot be reached or opened
     │   ├── StorageBusyError         (TimeoutError) locked by others for too long
@@ -30,6 +31,7 @@ half a write behind.
 
 __all__ = [
     "BudgetExceededError",
+    "ContextConflictError",
     "EmbeddingError",
     "EngineClosedError",
     "InvalidConfigError",
@@ -99,6 +101,10 @@ class EmbeddingError(LangmemTiersError, RuntimeError):
 
 class PlanOutdatedError(LangmemTiersError, RuntimeError):
     """Somebody compressed the session after the plan was made; nothing was written."""
+
+
+class ContextConflictError(LangmemTiersError, RuntimeError):
+    """A context is based on an older version than the stored one; nothing was written."""
 
 
 class StorageError(LangmemTiersError):

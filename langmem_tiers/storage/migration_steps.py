@@ -7,6 +7,7 @@ schema is today.
 from __future__ import annotations
 
 from langmem_tiers.storage.migration import Migration
+from langmem_tiers.storage.migration_to_context_files import TO_CONTEXT_FILES
 from langmem_tiers.storage.migration_to_items import TO_ITEMS
 from langmem_tiers.storage.migration_to_lists import TO_LISTS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
@@ -218,4 +219,5 @@ MIGRATIONS = (
     TO_RECALL,
     TO_ITEMS,
     TO_LISTS,
+    TO_CONTEXT_FILES,
 )

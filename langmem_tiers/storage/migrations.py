@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
+from langmem_tiers.storage.context_tables import metadata as context_metadata
 from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
 from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
@@ -104,6 +105,7 @@ def _refuse_encoding(database: Database, connection: Connection) -> None:
 
 def _create(connection: Connection) -> None:
     metadata.create_all(connection, checkfirst=False)
+    context_metadata.create_all(connection, checkfirst=False)
     for statement in (sqlite if connection.dialect.name == "sqlite" else postgres).DDL:
         connection.exec_driver_sql(statement)
 

@@ -39,7 +39,12 @@ KNOWN_IN_VERSION_3 = (
     f"INSERT INTO lmt_schema_versions VALUES (3, '{NOW}')",
 )
 
-BACK_TO_VERSION_5 = ("DROP TABLE lmt_listings", "UPDATE lmt_schema_versions SET version = 5")
+BACK_TO_VERSION_5 = (
+    "DROP TABLE lmt_context_versions",
+    "DROP TABLE lmt_context_files",
+    "DROP TABLE lmt_listings",
+    "UPDATE lmt_schema_versions SET version = 5",
+)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ transcripts looks at entries and index too, if they are there.
 import pytest
 
 _SUITES = (
+    "context_files",
     "entries",
     "index",
     "indexed",
@@ -31,6 +32,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  #
 
 # ruff: noqa: E402 - assertions are rewritten in what is imported from here on
 from langmem_tiers.testing.conformance.base import NOW, Stores
+from langmem_tiers.testing.conformance.context_files import ContextStoreConformance
 from langmem_tiers.testing.conformance.entries import EntryStoreConformance
 from langmem_tiers.testing.conformance.index import IndexStoreConformance
 from langmem_tiers.testing.conformance.items import ItemStoreConformance
@@ -43,6 +45,7 @@ from langmem_tiers.testing.conformance.vectors import VectorStoreConformance
 
 __all__ = [
     "NOW",
+    "ContextStoreConformance",
     "EntryStoreConformance",
     "IndexStoreConformance",
     "ItemStoreConformance",

@@ -1,0 +1,22 @@
+"""Databases with the tables of contexts, as they are once the schema has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.retrieval.index_text import Indexer
+from langmem_tiers.scoring.importance import IMPORTANCE
+from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.storage.context_tables import metadata
+from langmem_tiers.storage.migrations import migrate
+from tests.messages import NOW
+
+if TYPE_CHECKING:
+    from langmem_tiers.storage.database import Database
+
+
+def with_context_tables(database: Database) -> None:
+    """Bring a database to the schema of today, and add the tables of contexts if that has none."""
+    migrate(database, NOW, Indexer(IMPORTANCE), terms_of)
+    with database.write() as connection:
+        metadata.create_all(connection, checkfirst=True)

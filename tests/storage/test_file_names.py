@@ -1,0 +1,75 @@
+"""Session ids as file names: safe, one to one, also where case and accents do not count."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.core.errors import InvalidNameError
+from langmem_tiers.storage.file_names import MAX_STEM, file_stem, is_short_of_id, session_of
+
+IDS = st.text(st.characters(), min_size=1, max_size=60) | st.sampled_from(
+    ["a", "A", "a ", "a.", "%41", "..", "con", "CON", "x" * 200, "X" * 200, "é", "e\u0301", "\ud83d", "a/b"]
+)
+
+
+@pytest.mark.parametrize(
+    ("session_id", "stem"),
+    [
+        ("user1:agent1:123", "user1:agent1:123"),
+        ("user1:agent2:456", "user1:agent2:456"),
+        ("../../etc/passwd", "%2E.%2F..%2Fetc%2Fpasswd"),
+        ("a::b", "a::b"),
+        ("Alice", "%41lice"),
+        ("50%", "50%25"),
+        (".", "%2E"),
+        ("..", "%2E."),
+        ("con", "%63on"),
+        ("nul.txt", "%6Eul.txt"),
+        ("console", "console"),
+        ("a\\b", "a%5Cb"),
+        ("é", "%C3%A9"),
+        ("a\0b", "a%00b"),
+        ("~", "%7E"),
+    ],
+)
+def test_usual_ids_can_be_read_and_dangerous_ones_are_escaped(session_id: str, stem: str) -> None:
+    assert file_stem(session_id) == stem
+    assert session_of(stem) == session_id
+
+
+@given(IDS, IDS)
+def test_two_ids_never_share_a_file_where_case_and_accents_do_not_count(one: str, other: str) -> None:
+    names = [unicodedata.normalize("NFC", file_stem(name)).casefold() for name in (one, other)]
+    assert (names[0] == names[1]) == (one == other)
+
+
+@given(IDS)
+def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
+    stem = file_stem(session_id)
+    assert stem.isascii()
+    assert not set(stem) & set('/\\\0*?"<>| \n')
+    assert not stem.startswith(".")
+    assert len(stem) <= MAX_STEM
+    assert is_short_of_id(stem) or session_of(stem) == session_id
+
+
+def test_very_long_ids_that_begin_alike_have_files_of_their_own() -> None:
+    ids = ["x" * 1000, "x" * 999 + "y", "é" * 500, "é" * 499 + "e"]
+    stems = {file_stem(one) for one in ids}
+    assert len(stems) == 4
+    assert all(len(stem) <= MAX_STEM and is_short_of_id(stem) and session_of(stem) is None for stem in stems)
+
+
+@pytest.mark.parametrize("stem", ["%41lice ", "Alice", "%61", "%zz", "%C3", ".x", "con", "", "%", "é"])
+def test_a_file_that_we_would_call_otherwise_is_of_no_session(stem: str) -> None:
+    assert session_of(stem) is None
+
+
+@pytest.mark.parametrize("name", ["", "x" * 1025])
+def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
+    with pytest.raises(InvalidNameError):
+        file_stem(name)
