@@ -29,7 +29,7 @@ from langmem_tiers.storage.item_index import SqlItemIndex
 from langmem_tiers.storage.items import SqlItemStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
 from langmem_tiers.storage.messages import SqlMessageStore
-from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.migrations import identity_of, migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
@@ -96,6 +96,11 @@ def open_database(url: str | os.PathLike[str], given: Given) -> Database:
         database.close()
         raise
     return database
+
+
+def database_id(database: Database) -> str:
+    """What tells a database apart from all others."""
+    return identity_of(database)
 
 
 def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:

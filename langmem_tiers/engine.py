@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from langmem_tiers.assembly import Given, assemble, assemble_items, open_database
+from langmem_tiers.assembly import Given, assemble, assemble_items, database_id, open_database
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
@@ -82,6 +82,7 @@ class MemoryEngine:
         self.config = given.config
         self.counter = given.counter
         self._database = open_database(url, given)
+        self._database_id: str | None = None
         changes = Changes()
         self._parts = assemble(self._database, given, changes)
         self.optimizer = Optimizer(self._parts, changes)
@@ -108,6 +109,13 @@ class MemoryEngine:
         None if nothing does, because it is in memory or its URL has settings that are not to be told.
         """
         return self._database.reopen_url
+
+    @property
+    def database_id(self) -> str:
+        """The same for whoever opens this database, wherever it is; a database that was made anew has another."""
+        if self._database_id is None:
+            self._database_id = database_id(self._database)
+        return self._database_id
 
     @property
     def is_closed(self) -> bool:

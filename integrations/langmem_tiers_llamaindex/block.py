@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,6 +67,7 @@ class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
     name: str = "TieredMemory"
     user_id: str | None = Field(default=None, frozen=True)
     token_limit: int = Field(default=2_000, gt=0, strict=True)
+    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
     _asked: OrderedDict[str, _Asked | None] = PrivateAttr(default_factory=OrderedDict)
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
@@ -124,16 +126,17 @@ class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
         return ""
 
     def _hold(self, told: str, asked: _Asked) -> None:
-        known = self._asked.get(told, asked)
-        # What was told in the same words to another tenant must not be cut to what that one knows.
-        is_ours = known is not None and known.namespace == asked.namespace
-        self._asked[told] = asked if is_ours else None
-        self._asked.move_to_end(told)
-        while len(self._asked) > _ASKED:
-            self._asked.popitem(last=False)
+        with self._lock:
+            known = self._asked.pop(told, asked)
+            # What was told in the same words to another tenant must not be cut to what that one knows.
+            is_ours = known is not None and known.namespace == asked.namespace
+            self._asked[told] = asked if is_ours else None
+            while len(self._asked) > _ASKED:
+                self._asked.popitem(last=False)
 
     def _cut(self, content: object, tokens_to_truncate: int) -> str | None:
-        asked = self._asked.get(content) if isinstance(content, str) else None
+        with self._lock:
+            asked = self._asked.get(content) if isinstance(content, str) else None
         if asked is None or not isinstance(content, str):
             return None  # nothing that this block told, or nothing at all
         return self._or_nothing(asked, len(get_tokenizer()(content)) - tokens_to_truncate) or None

@@ -22,7 +22,8 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredChatStore(InEngine, AsyncDBChatStore):
     """Conversations by key with archive status, for ``Memory.from_defaults(chat_store=...)``.
 
-    A message that is deleted is neither shown nor recalled any more, and a key that is deleted is erased.
+    A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
+    still tell of it; a key that is deleted is erased.
 
     Args:
         engine: Where they are; one in memory, if left out.

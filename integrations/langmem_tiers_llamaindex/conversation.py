@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers.adapting.checks import namespace_of
-from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
+from langmem_tiers.adapting.unsaved import unsaved_of
 from langmem_tiers.core.asides import was_set_aside
+from langmem_tiers.core.errors import SessionNotFoundError, StorageError
 from langmem_tiers.core.transcripts import Listing
-from langmem_tiers_llamaindex.convert import to_draft, to_message, without_memory
+from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,
     MemoryRetrievedEvent,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.view import Seen, Wish
 
 _log = logging.getLogger("langmem_tiers")
+FAILS = (StorageError, SessionNotFoundError)
+"""What ends no turn. A closed engine is none of it: what waits for it would wait for ever."""
 _PAGE = 1000
 _RULES = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
 _NOT_REMOVED = tuple(one for one in Listing if one is not Listing.REMOVED)
@@ -59,6 +62,7 @@ class Conversation:
         self._session_id = session_id
         self._sizes = sizes
         self._unsaved = unsaved_of(engine)
+        self._turn = turns_of(engine).of(namespace, session_id)
 
     @property
     def unsaved(self) -> list[ChatMessage]:
@@ -72,8 +76,8 @@ class Conversation:
 
     def show(self, wish: Wish) -> list[ChatMessage]:
         """What a model is shown."""
-        turn = self._turn()
-        with turn.lock:  # of several calls in one turn, the first recalls
+        turn = self._turn
+        with turn.lock:
             self._write([])
             waiting = self.unsaved
             if self._unsaved.waiting_list(*self._at) is not None:
@@ -86,22 +90,19 @@ class Conversation:
                 return self._held(turn, wish.limit)
             if not waiting:
                 turn.shown = list(seen.messages)
-            self._tell(seen, wish, turn)
+            self._tell(seen, wish)
         return list(seen.messages)
 
     def messages(self) -> list[ChatMessage]:
-        """All that is in the list, as it was said."""
-        turn = self._turn()
-        with turn.writing:
+        """All that is in the list, as it was said, with what waits.
+
+        Raises:
+            StorageError: The store failed: a part of the list would be taken for all of it.
+        """
+        with self._turn.lock:
             if self._unsaved.waiting_list(*self._at) is not None:
                 return self.unsaved
-            try:
-                found = [to_message(message) for message in self._session().transcript.messages()]
-            except FAILS as error:
-                self._failed(error)
-                said = map(without_memory, turn.shown)
-                found = [message for message in said if message is not None]
-            return [*found, *self.unsaved]
+            return [*map(to_message, self._session().transcript.messages()), *self.unsaved]
 
     def add(self, messages: Sequence[ChatMessage]) -> None:
         """Store messages in one transaction, with what could not be stored before."""
@@ -113,42 +114,43 @@ class Conversation:
         if not drafts:
             self.reset()
             return
-        turn = self._turn()
-        with turn.writing:
+        turn = self._turn
+        with turn.lock:
             try:
                 self._write([], must=True)  # what waits was said before this
                 added = self._put(drafts)
             except FAILS as error:
                 self._unsaved.supersede(*self._at, drafts)
-                turn.over()
+                turn.end()
                 self._failed(error)
                 return
-            turn.over()
-            turn.said([_of_draft(draft) for draft in drafts])
+            turn.end()
+            turn.add([_of_draft(draft) for draft in drafts])
         if added:
             self._tell_stored(added)
 
     def reset(self) -> None:
         """Begin anew. What was said stays in the record."""
-        self._write([], must=True)
-        if self._is_nobodys:  # then nobody could want it recalled in another conversation
-            for record in self._records():
-                ids = [message.id for message in record.transcript.messages(_NOT_REMOVED)]
-                record.transcript.move(ids, Listing.REMOVED)
-        session = self._engine.namespace(self._namespace).find_session(self._session_id)
-        if session is not None:
-            _set_aside(session)
-        self._turn().over()
+        with self._turn.lock:
+            self._write([], must=True)
+            if self._is_nobodys:  # then nobody could want it recalled in another conversation
+                for record in self._records():
+                    ids = [message.id for message in record.transcript.messages(_NOT_REMOVED)]
+                    record.transcript.move(ids, Listing.REMOVED)
+            session = self._engine.namespace(self._namespace).find_session(self._session_id)
+            if session is not None:
+                _set_aside(session)
+            self._turn.end()
 
     def forget(self) -> int:
         """Erase all of it, with what was said before it was begun anew; how many messages that were."""
-        if self._is_nobodys:
-            count = self._engine.namespace(self._namespace).delete().messages
-        else:
+        tenant = self._engine.namespace(self._namespace)
+        with self._turn.lock:  # or what waits is stored in between
             count = sum(session.delete().messages for session in self._records())
-        self._unsaved.take(*self._at)
-        self._unsaved.is_stored(*self._at)
-        self._turn().over()
+            if self._is_nobodys and not tenant.sessions(limit=1).sessions:
+                tenant.delete()
+            self._unsaved.drop(*self._at)
+            self._turn.end()
         return count
 
     @property
@@ -174,11 +176,8 @@ class Conversation:
         # Looked up each time: another process may have begun the conversation anew.
         return self._engine.session(self._namespace, self._session_id)
 
-    def _turn(self) -> Turn:
-        return turns_of(self._engine).of(self._namespace, self._session_id)
-
     def _is_ours(self, name: str) -> bool:
-        return self._is_nobodys or name == self._session_id or was_set_aside(name, of=self._session_id)
+        return name == self._session_id or was_set_aside(name, of=self._session_id)
 
     def _drafts(
         self, messages: Sequence[ChatMessage], before: Callable[[], Sequence[Message | MessageDraft]]
@@ -196,7 +195,7 @@ class Conversation:
     def _newest(self) -> Sequence[Message | MessageDraft]:
         waiting = self._unsaved.look(*self._at)
         try:
-            return [*self._session().latest(), *waiting]
+            return [*self._session().transcript.latest(), *waiting]
         except FAILS:
             return waiting
 
@@ -214,11 +213,11 @@ class Conversation:
         if waiting is not None:
             self._session().add_many(waiting.before)
             self._put(waiting.drafts)
-            self._unsaved.is_stored(*self._at)
+            self._unsaved.drop_list(*self._at)
 
     def _write(self, new: Sequence[MessageDraft], *, must: bool = False) -> None:
-        turn = self._turn()
-        with turn.writing:
+        turn = self._turn
+        with turn.lock:
             waiting = self._unsaved.take(*self._at)
             try:
                 self._put_what_waits()
@@ -234,7 +233,7 @@ class Conversation:
             except BaseException:
                 self._unsaved.keep(*self._at, waiting)
                 raise
-            turn.said([to_message(message) for message in report.stored])
+            turn.add([to_message(message) for message in report.stored])
         self._tell_stored(report.stored)
 
     def _held(self, turn: Turn, limit: int) -> list[ChatMessage]:
@@ -244,7 +243,7 @@ class Conversation:
 
     def _failed(self, error: Exception) -> None:
         # Its type alone: the words of an error may name what a log should not hold.
-        kind, waiting = type(error).__name__, len(self.unsaved)
+        kind, waiting = type(error).__name__, self._unsaved.count(*self._at)
         _log.warning(
             "the conversation %r goes on without its store: %s, %d messages wait",
             self._session_id,
@@ -267,8 +266,7 @@ class Conversation:
             )
         )
 
-    def _tell(self, seen: Seen, wish: Wish, turn: Turn) -> None:
-        told = turn.context if seen.is_from_turn else seen.context
+    def _tell(self, seen: Seen, wish: Wish) -> None:
         dispatcher.event(
             MemoryRetrievedEvent(
                 namespace=list(self._namespace),
@@ -277,7 +275,7 @@ class Conversation:
                 messages=len(seen.messages),
                 tokens=seen.tokens,
                 token_limit=wish.limit,
-                recalled=[] if told is None else [hit.entry.id for hit in told.recalled],
+                recalled=[hit.entry.id for hit in seen.recalled],
                 dropped=0 if seen.context is None else len(seen.context.dropped),
                 is_from_turn=seen.is_from_turn,
             )

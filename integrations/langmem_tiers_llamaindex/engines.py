@@ -56,7 +56,7 @@ def reference_to(engine: MemoryEngine) -> dict[str, str | None]:
     with _lock:
         name = _names.setdefault(engine, uuid.uuid4().hex)
         _by_name[name] = engine
-    return {"name": name, "url": engine.url}
+    return {"name": name, "url": engine.url, "database": engine.database_id}
 
 
 def engine_of(reference: object) -> MemoryEngine:
@@ -66,17 +66,17 @@ def engine_of(reference: object) -> MemoryEngine:
         InvalidInputError: That is nothing that was written down, or its database was in memory and is gone.
         StorageUnavailableError: Its database does not open.
     """
-    name, url = _read(reference)
-    live = next((engine for engine in _known(name, url) if not engine.is_closed), None)
+    name, url, database = _read(reference)
+    live = next((engine for engine in _known(name, url, database) if not engine.is_closed), None)
     if live is not None:
-        return live
+        return _checked(live, database)
     if url is None:
         raise InvalidInputError(
             "the engine of this memory is gone, and its database cannot be opened again: it was in memory, or its "
             "URL has settings that are not written down. Use a file or a server, keep the engine, or read the memory "
             "by itself, as TieredMemory.from_dict(data, engine=engine)"
         )
-    return _reopened(url)
+    return _checked(_reopened(url), database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,28 @@ def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
     return Opened(engine, whose, told)
 
 
-def _known(name: str, url: str | None) -> list[MemoryEngine]:
-    # The one that was written down, the one that was attached, and any other on the same database.
+def _known(name: str, url: str | None, database: str | None) -> list[MemoryEngine]:
+    # The one that was written down, the one that was attached, and any other on the same database or at its place.
     place = None if url is None else _without_password(url)
     with _lock:
-        known = [_by_name.get(name), None if place is None else _by_url.get(place), *_names]
+        others = [None if place is None else _by_url.get(place), *_names]
+        known = [_by_name.get(name), *others]
+    live = [engine for engine in known if engine is not None and not engine.is_closed]
+    same = [engine for engine in live if database is not None and engine.database_id == database]
     return [
-        engine
-        for at, engine in enumerate(known)
-        if engine is not None and (at == 0 or (place is not None and engine.url == place))
+        *live[: known[0] in live],
+        *same,
+        *(one for one in live if place is not None and one.url == place),
     ]
+
+
+def _checked(engine: MemoryEngine, database: str | None) -> MemoryEngine:
+    if database is not None and engine.database_id != database:
+        raise InvalidInputError(
+            f"{engine!r} is another database than the one that this memory was on, which is gone or elsewhere: put "
+            "it back, attach(MemoryEngine(url)) where it is now, or make a new memory"
+        )
+    return engine
 
 
 def _without_password(url: str) -> str:
@@ -126,7 +138,8 @@ def _without_password(url: str) -> str:
 
 
 def _reopened(url: str) -> MemoryEngine:
-    shown = _without_password(url)
+    # Of a server nothing but its address: what stands before and behind it may be a secret.
+    shown = url if url.startswith("sqlite") else url.rpartition("@")[2].partition("?")[0]
     if url.startswith(_FILE) and not _is_there(url):  # opening it would make an empty one
         raise StorageUnavailableError(
             f"the database {shown!r} of this memory is not there any more: put the file back, or open another with "
@@ -136,7 +149,7 @@ def _reopened(url: str) -> MemoryEngine:
         engine = MemoryEngine(url)
     except LangmemTiersError as error:
         raise StorageUnavailableError(
-            f"the database {shown!r} of this memory does not open ({type(error).__name__}: {error}). Open it yourself "
+            f"the database {shown!r} of this memory does not open ({type(error).__name__}). Open it yourself "
             "and call langmem_tiers_llamaindex.attach(engine) before the memory is read; passwords are never "
             "written down"
         ) from error
@@ -162,17 +175,18 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read(reference: object) -> tuple[str, str | None]:
+def _read(reference: object) -> tuple[str, str | None, str | None]:
     given: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
-    name, url = given.get("name"), given.get("url")
-    if not isinstance(name, str) or not isinstance(url, str | None) or not _is_written_by_us(url):
+    name, url, database = given.get("name"), given.get("url"), given.get("database")
+    is_ours = isinstance(name, str) and isinstance(database, str | None) and _is_written_by_us(url)
+    if not is_ours:
         raise InvalidInputError(
             f"a {type(reference).__name__} without the engine's name and url is nothing that to_dict() gave: pass "
             "the whole dict"
         )
-    return name, url
+    return str(name), url, database
 
 
-def _is_written_by_us(url: str | None) -> bool:
+def _is_written_by_us(url: object) -> bool:
     # Other URLs may name a database that is empty each time, such as one in memory.
-    return url is None or url.startswith((_FILE, "postgresql://"))
+    return url is None or (isinstance(url, str) and url.startswith((_FILE, "postgresql://")))

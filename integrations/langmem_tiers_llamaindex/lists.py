@@ -156,8 +156,8 @@ class KeyedLists:
 
     def _erase(self, key: str) -> None:
         place = self._place(key)
-        unsaved_of(self._engine).take(place, key)
-        turns_of(self._engine).of(place, key).over()
+        unsaved_of(self._engine).drop(place, key)
+        turns_of(self._engine).of(place, key).end()
         tenant = self._engine.namespace(place)
         if self._namespace is None:
             tenant.delete()

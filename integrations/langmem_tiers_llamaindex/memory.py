@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import uuid
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +21,7 @@ from langmem_tiers_llamaindex.counters import LlamaIndexCounter
 from langmem_tiers_llamaindex.engines import engine_of, reference_to
 from langmem_tiers_llamaindex.events import dispatcher
 from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
-from langmem_tiers_llamaindex.sizes import Sizes
+from langmem_tiers_llamaindex.sizes import sizes_of
 from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
 from langmem_tiers_llamaindex.turns import turns_of
 from langmem_tiers_llamaindex.view import Wish
@@ -102,9 +101,10 @@ class TieredMemory(BaseMemory):
         if engine is None and turn.tokenizer is not None:
             self.__dict__["tokenizer_fn"] = turn.tokenizer
         turn.tokenizer = self.tokenizer_fn
+        turn.widest = max(turn.widest, self.token_limit)
         self._engine = opened
         self._conversation = Conversation(
-            opened, tuple(self.namespace), self.session_id, Sizes(self.tokenizer_fn)
+            opened, tuple(self.namespace), self.session_id, sizes_of(self.tokenizer_fn)
         )
 
     @field_validator("session_id")
@@ -228,7 +228,11 @@ class TieredMemory(BaseMemory):
 
     @dispatcher.span
     def get_all(self) -> list[ChatMessage]:
-        """All messages of the conversation as they were said, whatever the limit."""
+        """All messages of the conversation as they were said, whatever the limit.
+
+        Raises:
+            StorageError: The store failed: what is held would be a part only.
+        """
         return self._conversation.messages()
 
     @dispatcher.span
@@ -264,11 +268,11 @@ class TieredMemory(BaseMemory):
     def set(self, messages: list[ChatMessage]) -> None:
         """Put another list in the place of this conversation; an empty one begins it anew, as ``reset`` does.
 
-        What both have stays as it is. What is no longer there stays in the record, where recall may find it.
+        What both have stays as it is. What is no longer there stays in the record, where recall may find it. If the
+        store fails, the list is the conversation all the same, and waits to be stored; see ``unsaved``.
 
         Raises:
             InvalidMessageError: One of them is no message; nothing was changed.
-            StorageError: The store failed; nothing was changed.
         """
         self._conversation.replace(_checked(messages))
 
@@ -334,6 +338,10 @@ class TieredMemory(BaseMemory):
         return cls.from_dict(json.loads(json_str))
 
     def _wish(self, asked: object, taken: int) -> Wish:
+        if taken < 0:
+            raise InvalidInputError(
+                f"initial_token_count must not be negative, got {taken!r}: pass 0 or more"
+            )
         if taken > self.token_limit:
             error = BudgetExceededError(OVER_LIMIT)
             error.add_note(
@@ -355,7 +363,7 @@ class TieredMemory(BaseMemory):
         return type(self)(engine=self._engine, **{**fields, **(update or {})})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return copy.copy(self)  # on the same engine: agents copy their state with all memory in it
+        return self  # agents copy their state with all memory in it: it is the same conversation
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.to_dict())

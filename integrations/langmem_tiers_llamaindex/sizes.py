@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
@@ -28,18 +30,12 @@ class Sizes:
 
     def __init__(self, tokenizer: Callable[[str], Any]) -> None:
         self._count = LlamaIndexCounter(tokenizer).count  # which takes any text, whatever the tokenizer does
-        self._known: LRUCache[tuple[int, int], int] = LRUCache(_HELD)
-        self._stored: LRUCache[tuple[str, int], int] = LRUCache(_HELD)
+        self._lock = threading.Lock()
+        self._known: LRUCache[object, int] = LRUCache(_HELD)
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
-        if not text:
-            return 0
-        key = (hash(text), len(text))
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._count(text)
-        return known
+        return self._once((hash(text), len(text)), lambda: self._count(text)) if text else 0
 
     def message(self, message: ChatMessage) -> int:
         """Tokens of a message."""
@@ -47,12 +43,31 @@ class Sizes:
 
     def stored(self, stored: Message, shown: ChatMessage) -> int:
         """Tokens of a stored message as it is shown; looked at once, for it does not change."""
-        key = (stored.id, stored.token_count)
-        known = self._stored.get(key)
+        key = (stored.id, stored.token_count, len(stored.content))
+        return self._once(key, lambda: self.message(shown))
+
+    def _once(self, key: object, count: Callable[[], int]) -> int:
+        with self._lock:
+            known = self._known.get(key)
         if known is None:
-            known = self._stored[key] = self.message(shown)
+            known = count()
+            with self._lock:
+                self._known[key] = known
         return known
 
     def messages(self, messages: Iterable[ChatMessage]) -> int:
         """Tokens of a list, without what a provider puts around each message, as LlamaIndex counts."""
         return sum(self.message(message) for message in messages)
+
+
+def sizes_of(tokenizer: Callable[[str], Any]) -> Sizes:
+    """What counts by a tokenizer: the same for all memories that have it, so that nothing is counted anew."""
+    try:
+        return _sizes_of(tokenizer)
+    except TypeError:  # no key of anything
+        return Sizes(tokenizer)
+
+
+@lru_cache(maxsize=8)
+def _sizes_of(tokenizer: Callable[[str], Any]) -> Sizes:
+    return Sizes(tokenizer)

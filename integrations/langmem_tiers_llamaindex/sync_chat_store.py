@@ -24,7 +24,8 @@ _ACTIVE = MessageStatus.ACTIVE
 class TieredSyncChatStore(InEngine, BaseChatStore):
     """Conversations by key, for ``chat_store=`` of ``ChatMemoryBuffer`` and ``ChatSummaryMemoryBuffer``.
 
-    A message that is deleted is neither shown nor recalled any more, and a key that is deleted is erased.
+    A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
+    still tell of it; a key that is deleted is erased.
     ``ChatSummaryMemoryBuffer`` deletes its key each time it is read, so what it summed up is gone; ``TieredMemory``
     sums up and keeps the record.
 

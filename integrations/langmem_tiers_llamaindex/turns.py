@@ -10,24 +10,25 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llama_index.core.base.llms.types import ChatMessage
 
-    from langmem_tiers.core.context import Context
+    from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.recall import Hit
     from langmem_tiers.engine import MemoryEngine
 
-_HELD = 1000
-"""Conversations of an engine whose turns are held; for the others, recall is asked once more."""
+_HELD = 200
+"""Conversations of an engine whose turns are held although no memory of theirs is in use."""
 _SAID = 400
 """Messages of a conversation that are held in case that the store fails."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Turn:
     """What is held of one conversation."""
 
@@ -35,8 +36,10 @@ class Turn:
     """For what something was recalled."""
     memories: str | None = None
     """What was recalled, as it is told; None if nothing was asked yet."""
-    context: Context | None = None
-    """With what it was recalled."""
+    recalled: tuple[Hit, ...] = ()
+    """Of what it tells."""
+    known: tuple[KnowledgeHit, ...] = ()
+    """As above."""
     live_id: str | None = None
     live_blocks: list[Any] = field(default_factory=list)
     """Of the newest message of the user, the same objects for the whole turn."""
@@ -44,19 +47,22 @@ class Turn:
     """What was shown last and what was stored since, if the store should fail."""
     tokenizer: Callable[[str], Any] | None = None
     """Of the memory that was made last: JSON, from which memories come back between two runs, holds none."""
+    widest: int = 0
+    """The largest limit that a memory of the conversation has."""
     lock: threading.RLock = field(default_factory=threading.RLock)
-    writing: threading.RLock = field(default_factory=threading.RLock)
-    """While it is held, what waits is neither in the record nor among what waits."""
+    """Of several calls in one turn, the first recalls; of several writes, one comes after the other."""
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Forget it: the conversation is another one now."""
         with self.lock:
-            self.question = self.memories = self.context = self.live_id = None
+            self.question = self.memories = self.live_id = None
+            self.recalled, self.known = (), ()
             self.live_blocks, self.shown = [], []
 
-    def said(self, messages: list[ChatMessage]) -> None:
-        """Hold what was stored. The lock is not waited for: whoever has it may be recalling."""
-        self.shown = [*self.shown, *messages][-_SAID:]
+    def add(self, messages: list[ChatMessage]) -> None:
+        """Hold what was stored."""
+        with self.lock:
+            self.shown = [*self.shown, *messages][-_SAID:]
 
 
 class Turns:
@@ -64,15 +70,18 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: OrderedDict[tuple[NamespacePath, str], Turn] = OrderedDict()
+        self._latest: OrderedDict[tuple[NamespacePath, str], Turn] = OrderedDict()
+        self._in_use: WeakValueDictionary[tuple[NamespacePath, str], Turn] = WeakValueDictionary()
 
     def of(self, namespace: NamespacePath, session: str) -> Turn:
-        """The turn of a conversation."""
+        """The turn of a conversation: one object, for as long as anybody has it."""
+        key = (namespace, session)
         with self._lock:
-            turn = self._turns.setdefault((namespace, session), Turn())
-            self._turns.move_to_end((namespace, session))
-            if len(self._turns) > _HELD:
-                self._turns.popitem(last=False)
+            turn = self._in_use.setdefault(key, Turn())
+            self._latest[key] = turn
+            self._latest.move_to_end(key)
+            if len(self._latest) > _HELD:
+                self._latest.popitem(last=False)
             return turn
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.recall import Hit
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.flows.session import Session
     from langmem_tiers_llamaindex.layout import InsertMethod
@@ -41,8 +42,12 @@ _LEAST_TOKENS = 64
 """Below this there is no room for anything but the newest messages."""
 _LEAST_TO_TIDY = 500
 """Below this a view is not worth compressing the conversation for good."""
-_LEADING = 8
-"""System messages at the beginning of a conversation that stay in sight."""
+_USUAL_SHARE = 0.8
+"""Of the largest limit of a conversation's memories; for a narrower view it is not compressed for good."""
+_LEADING = 64
+"""System messages at the beginning of a conversation that are looked at."""
+_FEW, _PINNED_SHARE = 8, 0.5
+"""So many of them stay in sight as they were said, and more up to that part of the limit."""
 _NEWEST = (30, 1000)
 """Messages among which the newest one of the user is looked for, and if an agent has called many tools since."""
 _PLAIN = 400
@@ -68,6 +73,7 @@ class Seen:
     messages: list[ChatMessage]
     tokens: int
     context: Context | None = None
+    recalled: tuple[Hit, ...] = ()
     is_from_turn: bool = False
 
 
@@ -95,10 +101,11 @@ class ConversationView:
         self._sizes = sizes
         self._turn = turn
         self._waiting = [_protected(message) for message in waiting]
-        self._pinned = self._leading_system()
+        self._pinned: list[Message] = []
 
     def seen(self, wish: Wish) -> Seen:
         """The view for a wish."""
+        self._pinned = self._leading_system(wish.limit)
         try:
             found = self._fitting(wish) if wish.limit >= _LEAST_TOKENS else None
         except BudgetExceededError:
@@ -120,16 +127,20 @@ class ConversationView:
             if tokens <= wish.limit:
                 if told is None and wish.recall:
                     self._turn.question, self._turn.memories = question.key, memories
-                    self._turn.context = context
-                return Seen(messages, tokens, context, told is not None)
+                    self._turn.recalled, self._turn.known = context.recalled, context.knowledge
+                return Seen(
+                    messages, tokens, context, self._turn.recalled if wish.recall else (), told is not None
+                )
             budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
         return None
 
     def _context(self, question: _Question, wish: Wish, tokens: int, *, recall: bool) -> Context:
         budget = self._engine.config.budget.resized(tokens)
         build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
-        if wish.limit < _LEAST_TO_TIDY or self._waiting:
-            return build(tidy=False)  # what does not take messages takes no summary either
+        # For good, so only by what most views of the conversation have; and what takes no messages takes no summary.
+        is_usual = wish.limit >= max(_LEAST_TO_TIDY, _USUAL_SHARE * self._turn.widest)
+        if not is_usual or self._waiting:
+            return build(tidy=False)
         try:
             return build(tidy=True)
         except StorageError as error:
@@ -164,18 +175,18 @@ class ConversationView:
 
     def _told(self, question: _Question) -> str | None:
         # What was recalled for the same question, unless something of it was erased since.
-        if self._turn.question != question.key or self._turn.context is None:
+        if self._turn.question != question.key:
             return None
         tenant = self._engine.namespace(self._session.namespace)
         said: dict[str, set[str]] = defaultdict(set)
-        for hit in self._turn.context.recalled:
+        for hit in self._turn.recalled:
             if hit.message is not None and hit.session is not None:
                 said[hit.session].add(hit.message.id)
         for name, ids in said.items():
             session = tenant.find_session(name)
             if session is None or session.holds(ids) != ids:
                 return None
-        known = (hit.knowledge for hit in self._turn.context.knowledge)
+        known = (hit.knowledge for hit in self._turn.known)
         if any(tenant.knowledge.get(one.category, one.key, use=False) is None for one in known):
             return None
         return self._turn.memories
@@ -223,9 +234,12 @@ class ConversationView:
             self._turn.live_id, self._turn.live_blocks = message_id, list(message.blocks)
         return message.model_copy(update={"blocks": list(self._turn.live_blocks)})
 
-    def _leading_system(self) -> list[Message]:
+    def _leading_system(self, limit: int) -> list[Message]:
         first = self._session.transcript.messages(IN_LIST, limit=_LEADING)
-        return list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
+        leading = list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
+        taken = itertools.accumulate(self._sizes.stored(one, _shown(one)) for one in leading)
+        fitting = sum(tokens <= limit * _PINNED_SHARE for tokens in taken)
+        return leading[: max(_FEW, fitting)]
 
     def _plain(self, limit: int) -> Seen:
         newest = self._session.transcript.latest(_PLAIN)

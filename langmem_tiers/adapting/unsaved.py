@@ -73,14 +73,27 @@ class Unsaved:
             self._failures[key] = self._failures.get(key, 0) + 1
 
     def waiting_list(self, namespace: NamespacePath, session: str) -> WaitingList | None:
-        """The list that waits, if one does; it stays until it is said to be stored."""
+        """The list that waits, if one does; it stays until it is dropped."""
         with self._lock:
             return self._lists.get((namespace, session))
 
-    def is_stored(self, namespace: NamespacePath, session: str) -> None:
-        """The list that waited does so no more."""
+    def drop_list(self, namespace: NamespacePath, session: str) -> None:
+        """Let go of the list that waited: it is stored."""
         with self._lock:
             self._lists.pop((namespace, session), None)
+
+    def drop(self, namespace: NamespacePath, session: str) -> None:
+        """Let go of all that waits: the session is erased."""
+        with self._lock:
+            self._lists.pop((namespace, session), None)
+            self._drafts.pop((namespace, session), None)
+
+    def count(self, namespace: NamespacePath, session: str) -> int:
+        """How many messages wait to be a part of the session."""
+        with self._lock:
+            waiting = self._lists.get((namespace, session))
+            later = len(self._drafts.get((namespace, session), ()))
+            return later + (0 if waiting is None else len(waiting.drafts))
 
     def failures(self, namespace: NamespacePath, session: str) -> int:
         """How many writes of that session failed."""

@@ -89,6 +89,7 @@ def load_maker(framework: Framework = Framework.LANGCHAIN) -> MakeAssistants:
             raise
         raise MissingExtraError(
             f"the demo runs a {adapter.name} agent and needs {error.name!r}, which is not installed: "
-            f"pip install 'langmem-tiers[{framework}]'"
+            f"pip install 'langmem-tiers[{framework}]', or ask another with --framework "
+            f"{next(other for other in Framework if other is not framework)}"
         ) from error
     return maker

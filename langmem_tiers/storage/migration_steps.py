@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from langmem_tiers.storage.migration import Migration
 from langmem_tiers.storage.migration_to_context_files import TO_CONTEXT_FILES
+from langmem_tiers.storage.migration_to_identity import TO_IDENTITY
 from langmem_tiers.storage.migration_to_items import TO_ITEMS
 from langmem_tiers.storage.migration_to_lists import TO_LISTS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
@@ -220,4 +221,5 @@ MIGRATIONS = (
     TO_ITEMS,
     TO_LISTS,
     TO_CONTEXT_FILES,
+    TO_IDENTITY,
 )

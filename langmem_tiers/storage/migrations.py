@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, St
 from langmem_tiers.storage.context_tables import metadata as context_metadata
 from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
-from langmem_tiers.storage.schema import SCHEMA_VERSION, metadata, schema_versions
+from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, metadata, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ def migrate(
     if version < SCHEMA_VERSION:
         _upgrade(database, now, index_text, terms_of)
     database.prepare()
+
+
+def identity_of(database: Database) -> str:
+    """The id of a database, the same for whoever opens it, and for copies of it."""
+    with database.read() as connection:
+        return str(connection.execute(select(databases.c.id)).scalar_one())
 
 
 def _upgrade(
@@ -106,6 +113,7 @@ def _refuse_encoding(database: Database, connection: Connection) -> None:
 def _create(connection: Connection) -> None:
     metadata.create_all(connection, checkfirst=False)
     context_metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(databases).values(id=secrets.token_hex(16)))
     for statement in (sqlite if connection.dialect.name == "sqlite" else postgres).DDL:
         connection.exec_driver_sql(statement)
 

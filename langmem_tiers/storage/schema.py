@@ -36,7 +36,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -48,6 +48,14 @@ schema_versions = Table(
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("applied_at", UtcDateTime, nullable=False),
+)
+
+databases = Table(
+    "lmt_database",
+    metadata,
+    Column(
+        "id", String(32), primary_key=True
+    ),  # one row: made by chance, so that no two databases have the same
 )
 
 namespaces = Table(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import Field
 
-from langmem_tiers import MemoryEngine
+from langmem_tiers import MemoryEngine, StorageUnavailableError
 from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,
@@ -179,16 +179,19 @@ def test_what_had_no_room_is_counted(engine: MemoryEngine, watch: Watch) -> None
 
 
 def test_a_store_that_fails_is_told_without_its_words(
-    engine: MemoryEngine, memory: TieredMemory, watch: Watch
+    engine: MemoryEngine, memory: TieredMemory, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def away(*_: Any) -> Any:
+        raise StorageUnavailableError("the server of 12345 is away")
+
     memory.put(ChatMessage("The key is under the mat."))
     watch.events()
-    engine.close()
+    monkeypatch.setattr(engine._parts.short_term.sessions, "open", away)
     memory.put(ChatMessage("My password is 12345."))
     memory.get()
     told = watch.events()
     assert {type(event) for event in told} == {MemoryFailedEvent}
-    assert all((event.error, event.waiting) == ("EngineClosedError", 1) for event in told)
+    assert all((event.error, event.waiting) == ("StorageUnavailableError", 1) for event in told)
     assert "12345" not in "".join(str(event) for event in told)
 
 

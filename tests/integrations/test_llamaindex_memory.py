@@ -895,3 +895,54 @@ async def test_conversations_in_one_loop_never_mix(small: MemoryEngine) -> None:
 
 def test_an_error_of_the_store_is_none_of_the_frameworks_values() -> None:
     assert not issubclass(StorageError, ValueError)  # which chat engines take for a prompt that is too long
+
+
+def test_a_narrow_view_compresses_nothing_for_good(small: MemoryEngine) -> None:
+    memory = memory_of(small, token_limit=30_000, recall=False)
+    memory.put_messages([user(f"{n}: {LONG}") for n in range(60)])
+    whole = len(memory.get())
+    narrow = memory_of(small, token_limit=1000, recall=False)
+    assert len(memory.get(initial_token_count=29_000)) < whole
+    assert len(narrow.get()) < whole
+    assert len(memory.get()) == whole == 60
+
+
+def test_a_conversation_in_a_namespace_of_that_form_leaves_others_alone(small: MemoryEngine) -> None:
+    one, other = (TieredMemory(engine=small, namespace=["chat", "x"], session_id=name) for name in "xy")
+    for memory in (one, other):
+        memory.put(user(f"{memory.session_id} speaks"))
+    one.reset()
+    assert texts(other.get_all()) == ["y speaks"]
+    assert one.forget() == 1
+    assert texts(other.get_all()) == ["y speaks"]
+
+
+def test_many_system_messages_stay_up_to_half_of_the_limit(small: MemoryEngine) -> None:
+    memory = memory_of(small, token_limit=1000, recall=False)
+    rules = [system(f"Rule {n}: be kind.") for n in range(20)]
+    memory.put_messages([*rules, *(user(f"{n}: {LONG}") for n in range(80))])
+    assert memory.get()[:20] == rules
+
+
+def test_memories_share_what_they_counted_and_the_turn_whatever_else_is_in_use(small: MemoryEngine) -> None:
+    counted = list[str]()
+
+    def tokenizer(text: str) -> list[str]:
+        counted.append(text)
+        return text.split()
+
+    memory = memory_of(small, tokenizer_fn=tokenizer, recall=False)
+    memory.put_messages([user(f"{n}: {LONG}") for n in range(20)])
+    memory.get()
+    for n in range(300):
+        memory_of(small, f"other {n}")
+    before = len(counted)
+    again = TieredMemory.from_dict(memory.to_dict())
+    assert again.get() == memory.get()
+    assert again.tokenizer_fn is tokenizer
+    assert len(counted) == before
+
+
+def test_what_is_taken_is_never_less_than_nothing(small: MemoryEngine) -> None:
+    with pytest.raises(InvalidInputError, match="-5"):
+        memory_of(small).get(initial_token_count=-5)

@@ -40,6 +40,7 @@ KNOWN_IN_VERSION_3 = (
 )
 
 BACK_TO_VERSION_5 = (
+    "DROP TABLE lmt_database",
     "DROP TABLE lmt_context_versions",
     "DROP TABLE lmt_context_files",
     "DROP TABLE lmt_listings",
