@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
-from cachetools import LRUCache
 
 from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.counters import LlamaIndexCounter
@@ -18,7 +15,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.messages import Message
 
-_HELD = 50_000
+_HELD = 200_000
+"""Counts, of about 200 bytes each."""
 
 
 class Sizes:
@@ -30,12 +28,14 @@ class Sizes:
 
     def __init__(self, tokenizer: Callable[[str], Any]) -> None:
         self._count = LlamaIndexCounter(tokenizer).count  # which takes any text, whatever the tokenizer does
-        self._lock = threading.Lock()
-        self._known: LRUCache[object, int] = LRUCache(_HELD)
+        self._known: dict[object, int] = {}
 
     def text(self, text: str) -> int:
         """Tokens of a text."""
-        return self._once((hash(text), len(text)), lambda: self._count(text)) if text else 0
+        if not text:
+            return 0
+        known = self._known.get(key := (hash(text), len(text)))
+        return self._hold(key, self._count(text)) if known is None else known
 
     def message(self, message: ChatMessage) -> int:
         """Tokens of a message."""
@@ -43,17 +43,14 @@ class Sizes:
 
     def stored(self, stored: Message, shown: ChatMessage) -> int:
         """Tokens of a stored message as it is shown; looked at once, for it does not change."""
-        key = (stored.id, stored.token_count, len(stored.content))
-        return self._once(key, lambda: self.message(shown))
+        known = self._known.get(key := (stored.id, stored.token_count, len(stored.content)))
+        return self._hold(key, self.message(shown)) if known is None else known
 
-    def _once(self, key: object, count: Callable[[], int]) -> int:
-        with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            known = count()
-            with self._lock:
-                self._known[key] = known
-        return known
+    def _hold(self, key: object, tokens: int) -> int:
+        if len(self._known) >= _HELD:
+            self._known = {}  # others may be reading the one before: it is let go, not changed
+        self._known[key] = tokens
+        return tokens
 
     def messages(self, messages: Iterable[ChatMessage]) -> int:
         """Tokens of a list, without what a provider puts around each message, as LlamaIndex counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from io import IOBase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.base.llms.types import (
     AudioBlock,
@@ -55,6 +55,8 @@ _BLOCKS: dict[str, type[BaseContentBlock]] = {
 }
 _NAMES = {kind: name for name, kind in _BLOCKS.items()}
 _ROLES = {role.value: role for role in MessageRole}
+_Model = TypeVar("_Model", bound=BaseModel)
+_put = object.__setattr__
 
 
 def encode_message(message: ChatMessage, text: str) -> JsonValue:
@@ -118,12 +120,22 @@ def _plain(block: object) -> str | None:
 
 def text_block(text: str) -> TextBlock:
     """A block of text, without the cost of checking that it is one."""
-    return TextBlock.model_construct(block_type="text", text=text)
+    return _built(TextBlock, {"block_type": "text", "text": text})
 
 
 def made(role: MessageRole, blocks: list[Any], kwargs: dict[str, Any]) -> ChatMessage:
     """A message of what is known to be right."""
-    return ChatMessage.model_construct(role=role, additional_kwargs=kwargs, blocks=blocks)
+    return _built(ChatMessage, {"role": role, "additional_kwargs": kwargs, "blocks": blocks})
+
+
+def _built(kind: type[_Model], fields: dict[str, Any]) -> _Model:
+    # As model_construct() does it for all fields, in a fifth of the time: a view has hundreds of messages.
+    model = kind.__new__(kind)
+    _put(model, "__dict__", fields)
+    _put(model, "__pydantic_fields_set__", set(fields))
+    _put(model, "__pydantic_extra__", None)
+    _put(model, "__pydantic_private__", None)
+    return model
 
 
 @cache

@@ -235,7 +235,9 @@ class ConversationView:
         return message.model_copy(update={"blocks": list(self._turn.live_blocks)})
 
     def _leading_system(self, limit: int) -> list[Message]:
-        first = self._session.transcript.messages(IN_LIST, limit=_LEADING)
+        first = self._session.transcript.messages(IN_LIST, limit=_FEW)
+        if len(first) == _FEW and all(message.role is Role.SYSTEM for message in first):
+            first = self._session.transcript.messages(IN_LIST, limit=_LEADING)
         leading = list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
         taken = itertools.accumulate(self._sizes.stored(one, _shown(one)) for one in leading)
         fitting = sum(tokens <= limit * _PINNED_SHARE for tokens in taken)
