@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.agent.workflow import AgentInput, FunctionAgent
-from llama_index.core.async_utils import asyncio_run
 from llama_index.core.memory import ChatMemoryBuffer
 
 from langmem_tiers.cli.assistants import Assistants, Reply
@@ -35,8 +35,7 @@ class DemoAgent:
 
     def ask(self, question: str, thread: str) -> Reply:
         """Ask something in a thread."""
-        reply: Reply = asyncio_run(self._ask(question, thread))
-        return reply
+        return asyncio.run(self._ask(question, thread))
 
     async def _ask(self, question: str, thread: str) -> Reply:
         memory = self._threads.setdefault(thread, self._memory_of(thread))

@@ -28,7 +28,6 @@ from langmem_tiers import (
     StorageUnavailableError,
 )
 from langmem_tiers.testing.threads import in_threads
-from tests.conftest import BACKENDS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -49,23 +48,37 @@ UNTIL = " (until 2026-01-02T03:04:05.000006Z)"
 of_sync_memory = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def opened(
+PLACES = {
+    "sqlite-memory, of nobody": ("sqlite-memory", False),
+    "sqlite-file, of a user": ("sqlite-file", True),
+    "postgresql, of a user": ("postgresql", True),
+    "postgresql, of nobody": ("postgresql", False),
+}
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def database_and_owner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MemoryEngine]:
+) -> Iterator[tuple[MemoryEngine, bool]]:
     """An engine on each kind of database in turn, shared by tests that work under names of their own."""
     urls: dict[str, Callable[[], str]] = {
         "sqlite-memory": lambda: "sqlite://",
         "sqlite-file": lambda: f"sqlite:///{tmp_path_factory.mktemp('stores') / 'memory.db'}",
         "postgresql": lambda: str(request.getfixturevalue("shared_postgres")),
     }
-    with MemoryEngine(urls[request.param]()) as engine:
-        yield engine
+    backend, is_of_a_user = PLACES[request.param]
+    with MemoryEngine(urls[backend]()) as engine:
+        yield engine, is_of_a_user
 
 
-@pytest.fixture(params=["of a user", "of nobody"])
-def whose(request: pytest.FixtureRequest) -> list[str] | None:
-    return ["user", uuid.uuid4().hex] if request.param == "of a user" else None
+@pytest.fixture
+def opened(database_and_owner: tuple[MemoryEngine, bool]) -> MemoryEngine:
+    return database_and_owner[0]
+
+
+@pytest.fixture
+def whose(database_and_owner: tuple[MemoryEngine, bool]) -> list[str] | None:
+    return ["user", uuid.uuid4().hex] if database_and_owner[1] else None
 
 
 @pytest.fixture
