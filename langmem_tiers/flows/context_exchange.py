@@ -119,9 +119,9 @@ def from_engine(side: EngineSide, session_id: str) -> ContextData:
     """
     remembered = side.remembered()
     messages = {message.id: message for message in side.session.messages()}
-    came_in = [one["id"] for one in remembered.get("history", []) if not one.get("is_echo")]
-    if came_in and not any(one in messages for one in came_in):
-        remembered = {}  # of a session that is gone
+    came_in = {one["id"] for one in remembered.get("history", []) if not one.get("is_echo")}
+    if came_in and came_in.isdisjoint(messages):
+        remembered, came_in = {}, set()  # of a session that is gone
     for gone in side.session.transcript.messages(_TAKEN_OUT):
         del messages[gone.id]
     base = ContextData(session_id=session_id)
@@ -132,7 +132,9 @@ def from_engine(side: EngineSide, session_id: str) -> ContextData:
     return replace(
         base,
         recent_history=tuple(_entries(remembered.get("history", []), messages)),
-        long_term_summary=_summary(messages.values(), base.long_term_summary),
+        long_term_summary=_summary(
+            (one for one in messages.values() if one.id not in came_in), base.long_term_summary
+        ),
         facts=tuple(facts),
         extra=extra,
     )

@@ -76,6 +76,17 @@ def test_any_context_comes_out_as_it_went_in(one_engine: MemoryEngine, context: 
         assert from_engine(side, SESSION) == context
 
 
+def test_an_entry_that_reads_like_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
+    for role in ("system", "user", "narrator"):
+        for summary in ("", "Told before."):
+            side = _side(one_engine, uuid.uuid4().hex, SESSION)
+            entry = HistoryEntry(0, role, "[CONTEXT SUMMARY]\nNot the summary")
+            context = ContextData(session_id=SESSION, recent_history=(entry,), long_term_summary=summary)
+            for _ in range(2):
+                into_engine(side, context)
+                assert from_engine(side, SESSION) == context
+
+
 def test_what_was_said_and_learned_since_comes_along(
     engine: MemoryEngine, tenant: str, files: ContextFiles
 ) -> None:
