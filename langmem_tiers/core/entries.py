@@ -143,6 +143,10 @@ class Entry:
     valid_until: datetime | None = None
     tags: frozenset[str] = frozenset()
     source: str | None = None
+    category: str | None = None
+    access_count: int = 0
+    """How often it was recalled."""
+    last_access_at: datetime | None = None
     state: EntryState = EntryState.FULL
     reason: str = ""
     """Why it is in its state and tier."""
