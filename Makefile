@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test oldest check format bench clean
+.PHONY: help demo test fuzz oldest check format bench clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: $(VENV)/.ready-demo ## ask an agent about a bundled project, with memory a
 
 test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+fuzz: $(VENV)/.ready-dev ## run all tests with examples that nobody has seen before
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=random
 
 oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
 	@$(PYTHON) -m venv .venv-oldest
@@ -36,6 +39,8 @@ bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation,
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.analysis
 	$(BIN)/python -m benchmarks.replay
+	$(BIN)/python -m benchmarks.facts
+	$(BIN)/python -m benchmarks.lasting
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

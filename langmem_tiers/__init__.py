@@ -20,6 +20,7 @@ from langmem_tiers.core.config import (
     Durability,
     EmbeddingConfig,
     EngineConfig,
+    LearningConfig,
     OptimizerConfig,
     RecallConfig,
     SummaryConfig,
@@ -44,11 +45,13 @@ from langmem_tiers.core.context_files import (
     SaveReport,
 )
 from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
+from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
 from langmem_tiers.core.errors import (
     BudgetExceededError,
     ContextConflictError,
     EmbeddingError,
     EngineClosedError,
+    EntryNotFoundError,
     InvalidConfigError,
     InvalidInputError,
     InvalidMessageError,
@@ -68,6 +71,7 @@ from langmem_tiers.core.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from langmem_tiers.core.extracted import ExtractedFact, FactState
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.indexes import IndexStore, VectorStore
 from langmem_tiers.core.items import Item, ItemChange, ItemHit, ItemIndex, ItemStore, NamespaceMatch
@@ -78,6 +82,27 @@ from langmem_tiers.core.knowledge import (
     KnowledgeHit,
     KnowledgeReport,
     PastKnowledge,
+)
+from langmem_tiers.core.long_term import (
+    ConsolidationReport,
+    EntryDraft,
+    EntryFilters,
+    EntryKind,
+    Outcome,
+    Receipt,
+    Related,
+    Relation,
+    RelationKind,
+)
+from langmem_tiers.core.memory_store import MemoryStore
+from langmem_tiers.core.memory_system import (
+    ContextAllocation,
+    ContextBudget,
+    ContextBuildResult,
+    ContextItem,
+    Conversation,
+    ConversationStatus,
+    MemorySystemConfig,
 )
 from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
 from langmem_tiers.core.names import NamespacePath
@@ -106,12 +131,16 @@ from langmem_tiers.engine import MemoryEngine, Namespace
 from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.compact import CompactionReport, compact
 from langmem_tiers.flows.context_diff import ContextDiff
+from langmem_tiers.flows.learn import LearnReport
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
+from langmem_tiers.memory_system import MemorySystem
 from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
+from langmem_tiers.scoring.moment_patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.scoring.partition import Partition, partition_messages
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
 from langmem_tiers.scoring.redundancy import find_redundant
@@ -127,14 +156,19 @@ from langmem_tiers.scoring.tokens import (
     count_messages,
     tiktoken_or_estimate,
 )
+from langmem_tiers.tiers.episodic import Episodes
+from langmem_tiers.tiers.facts import Facts
 from langmem_tiers.tiers.items import Items
 from langmem_tiers.tiers.knowledge import KnowledgeBase
 from langmem_tiers.tiers.long_term import LongTerm
 from langmem_tiers.version import __version__
 
 __all__ = [
+    "EXTRACTION_PATTERNS",
+    "EXTRA_PATTERNS",
     "FACT_PATTERNS",
     "IMPORTANCE_SIGNALS",
+    "MOMENT_PATTERNS",
     "RELEVANCE_SIGNALS",
     "Action",
     "ActionKind",
@@ -152,17 +186,24 @@ __all__ = [
     "CompressReport",
     "Compressed",
     "Compressor",
+    "ConsolidationReport",
     "ContentAwareCounter",
     "ContentType",
     "Context",
+    "ContextAllocation",
+    "ContextBudget",
+    "ContextBuildResult",
     "ContextConflictError",
     "ContextData",
     "ContextDeleteReport",
     "ContextDiff",
     "ContextFiles",
     "ContextFilesConfig",
+    "ContextItem",
     "ContextStore",
     "ContextVersion",
+    "Conversation",
+    "ConversationStatus",
     "DecayReport",
     "DeleteReport",
     "Durability",
@@ -173,12 +214,24 @@ __all__ = [
     "EngineClosedError",
     "EngineConfig",
     "Entry",
+    "EntryDraft",
+    "EntryFilters",
+    "EntryKind",
+    "EntryNotFoundError",
     "EntryState",
     "EntryStore",
+    "Episode",
+    "EpisodeDraft",
+    "EpisodeKind",
+    "Episodes",
+    "ExtractedFact",
+    "ExtractionPattern",
     "Fact",
     "FactFinder",
     "FactKind",
     "FactPattern",
+    "FactState",
+    "Facts",
     "HistoryEntry",
     "Hit",
     "HybridWeights",
@@ -203,9 +256,14 @@ __all__ = [
     "KnownEnvironment",
     "LangmemTiersError",
     "LanguageModel",
+    "LearnReport",
+    "LearningConfig",
     "Listing",
     "LongTerm",
     "MemoryEngine",
+    "MemoryStore",
+    "MemorySystem",
+    "MemorySystemConfig",
     "Message",
     "MessageConflictError",
     "MessageDraft",
@@ -213,13 +271,16 @@ __all__ = [
     "MessagePage",
     "MessageStore",
     "MissingExtraError",
+    "MomentPattern",
     "Namespace",
     "NamespaceMatch",
     "NamespacePath",
+    "NarrativeArc",
     "NotFoundError",
     "OfflineEmbedder",
     "Optimizer",
     "OptimizerConfig",
+    "Outcome",
     "Partition",
     "PastKnowledge",
     "Plan",
@@ -229,7 +290,11 @@ __all__ = [
     "Recall",
     "RecallConfig",
     "RecallFilters",
+    "Receipt",
     "Recovery",
+    "Related",
+    "Relation",
+    "RelationKind",
     "ReplaceReport",
     "Role",
     "SaveReport",

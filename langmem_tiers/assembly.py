@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from langmem_tiers.compression.compress import Compressor
+from langmem_tiers.compression.extracted import FactExtractor
 from langmem_tiers.compression.facts import FactFinder
+from langmem_tiers.compression.model_facts import ModelFacts
 from langmem_tiers.compression.summarize import Summarizer
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig
@@ -17,6 +19,7 @@ from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.parts import MemoryParts
 from langmem_tiers.retrieval.embedding import Embedding
 from langmem_tiers.retrieval.index_text import Indexer
+from langmem_tiers.retrieval.memory_search import MemorySearch
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.retrieval.retriever import Retriever
 from langmem_tiers.scoring.tables import Scoring
@@ -28,6 +31,8 @@ from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.item_index import SqlItemIndex
 from langmem_tiers.storage.items import SqlItemStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
+from langmem_tiers.storage.memories import SqlMemoryStore
+from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import identity_of, migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
@@ -35,8 +40,10 @@ from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.items import ItemParts, Items
+from langmem_tiers.tiers.memory_parts import LastingParts
 from langmem_tiers.tiers.session_cache import SessionCache
 from langmem_tiers.tiers.short_term import ShortTermParts
+from langmem_tiers.tiers.uses import Uses
 from langmem_tiers.tiers.view_cache import ViewCache
 
 if TYPE_CHECKING:
@@ -106,7 +113,7 @@ def database_id(database: Database) -> str:
 def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
     """The stores and workers of an engine on a database."""
     sessions, entries = SqlSessionStore(database), SqlEntryStore(database)
-    finder = FactFinder(given.scoring.facts)
+    finder, embedding = FactFinder(given.scoring.facts), _embedding(database, given)
     return MemoryParts(
         short_term=_short_term(database, sessions, given, changes),
         entries=entries,
@@ -115,7 +122,11 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         tuning=SqlTuningStore(database),
         analyzer=_analyzer(given, finder),
         summarizer=Summarizer(given.counter, given.model, facts=finder, config=given.config.summary),
-        retriever=_retriever(database, sessions, given),
+        retriever=_retriever(database, sessions, given, embedding),
+        lasting=_lasting(database, given, embedding),
+        extractor=FactExtractor(given.scoring.statements, finder),
+        model_facts=_model_facts(given, finder),
+        moments=given.scoring.moments,
         config=given.config,
     )
 
@@ -156,10 +167,15 @@ def _analyzer(given: Given, finder: FactFinder) -> Analyzer:
     )
 
 
-def _retriever(database: Database, sessions: SessionStore, given: Given) -> Retriever:
-    embedding = None
-    if given.embedder is not None:
-        embedding = Embedding(given.embedder, SqlVectorStore(database), given.config.embedding, given.clock)
+def _embedding(database: Database, given: Given) -> Embedding | None:
+    if given.embedder is None:
+        return None
+    return Embedding(given.embedder, SqlVectorStore(database), given.config.embedding, given.clock)
+
+
+def _retriever(
+    database: Database, sessions: SessionStore, given: Given, embedding: Embedding | None
+) -> Retriever:
     return Retriever(
         index=SqlIndexStore(database),
         sessions=sessions,
@@ -167,6 +183,24 @@ def _retriever(database: Database, sessions: SessionStore, given: Given) -> Retr
         config=given.config,
         clock=given.clock,
     )
+
+
+def _lasting(database: Database, given: Given, embedding: Embedding | None) -> LastingParts:
+    store = SqlMemoryStore(database)
+    return LastingParts(
+        store=store,
+        search=MemorySearch(store, SqlMemoryIndex(database), embedding, given.config, given.clock),
+        uses=Uses(store),
+        counter=given.counter,
+        ids=given.ids,
+        now=lambda: check_time(given.clock.now()),
+    )
+
+
+def _model_facts(given: Given, finder: FactFinder) -> ModelFacts | None:
+    if given.model is None or not given.config.learning.asks_model:
+        return None
+    return ModelFacts(given.model, facts=finder, time_limit_seconds=given.config.summary.time_limit_seconds)
 
 
 def _check_config(config: object) -> None:

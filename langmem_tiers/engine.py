@@ -11,11 +11,11 @@ from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
+from langmem_tiers.flows.consolidate import consolidate
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.summarize import summarize
-from langmem_tiers.tiers.long_term import LongTerm
 
 if TYPE_CHECKING:
     import os
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.ids import IdSource
+    from langmem_tiers.core.long_term import ConsolidationReport
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.scoring.tables import Scoring
+    from langmem_tiers.tiers.episodic import Episodes
+    from langmem_tiers.tiers.facts import Facts
     from langmem_tiers.tiers.knowledge import KnowledgeBase
+    from langmem_tiers.tiers.long_term import LongTerm
 
 
 class MemoryEngine:
@@ -118,6 +122,11 @@ class MemoryEngine:
         return self._database_id
 
     @property
+    def parts(self) -> MemoryParts:
+        """The stores and workers behind it, for what is built on the engine; they change from release to release."""
+        return self._parts
+
+    @property
     def is_closed(self) -> bool:
         """Whether ``close()`` was called."""
         return self._database.is_closed
@@ -181,6 +190,8 @@ class MemoryEngine:
         self.optimizer.stop()
         self.items.sweeper.stop()
         self._parts.retriever.close()
+        if not self._database.is_closed:
+            self._parts.lasting.uses.flush()
         self._database.close()
 
 
@@ -288,8 +299,29 @@ class Namespace:
 
     @property
     def long_term(self) -> LongTerm:
-        """What was promoted, from all sessions."""
-        return LongTerm(self._parts.entries, self.path)
+        """What was stored or promoted for long, from all sessions."""
+        return self._parts.long_term_of(self.path)
+
+    @property
+    def facts(self) -> Facts:
+        """What was extracted from messages, and what became of it."""
+        return self._parts.facts_of(self.path)
+
+    @property
+    def episodes(self) -> Episodes:
+        """Moments of conversations that matter."""
+        return self._parts.episodes_of(self.path)
+
+    def consolidate(self, *, max_batches: int | None = None) -> ConsolidationReport:
+        """Archive long-term entries that are old and matter little by now, and make one of episodes that overlap.
+
+        Safe to call at any time and from several processes: one of them does it. What is archived stays and can be
+        restored.
+
+        Args:
+            max_batches: Stop after so many batches of 1,000; the next call goes on from there.
+        """
+        return consolidate(self._parts, self.path, max_batches=max_batches)
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""

@@ -25,6 +25,10 @@ def described(hit: Hit) -> dict[str, Any]:
         "created_at": entry.created_at.isoformat(),
         "importance": entry.importance,
         "source": entry.source,
+        "category": entry.category,
+        "tags": sorted(entry.tags) or None,
+        "valid_from": None if entry.valid_from is None else entry.valid_from.isoformat(),
+        "valid_until": None if entry.valid_until is None else entry.valid_until.isoformat(),
     }
     if hit.knowledge is not None:
         known = hit.knowledge

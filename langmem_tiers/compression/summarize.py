@@ -107,9 +107,9 @@ class Summarizer:
         facts: FactFinder | None = None,
         config: SummaryConfig | None = None,
     ) -> None:
-        self._counter = counter
+        self.counter = counter
         self._config = SummaryConfig() if config is None else config
-        self._finder = FactFinder() if facts is None else facts
+        self.finder = FactFinder() if facts is None else facts
         self._model = (
             None if model is None else CarefulModel(model, time_limit_seconds=self._config.time_limit_seconds)
         )
@@ -135,13 +135,13 @@ class Summarizer:
             strategy=chosen,
             target_tokens=self._config.target_tokens if target_tokens is None else target_tokens,
         )
-        digest = Digest.of(messages, self._finder)
+        digest = Digest.of(messages, self.finder)
         told = _Told()
         if config.strategy is not SummaryStrategy.EXTRACTIVE and messages:
             told = self._told(messages, config, digest)
         head = f"[Summary of {digest.count} messages]"
         stories = [cut_story(told.text)] if told.text else [key_sentences(messages)]
-        done = lay_out(head, stories, digest.facts, self._counter, config.target_tokens)
+        done = lay_out(head, stories, digest.facts, self.counter, config.target_tokens)
         return self._report(done, digest, told, config.strategy)
 
     def roll_up(
@@ -155,14 +155,14 @@ class Summarizer:
             earlier: What the summary before it was made of.
         """
         unread = max(0, len(messages) - MAX_READ)
-        digest = Digest.of(messages[unread:], self._finder, earlier)
+        digest = Digest.of(messages[unread:], self.finder, earlier)
         told = _Told()
         if unread:
             digest = replace(digest, count=digest.count + unread)
             told = _Told(problems=(f"the oldest {unread} messages were not read for facts",))
         elif self._model is not None and self._config.strategy is not SummaryStrategy.EXTRACTIVE:
             told = self._told(messages, self._config, digest)
-        done = digest.render(self._counter, target_tokens, told.text or None)
+        done = digest.render(self.counter, target_tokens, told.text or None)
         return RolledUp(
             text=done.text, digest=digest.carried(done), missing=done.missing, problems=told.problems
         )
@@ -202,7 +202,7 @@ class Summarizer:
     def _without_inventions(self, text: str, source: str) -> tuple[str, tuple[Fact, ...]]:
         invented = [
             place
-            for place in self._finder.places(text)
+            for place in self.finder.places(text)
             if place.fact.kind in _CHECKED_KINDS and not _is_said(place.fact, source)
         ]
         if not invented:

@@ -87,6 +87,8 @@ class OptimizerConfig:
     """How many are kept of each namespace."""
     lease_seconds: float = 600.0
     """For how long a process that died keeps others from running."""
+    learns: bool = False
+    """Whether a run also learns from the sessions that it tidies: facts, episodes and chunks."""
 
     def __post_init__(self) -> None:
         check_positive(self.interval_seconds, "interval_seconds")
@@ -142,6 +144,42 @@ class RecallConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearningConfig:
+    """What is made of messages: chunks, facts and episodes; and how it ages."""
+
+    chunk_messages: int = 10
+    """Messages in a chunk."""
+    recent_messages: int = 20
+    """The newest messages, which are in no chunk."""
+    max_chunks: int = 50
+    """Of a session; beyond that the oldest two become one."""
+    chunk_tokens: int = 150
+    """What the summary of a chunk may take."""
+    asks_model: bool = True
+    """Whether a model, if the engine has one, is asked for facts too, besides the patterns."""
+    promotion_threshold: float = 0.6
+    """Extracted facts with a higher confidence become long-term entries by themselves."""
+    max_episodes: int = 100
+    """Of a namespace; beyond that those are archived that matter least by now: significance times decay."""
+    half_life_days: float = 30.0
+    """After so many days without use half of a memory's weight is left."""
+    archive_after_days: float = 30.0
+    """How old an entry must be for consolidation to archive it."""
+    archive_below: float = 0.3
+    """Consolidation archives entries whose importance times decay is less than that."""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_messages", "recent_messages", "max_episodes"):
+            check_whole(getattr(self, name), 1, name, most=MAX_LIMIT)
+        check_whole(self.max_chunks, 2, "max_chunks", most=MAX_LIMIT)
+        check_whole(self.chunk_tokens, 16, "chunk_tokens")
+        check_fraction(self.promotion_threshold, "promotion_threshold")
+        check_fraction(self.archive_below, "archive_below")
+        check_positive(self.half_life_days, "half_life_days")
+        check_positive(self.archive_after_days, "archive_after_days")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """How the engine treats its database and its memories."""
 
@@ -158,6 +196,7 @@ class EngineConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     recall: RecallConfig = field(default_factory=RecallConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
     redundancy_threshold: float = 0.9
     """The similarity from which on the older of two entries is redundant."""
 
@@ -185,6 +224,7 @@ _PARTS = {
     "optimizer": OptimizerConfig,
     "embedding": EmbeddingConfig,
     "recall": RecallConfig,
+    "learning": LearningConfig,
 }
 
 

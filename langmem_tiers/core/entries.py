@@ -157,11 +157,9 @@ class Entry:
                 check_time(moment)
         check_score(self.importance, "importance")
         check_score(self.relevance, "relevance")
-        if self.valid_from and self.valid_until and self.valid_until <= self.valid_from:
-            raise InvalidInputError(
-                f"valid_until {self.valid_until.isoformat()!r} must lie after "
-                f"valid_from {self.valid_from.isoformat()!r}: swap them or leave one out"
-            )
+        # One that was contradicted at the moment in which it was stored held at no time: both are the same then.
+        if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
+            raise no_interval(self.valid_from, self.valid_until)
 
     def is_valid_at(self, moment: datetime) -> bool:
         """Whether the memory holds at that time."""
@@ -182,7 +180,14 @@ class Chunk:
     topics: tuple[str, ...]
     first_message_id: str
     last_message_id: str
+    first_turn: int
+    """The number of its first message in the session, from 1."""
+    last_turn: int
+    message_count: int
+    merged: int = 1
+    """How many chunks it was made of."""
     token_count: int
+    """Of the summary."""
     created_at: datetime
 
 
@@ -192,6 +197,14 @@ class Pool:
 
     name: str
     members: frozenset[NamespacePath]
+
+
+def no_interval(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
+    """What to raise for a time of validity that ends before it begins."""
+    return InvalidInputError(
+        f"valid_until {valid_until.isoformat()!r} must lie after valid_from {valid_from.isoformat()!r}: "
+        "swap them or leave one out"
+    )
 
 
 def check_score(score: object, what: str) -> float:

@@ -9,7 +9,8 @@
     │   └── InvalidConfigError                      a URL or a setting
     ├── NotFoundError                (LookupError)  what was asked for is not there
     │   ├── SessionNotFoundError
-    │   └── MessageNotFoundError
+    │   ├── MessageNotFoundError
+    │   └── EntryNotFoundError
     ├── MessageConflictError         (ValueError)   an id that names another message already
     ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
     ├── EmbeddingError               (RuntimeError) an embedder failed, or gave what is no vector
@@ -34,6 +35,7 @@ __all__ = [
     "ContextConflictError",
     "EmbeddingError",
     "EngineClosedError",
+    "EntryNotFoundError",
     "InvalidConfigError",
     "InvalidInputError",
     "InvalidMessageError",
@@ -85,6 +87,10 @@ class SessionNotFoundError(NotFoundError):
 
 class MessageNotFoundError(NotFoundError):
     """The session holds no message with that id."""
+
+
+class EntryNotFoundError(NotFoundError):
+    """A memory that is not there."""
 
 
 class MessageConflictError(LangmemTiersError, ValueError):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import check_score
+from langmem_tiers.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -79,6 +80,11 @@ class ExtractedFact:
     mentions: tuple[str, ...] = ()
     entry_id: str | None = None
     """The long-term entry that says it."""
+    importance: float | None = None
+    """Of the entry that it becomes; by its kind, if None."""
+    source: str | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
 
     @property
     def promoted(self) -> bool:
@@ -95,3 +101,9 @@ class Extraction:
     """What a model answered that could not be used."""
     raw: tuple[str, ...] = field(default=(), repr=False)
     """The text of those answers, as they came."""
+    raw_problems: tuple[str, ...] = ()
+    """What is wrong with each of them."""
+
+
+class FactMovedError(InvalidInputError):
+    """An extracted fact is not in the state any more in which it was to be changed."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.entries import check_score
+from langmem_tiers.core.entries import check_score, no_interval
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from langmem_tiers.core.entries import Entry
@@ -53,6 +55,60 @@ class RelationKind(StrEnum):
     CAUSED_BY = "caused_by"
     SUPPORTS = "supports"
     DERIVED_FROM = "derived_from"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDraft:
+    """Something to be remembered for long, before it is stored.
+
+    Args:
+        content: What is to be remembered.
+        kind: An ``EntryKind`` or a name of your own.
+        category: What it is about. Entries of two categories never contradict each other.
+        tags: Words to filter by.
+        importance: From 0 to 1; by its kind, if left out.
+        source: Where it comes from.
+        session: The session that it was said in.
+        valid_from: Since when it holds; since now, if left out.
+        valid_until: When it ceases to hold; None while nobody knows of an end.
+    """
+
+    content: str
+    kind: str = EntryKind.FACT
+    category: str | None = None
+    tags: AbstractSet[str] = frozenset()
+    importance: float | None = None
+    source: str | None = None
+    session: str | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        content: object = self.content
+        if not isinstance(content, str) or not content.strip():
+            raise InvalidInputError(f"an entry must say something, got {content!r}: pass it as text")
+        check_name(self.kind, "kind")
+        tags: object = self.tags
+        if isinstance(tags, str) or not isinstance(tags, Iterable):
+            raise InvalidInputError(f"tags must be a set of names, got {tags!r}: use {{...}}")
+        object.__setattr__(self, "tags", frozenset(check_name(tag, "tag") for tag in tags))
+        for name in ("category", "session"):
+            if getattr(self, name) is not None:
+                check_name(getattr(self, name), name)
+        source: object = self.source
+        if source is not None and not isinstance(source, str):
+            raise InvalidInputError(f"a source must be a str, got a {type(source).__name__}: name it as text")
+        if self.importance is not None:
+            check_score(self.importance, "importance")
+        for name in ("valid_from", "valid_until"):
+            moment = getattr(self, name)
+            object.__setattr__(self, name, None if moment is None else check_time(moment))
+        if (
+            self.valid_from is not None
+            and self.valid_until is not None
+            and self.valid_until <= self.valid_from
+        ):
+            raise no_interval(self.valid_from, self.valid_until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +192,11 @@ class EntryFilters:
         categories: Only of these categories.
         tags: Only with one of these tags.
         valid_at: Only those that held at that time; None takes them whenever they held.
+        meets: Only those that held at some time between these two; None as the second is no end.
         since: Only those created at that time or later.
         until: Only those created before that time.
         min_importance: Only those that matter as much.
-        session: Only from this session.
+        sessions: Only from these sessions.
         archived: Whether those that were archived come too.
     """
 
@@ -147,10 +204,11 @@ class EntryFilters:
     categories: frozenset[str] | None = None
     tags: frozenset[str] | None = None
     valid_at: datetime | None = None
+    meets: tuple[datetime, datetime | None] | None = None
     since: datetime | None = None
     until: datetime | None = None
     min_importance: float = 0.0
-    session: str | None = None
+    sessions: frozenset[str] | None = None
     archived: bool = False
 
 

@@ -354,6 +354,10 @@ class KnowledgeStore(Protocol):
         """Former values, oldest first."""
         ...
 
+    def past_at(self, namespace: NamespacePath, moment: datetime, *, limit: int) -> tuple[PastKnowledge, ...]:
+        """Former values that held at a time, by category and key."""
+        ...
+
 
 class TuningStore(Protocol):
     """The optimizer's memory: parameters, snapshots, and who may run."""

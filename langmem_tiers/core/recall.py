@@ -84,8 +84,11 @@ class RecallFilters:
         since: Only what was said at that time or later.
         until: Only what was said before that time.
         min_importance: Only what matters as much.
+        messages: Whether messages as they were said may come.
         episodic: Whether moments may come.
         chunks: Whether summaries of older messages may come.
+        valid_at: As it was at that time: what was in force then, and what had been said by then. What is in force
+            now, if left out.
     """
 
     tiers: AbstractSet[Tier | str] | None = None
@@ -97,8 +100,10 @@ class RecallFilters:
     since: datetime | None = None
     until: datetime | None = None
     min_importance: float = 0.0
+    messages: bool = True
     episodic: bool = True
     chunks: bool = True
+    valid_at: datetime | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -107,7 +112,7 @@ class RecallFilters:
         put(self, "sessions", _set(self.sessions, "sessions", check_name))
         for name in ("kinds", "categories", "tags"):
             put(self, name, _set(getattr(self, name), name, _check_word))
-        for name in ("since", "until"):
+        for name in ("since", "until", "valid_at"):
             moment = getattr(self, name)
             put(self, name, None if moment is None else check_time(moment))
         if self.since is not None and self.until is not None and self.until <= self.since:
@@ -118,7 +123,7 @@ class RecallFilters:
         check_score(self.min_importance, "min_importance")
 
 
-_CIRCUMSTANCES = {"form", "speaker", "time", "session"}
+_CIRCUMSTANCES = {"form", "speaker", "time", "session", "standing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.flows.lasting import IN_CONTEXTS
 from langmem_tiers.flows.packing import Packer, reasons
 from langmem_tiers.flows.recall import Asked, checked, recalled
 from langmem_tiers.scoring.tokens import count_framed, count_messages
@@ -44,7 +45,7 @@ def build_context(
     room = budget.available
     limit = min(2000, max(CANDIDATES, room // LEAST_TOKENS))
     wish = checked(parts, Asked(query, None, None, filters, now), limit=limit)
-    found = recalled(parts, namespace, wish, counts=False)
+    found = recalled(parts, namespace, wish, counts=False, lasting=IN_CONTEXTS)
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
     packer = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now)
     best = max((hit.relevance for hit in found.hits), default=0.0)

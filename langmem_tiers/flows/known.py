@@ -41,11 +41,16 @@ def known_hits(parts: MemoryParts, namespace: NamespacePath, wish: Wish) -> list
     known = parts.knowledge_of(namespace)
     named = None if wish.filters is None else wish.filters.categories
     categories: Sequence[str | None] = [None] if named is None else sorted(named)
-    hits = [
-        _hit(parts, namespace, one.knowledge, asked)
+    found = [
+        one.knowledge
         for category in categories
         for one in known.recall(wish.query.text, category=category, limit=wish.limit, use=False)
     ]
+    if wish.filters is not None and wish.filters.valid_at is not None:
+        then = wish.filters.valid_at
+        past = (one for one in known.past_at(then) if named is None or one.category in named)
+        found = [*(one for one in found if one.created_at <= then), *past]
+    hits = [_hit(parts, namespace, one, asked) for one in found]
     return [hit for hit in hits if hit.signals[KIND] > 0 and _is_allowed(hit, wish.filters)]
 
 

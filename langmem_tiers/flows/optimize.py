@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from langmem_tiers.core.tuning import EfficiencyReport, Savings, Snapshot, Tunin
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
 from langmem_tiers.flows.background import BackgroundRuns, Changes
 from langmem_tiers.flows.fit import Load, fit
+from langmem_tiers.flows.leases import Lease
 from langmem_tiers.flows.planning import Planner
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.standing import Standing
@@ -85,24 +85,6 @@ class _Totals:
         return (self.before - self.after) / self.before if self.before else 0.0
 
 
-class _Lease:
-    """The right to run, for a time; whoever dies with it does not keep it."""
-
-    def __init__(self, parts: MemoryParts, name: str) -> None:
-        self._parts = parts
-        self.name = name
-        self.holder = secrets.token_hex(8)
-
-    def hold(self) -> bool:
-        """Take it, or keep it for longer."""
-        now = self._parts.now()
-        until = now + timedelta(seconds=self._parts.config.optimizer.lease_seconds)
-        return self._parts.tuning.acquire(self.name, self.holder, now, until)
-
-    def give_back(self) -> None:
-        self._parts.tuning.release(self.name, self.holder)
-
-
 class Optimizer:
     """Runs over a namespace by call, or in the background over what changed. Get it from ``engine.optimizer``."""
 
@@ -141,7 +123,7 @@ class Optimizer:
         """
         path = check_namespace(namespace)
         session = None if session is None else check_name(session)
-        lease = _Lease(self._parts, f"optimizer:{namespace_key(path)}")
+        lease = Lease(self._parts, f"optimizer:{namespace_key(path)}")
         if not lease.hold():
             return None
         try:
@@ -174,7 +156,7 @@ class Optimizer:
         return self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit))
 
     def _run(
-        self, namespace: NamespacePath, name: str | None, lease: _Lease, pending: Savings
+        self, namespace: NamespacePath, name: str | None, lease: Lease, pending: Savings
     ) -> tuple[Snapshot | None, bool]:
         parts, state, start = self._parts, self._parts.tuning_of(namespace), self._parts.now()
         parts.knowledge_of(namespace).decay()
@@ -187,6 +169,8 @@ class Optimizer:
                 return None, False
             with suppress(SessionNotFoundError):  # deleted meanwhile
                 totals.add(session.tidy_with(in_force))
+                if parts.config.optimizer.learns:
+                    session.learn()
         available = parts.config.budget.available
         usage = totals.fullest_before / available
         parameters, reason = in_force, "nothing changed"

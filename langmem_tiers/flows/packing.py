@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.core.messages import MessageDraft, Role
 from langmem_tiers.flows.known import known_line, message_id
+from langmem_tiers.flows.lasting import echoes_in
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.tiers.short_term import seal
 
@@ -98,6 +99,23 @@ class Packer:
             said: Texts that are in sight already.
             limit: How many memories at most.
         """
+        echoes = echoes_in(hits, said)
+        packed = self._pack([hit for hit in hits if id(hit) not in echoes], max_tokens, said, limit)
+        told = {id(hit) for hit in packed.told}
+        # What would have said it had no room: then it says it itself.
+        alone = {name for name, by in echoes.items() if by is not None and id(by) not in told}
+        if alone:
+            again = [hit for hit in hits if id(hit) in told or id(hit) in alone]
+            second = self._pack(again, max_tokens, said, limit)
+            told |= {id(hit) for hit in second.told}
+            rest = tuple(hit for hit in packed.left_out if id(hit) not in told)
+            packed = replace(second, left_out=(*second.left_out, *rest), doubles=packed.doubles)
+        doubles = tuple(hit for hit in hits if id(hit) in echoes and id(hit) not in alone)
+        return replace(packed, doubles=(*packed.doubles, *doubles))
+
+    def _pack(
+        self, hits: Sequence[Hit], max_tokens: int, said: AbstractSet[str], limit: int | None
+    ) -> Packed:
         lines, doubles = self._lines(hits, said)
         again = {id(hit) for hit in doubles}
         hits = [hit for hit in hits if id(hit) not in again][:limit]
@@ -184,7 +202,7 @@ def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
     }
     return {
         hit.entry.id
-        if hit.session == own
+        if hit.session in (own, None)
         else f"{hit.session}/{hit.entry.id}": f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
         for verdict, hits in verdicts.items()
         for hit in hits
@@ -200,5 +218,4 @@ def _told(hit: Hit) -> str:
         return known_line(hit.knowledge)
     speaker = hit.message.name if hit.message is not None else None
     who = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
-    said = " ".join(without_fences(hit.entry.content).split())
-    return harmless(f"{who}: {said}")
+    return harmless(" ".join(f"{who}: {without_fences(hit.entry.content)}".split()))

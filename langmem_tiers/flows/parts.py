@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.tuning import TuningParameters, TuningState
+from langmem_tiers.tiers.chunks import Chunks
+from langmem_tiers.tiers.episodic import Episodes
+from langmem_tiers.tiers.facts import Facts
 from langmem_tiers.tiers.knowledge import KnowledgeBase
+from langmem_tiers.tiers.long_term import LongTerm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from langmem_tiers.compression.extracted import FactExtractor
+    from langmem_tiers.compression.model_facts import ModelFacts
     from langmem_tiers.compression.summarize import Summarizer
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.config import EngineConfig
@@ -18,7 +25,9 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
     from langmem_tiers.flows.analyze import Analyzer
     from langmem_tiers.retrieval.retriever import Retriever
-    from langmem_tiers.tiers.short_term import ShortTermParts
+    from langmem_tiers.scoring.moment_patterns import MomentPattern
+    from langmem_tiers.tiers.memory_parts import LastingParts
+    from langmem_tiers.tiers.short_term import ShortTerm, ShortTermParts
     from langmem_tiers.tiers.view_cache import ViewCache
 
 
@@ -34,6 +43,10 @@ class MemoryParts:
     analyzer: Analyzer
     summarizer: Summarizer
     retriever: Retriever
+    lasting: LastingParts
+    extractor: FactExtractor
+    model_facts: ModelFacts | None
+    moments: Sequence[MomentPattern]
     config: EngineConfig
 
     @property
@@ -52,6 +65,29 @@ class MemoryParts:
     def knowledge_of(self, namespace: NamespacePath) -> KnowledgeBase:
         """What is known in a namespace."""
         return KnowledgeBase(self.knowledge, namespace, self.now)
+
+    def long_term_of(self, namespace: NamespacePath) -> LongTerm:
+        """The long-term entries of a namespace."""
+        return LongTerm(self.lasting, self.entries, namespace)
+
+    def facts_of(self, namespace: NamespacePath) -> Facts:
+        """The extracted facts of a namespace."""
+        return Facts(self.lasting, self.long_term_of(namespace), namespace)
+
+    def episodes_of(self, namespace: NamespacePath) -> Episodes:
+        """The episodes of a namespace."""
+        return Episodes(self.lasting, self.short_term.sessions, self.config.learning, namespace)
+
+    def chunks_of(self, session: ShortTerm) -> Chunks:
+        """The chunks of a session."""
+        return Chunks(
+            self.lasting,
+            self.summarizer,
+            self.config.learning,
+            namespace=session.namespace,
+            session=session.name,
+            key=session.key,
+        )
 
     def parameters_of(self, namespace: NamespacePath) -> TuningParameters:
         """What the optimizer has learned about a namespace, or the budget's own settings."""

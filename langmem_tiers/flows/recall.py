@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_time
-from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.core.recall import Recall, RecallFilters, Strategy, check_strategy
 from langmem_tiers.flows.known import known_hits
+from langmem_tiers.flows.lasting import lasting_hits, messages_wish
 from langmem_tiers.retrieval.retriever import wish_for
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.recall import Hit, Recall
+    from langmem_tiers.core.recall import Hit
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.retrieval.retriever import Wish
 
@@ -39,21 +41,41 @@ def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked) -> Recall
     return recalled(parts, namespace, checked(parts, asked))
 
 
-def recalled(parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts: bool = True) -> Recall:
+def recalled(
+    parts: MemoryParts,
+    namespace: NamespacePath,
+    wish: Wish,
+    *,
+    counts: bool = True,
+    lasting: int | None = None,
+) -> Recall:
     """Messages and what is known, in one list.
 
     Args:
         parts: The stores and workers.
         namespace: Whose memory.
         wish: What is asked for.
-        counts: Whether messages that are found count as used.
+        counts: Whether what is found counts as used.
+        lasting: How many entries, episodes and chunks at most, if not as many as are asked for.
     """
-    found = parts.retriever.recall(namespace, wish, counts=counts)
-    if not parts.retriever.knows_something(namespace):
+    if wish.filters is None or wish.filters.messages:
+        found = parts.retriever.recall(namespace, messages_wish(wish), counts=counts)
+    else:
+        found = Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
+    looks_back = wish.filters is not None and wish.filters.valid_at is not None
+    knows = looks_back or parts.retriever.knows_something(namespace)
+    known = known_hits(parts, namespace, wish) if knows else []
+    return with_hits(
+        found, [*known, *lasting_hits(parts, namespace, wish, counts=counts, most=lasting)], wish.limit
+    )
+
+
+def with_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
+    """What was recalled with other hits among it."""
+    if not others:
         return found
-    known = known_hits(parts, namespace, wish)
-    together = sorted((*found.hits, *known), key=lambda hit: -hit.score)[: wish.limit]
-    return replace(found, hits=tuple(together), candidates=found.candidates + len(known))
+    together = sorted((*found.hits, *others), key=lambda hit: -hit.score)[:limit]
+    return replace(found, hits=tuple(together), candidates=found.candidates + len(others))
 
 
 def search(parts: MemoryParts, namespace: NamespacePath, text: object, limit: int) -> tuple[Hit, ...]:

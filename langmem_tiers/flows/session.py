@@ -19,6 +19,7 @@ from langmem_tiers.core.names import check_name
 from langmem_tiers.core.tuning import TuningParameters
 from langmem_tiers.flows.analyze import subject_of
 from langmem_tiers.flows.build_context import check_budget
+from langmem_tiers.flows.learn import Learner, LearnReport
 from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_tidying
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
 from langmem_tiers.flows.session_context import SessionContext
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.entries import Chunk
+    from langmem_tiers.core.episodes import Episode, NarrativeArc
     from langmem_tiers.core.records import View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.flows.parts import MemoryParts
@@ -52,6 +55,28 @@ class Session(ShortTerm):
     def transcript(self) -> Transcript:
         """Its messages as the list that a framework keeps of them."""
         return Transcript(self._parts, self)
+
+    def learn(self, *, whole: bool = False) -> LearnReport:
+        """Make of its messages what will be remembered: facts, long-term entries, episodes and chunks.
+
+        Each message is read once, however often this is called, and by however many processes.
+
+        Args:
+            whole: Whether the newest messages become chunks too, because the session is over.
+        """
+        return Learner(self._memory, self).run(whole=whole)
+
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Its older messages as chunks with summary and topics, oldest first; ``learn()`` makes them."""
+        return self._memory.chunks_of(self).all()
+
+    def messages_of(self, chunk: Chunk | Episode) -> tuple[Message, ...]:
+        """The messages that a chunk or an episode of this session is made of, as they were said."""
+        return self._memory.chunks_of(self).messages(chunk.first_turn, chunk.last_turn)
+
+    def arc(self) -> NarrativeArc:
+        """Its story: the episodes by thirds, and the key moments."""
+        return self._memory.episodes_of(self.namespace).arc(self.name)
 
     def build_context(
         self,

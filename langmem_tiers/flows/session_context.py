@@ -13,7 +13,9 @@ from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
+from langmem_tiers.flows.lasting import lasting_hits
 from langmem_tiers.flows.packing import Packed, Packer, reasons
+from langmem_tiers.flows.recall import with_hits
 from langmem_tiers.retrieval.index_text import asks
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.scoring.terms import terms_of
@@ -163,7 +165,10 @@ class SessionContext:
         )
         if not wish.query.terms:  # small talk: nothing is asked for
             return None
-        return self._parts.retriever.recall(self._session.namespace, wish, counts=False)
+        found = self._parts.retriever.recall(self._session.namespace, wish, counts=False)
+        return with_hits(
+            found, lasting_hits(self._parts, self._session.namespace, wish, counts=False), wish.limit
+        )
 
     def _packed(self, recall: Recall | None, shown: Mapping[int, str], room: int) -> Packed:
         parts, question = self._parts, self._question

@@ -62,9 +62,15 @@ class ItemRanker:
         self._places: dict[NamespacePath, _Place] = {}
         self._lock = threading.Lock()
 
-    def rank(self, prefix: NamespacePath, query: str) -> Ranking:
-        """All items in namespaces that begin with the prefix's whole labels, the best first."""
-        vector = self._query_vector(query)
+    def rank(self, prefix: NamespacePath, query: str, *, by_words: bool = False) -> Ranking:
+        """All items in namespaces that begin with the prefix's whole labels, the best first.
+
+        Args:
+            prefix: Where.
+            query: A question, or words.
+            by_words: By words alone, and no vector is made.
+        """
+        vector = None if by_words else self._query_vector(query)
         with self._lock:
             place = self._places.pop(prefix, None) or _Place()
             self._places[prefix] = place

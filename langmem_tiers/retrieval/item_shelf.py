@@ -19,7 +19,7 @@ from langmem_tiers.retrieval.words import PIECE, idf_of, norms_of, rarest, satur
 from langmem_tiers.scoring.terms import is_unspaced, length_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,10 @@ class Ranking:
     revisions: Rows
     scores: Floats
     """Those without a text have none and come last: minus infinity."""
+    seen: Mapping[int, ItemNamespaceState] = field(default_factory=dict)
+    """The namespaces as they were when it was made."""
+    holding: Mapping[str, int] = field(default_factory=dict)
+    """The terms of the query, and how many texts hold each."""
 
     def __len__(self) -> int:
         return len(self.pks)
@@ -214,7 +218,8 @@ class Shelf:
         best, by_words, there = self._best(scores), self._best(words), np.flatnonzero(rows["pk"])
         keys = (rows["pk"], rows["updated"], by_words, best)  # the last one counts first
         order = there[np.lexsort([-key[there] for key in keys])]
-        return Ranking(rows["pk"][order], rows["revision"][order], best[order])
+        holding = {term: len(self._postings.get(term, ())) for term in terms}
+        return Ranking(rows["pk"][order], rows["revision"][order], best[order], dict(self.seen), holding)
 
     def _best(self, scores: Floats) -> Floats:
         # Of each item: the score of its best text.

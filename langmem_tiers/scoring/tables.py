@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.scoring.facts import FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.key_facts import key_facts
+from langmem_tiers.scoring.moment_patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
 from langmem_tiers.scoring.relevance import RELEVANCE
 from langmem_tiers.scoring.signals import Scorer
@@ -26,12 +28,16 @@ class Scoring:
         importance: How much it matters beyond that.
         facts: What must survive compression word for word.
         key_facts: Names what in a text makes it worth promoting.
+        statements: What in a message is a fact, a decision, a preference and so on.
+        moments: What in a conversation is an episode.
     """
 
     relevance: Scorer = RELEVANCE
     importance: Scorer = IMPORTANCE
     facts: Sequence[FactPattern] = FACT_PATTERNS
     key_facts: Callable[[str], Sequence[str]] = key_facts
+    statements: Sequence[ExtractionPattern] = (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)
+    moments: Sequence[MomentPattern] = MOMENT_PATTERNS
 
     def __post_init__(self) -> None:
         for name in ("relevance", "importance"):
@@ -41,5 +47,8 @@ class Scoring:
                 )
         if not all(isinstance(pattern, FactPattern) for pattern in self.facts):
             raise InvalidConfigError("facts must be FactPattern rows: use (*FACT_PATTERNS, FactPattern(...))")
+        for name, kind in (("statements", ExtractionPattern), ("moments", MomentPattern)):
+            if not all(isinstance(row, kind) for row in getattr(self, name)):
+                raise InvalidConfigError(f"{name} must be {kind.__name__} rows: wrap each of yours as one")
         if not callable(self.key_facts):
             raise InvalidConfigError(f"key_facts must be a function, got a {type(self.key_facts).__name__}")

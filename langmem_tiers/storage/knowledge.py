@@ -132,6 +132,22 @@ class SqlKnowledgeStore:
         with self._database.read() as connection:
             return tuple(_past(row) for row in connection.execute(query))
 
+    def past_at(self, namespace: NamespacePath, moment: datetime, *, limit: int) -> tuple[PastKnowledge, ...]:
+        """Former values that held at a time, by category and key."""
+        query = (
+            select(knowledge_history)
+            .join(namespaces)
+            .where(
+                namespaces.c.path == namespace_key(namespace),
+                knowledge_history.c.valid_from <= moment,
+                knowledge_history.c.valid_until > moment,
+            )
+            .order_by(knowledge_history.c.category, knowledge_history.c.key, knowledge_history.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return tuple(_past(row) for row in connection.execute(query))
+
     def _replace(
         self,
         connection: Connection,

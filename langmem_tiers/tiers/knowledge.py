@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.entries import check_score
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.knowledge import (
@@ -19,6 +19,7 @@ from langmem_tiers.core.knowledge import (
     KnowledgeReport,
     PastKnowledge,
 )
+from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.tiers.confidence import (
@@ -159,6 +160,31 @@ class KnowledgeBase:
     def history(self, category: str, key: str) -> tuple[PastKnowledge, ...]:
         """Values that held before, oldest first."""
         return self._store.history(self._namespace, check_name(category, "category"), check_name(key, "key"))
+
+    def past_at(self, moment: datetime, *, limit: int = 1000) -> tuple[Knowledge, ...]:
+        """What was known at a time and is not any more, by category and key, as it was at its end."""
+        check_limit(limit)
+        past = self._store.past_at(self._namespace, check_time(moment), limit=limit)
+        return tuple(
+            Knowledge(
+                category=one.category,
+                key=one.key,
+                value=one.value,
+                confidence=one.confidence,
+                created_at=one.valid_from,
+                updated_at=one.valid_from,
+                fresh_at=one.valid_from,
+            )
+            for one in past
+        )
+
+    def valid_at(self, moment: datetime) -> tuple[Knowledge, ...]:
+        """All that was known at a time, by category and key."""
+        since = check_time(moment)
+        known = [item for item in self if item.created_at <= since]
+        return tuple(
+            sorted((*known, *self.past_at(since, limit=MAX_LIMIT)), key=lambda one: (one.category, one.key))
+        )
 
     def use(self, items: Sequence[Knowledge], *, since: datetime | None = None) -> None:
         """Count a use of each, which raises its confidence by 0.05.

@@ -1,45 +1,346 @@
-"""Long-term memory: what was promoted, from all sessions of a namespace."""
+"""Long-term memory: what was stored as an entry or promoted from a message, from all sessions of a namespace."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import heapq
+from dataclasses import replace
+from typing import TYPE_CHECKING, Unpack
 
 from langmem_tiers.core.config import check_limit
-from langmem_tiers.core.entries import Entry
+from langmem_tiers.core.entries import Entry, Tier, no_interval
+from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
+from langmem_tiers.core.extracted import FactMovedError
+from langmem_tiers.core.long_term import (
+    IMPORTANCE,
+    USUAL_IMPORTANCE,
+    EntryDraft,
+    EntryFilters,
+    Outcome,
+    Receipt,
+    Relation,
+    RelationKind,
+)
+from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
+from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.names import check_name
+from langmem_tiers.retrieval.memory_search import Sought, found_by, terms_for
+from langmem_tiers.tiers.entry_words import at, filters_of, names_in
+from langmem_tiers.tiers.quarantine import quarantined
+from langmem_tiers.tiers.supersession import settle
+from langmem_tiers.tiers.walks import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
+    from langmem_tiers.core.long_term import Related
+    from langmem_tiers.core.memory_store import FactMove, KeptEntry
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import EntryStore
     from langmem_tiers.core.records import Promoted
+    from langmem_tiers.tiers.entry_words import DraftWords, FilterWords
+    from langmem_tiers.tiers.memory_parts import LastingParts
+    from langmem_tiers.tiers.supersession import Settled
 
 _PAGE = 500
+_ALIKE = 24  # entries that a new one is compared with: those that share the most telling words
+_TRIES = 50  # each time somebody else has stored something meanwhile
+LONG_TERM = frozenset({Tier.LONG_TERM})
 
 
 class LongTerm:
-    """The long-term entries of a namespace, newest first. Get it from ``namespace.long_term``."""
+    """The long-term entries of a namespace. Get it from ``namespace.long_term``.
 
-    def __init__(self, store: EntryStore, namespace: NamespacePath) -> None:
-        self._store = store
+    An entry holds from ``valid_from`` until ``valid_until``. Storing one that contradicts another ends that one, and
+    both stay in the history.
+    """
+
+    def __init__(self, parts: LastingParts, promoted: EntryStore, namespace: NamespacePath) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._promoted = promoted
         self._namespace = namespace
 
     def __repr__(self) -> str:
         return f"LongTerm({'/'.join(self._namespace)!r})"
 
-    def latest(self, limit: int = 100) -> tuple[Entry, ...]:
-        """The newest entries."""
+    def store(
+        self,
+        content: str,
+        *,
+        trusted: bool = False,
+        **about: Unpack[DraftWords],
+    ) -> Receipt:
+        """Remember something for long.
+
+        What an entry in force says already is not stored twice. What contradicts one in force takes its place. What
+        reads like an order to the model, or holds a secret, is kept aside until ``namespace.facts.promote`` is called.
+
+        Args:
+            content: What is to be remembered.
+            trusted: Store it whatever it reads like.
+            **about: ``kind``, ``category``, ``tags``, ``importance``, ``source``, ``session``, ``valid_from`` and
+                ``valid_until``, as in ``EntryDraft``.
+
+        Returns:
+            What became of it, and why.
+
+        Raises:
+            InvalidInputError: It says nothing, or ``valid_until`` does not lie after ``valid_from``.
+        """
+        return self.put(EntryDraft(content=content, **about), trusted=trusted)
+
+    def put(self, draft: EntryDraft, *, trusted: bool = False, moves: FactMove | None = None) -> Receipt:
+        """The same for a draft."""
+        if not trusted and (aside := quarantined(self._parts, self._namespace, draft)) is not None:
+            return aside
+        for _ in range(_TRIES):
+            now = self._parts.now()
+            new = self._entry(draft, now)
+            assert new.valid_from is not None  # noqa: S101 - of all that is made here
+            meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
+            alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
+            settled = settle(new, [one.entry for one in alike.found], now)
+            if self._settled(settled, alike.revision, moves, now):
+                entry = settled.receipt.entry
+                self._use([one for one in alike.found if entry is not None and one.entry.id == entry.id], now)
+                return settled.receipt if moves is None else replace(settled.receipt, fact=moves.id)
+            if moves is not None and self._has_moved(moves):
+                raise FactMovedError(f"the extracted fact {moves.id!r} was promoted or changed meanwhile")
+        raise StorageBusyError("others store entries all the time: try again later; nothing was stored")
+
+    def _settled(self, settled: Settled, revision: int, moves: FactMove | None, now: datetime) -> bool:
+        receipt = settled.receipt
+        assert receipt.entry is not None  # noqa: S101 - either the new one or the one that says so already
+        if not receipt.is_stored and moves is None and not settled.restore:
+            return True
+        write = MemoryWrite(
+            put=(new_entry(receipt.entry),) if receipt.is_stored else (),
+            close=settled.close,
+            relate=settled.relate,
+            restore=settled.restore,
+            fact_moves=() if moves is None else (replace(moves, entry_id=receipt.entry.id),),
+            revision=revision,
+        )
+        return self._store.commit(self._namespace, write, now)
+
+    def store_many(self, drafts: Iterable[EntryDraft], *, compared: bool = False) -> tuple[Receipt, ...]:
+        """Remember many things.
+
+        Args:
+            drafts: What is to be remembered, in the order in which it was learned.
+            compared: They were compared before, such as entries of another memory: each is stored as it is, all in
+                one transaction.
+        """
+        if not compared:
+            return tuple(self.put(draft) for draft in drafts)
+        now = self._parts.now()
+        new = [self._entry(draft, now) for draft in drafts]
+        self._store.commit(self._namespace, MemoryWrite(put=tuple(map(new_entry, new))), now)
+        return tuple(
+            Receipt(outcome=Outcome.STORED, reason="it was not compared", entry=entry) for entry in new
+        )
+
+    def get(self, entry_id: str) -> Entry | None:
+        """One entry, in force or not. Looking at it counts as no use."""
+        found = self._found(entry_id)
+        return None if found is None else self._parts.uses.seen(found).entry
+
+    def entries(
+        self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterWords]
+    ) -> tuple[Entry, ...]:
+        """Stored entries, the last stored first.
+
+        Args:
+            limit: How many at most.
+            before: Id of the last one of the page before.
+            **which: ``kinds``, ``categories``, ``tags``, ``valid_at``, ``since``, ``until``, ``min_importance``,
+                ``sessions`` and ``archived``, as in ``EntryFilters``; those in force now, if ``valid_at`` is left out,
+                and with ``valid_at=None`` whenever they held.
+        """
         check_limit(limit)
-        found = self._store.promoted(self._namespace, before=None, limit=limit)
-        return tuple(self._entry(one) for one in found)
+        key = None if before is None else self._kept(before).key
+        page = self._store.page(
+            self._namespace, Tier.LONG_TERM, self._filters(which), before=key, limit=limit
+        )
+        return tuple(self._parts.uses.seen(one).entry for one in page)
+
+    def valid_at(
+        self, moment: datetime, *, limit: int = 100, **which: Unpack[FilterWords]
+    ) -> tuple[Entry, ...]:
+        """The entries that were in force at a time, the last stored first."""
+        return self.entries(limit=limit, **at(which, moment))
+
+    def search(self, text: str, *, limit: int = 10, **which: Unpack[FilterWords]) -> tuple[Entry, ...]:
+        """Entries that answer a text by words or by meaning, the best first. Being found counts as a use.
+
+        ``relevance`` of each says how well, from 0 to 1.
+        """
+        check_limit(limit)
+        if not isinstance(text, str):
+            raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
+        found = self._parts.search.find(self._sought(text, self._filters(which), limit))
+        self._use([one.kept for one in found], self._parts.now())
+        seen = self._parts.uses.seen
+        return tuple(replace(seen(one.kept).entry, relevance=min(1.0, max(0.0, one.score))) for one in found)
+
+    def history(self, entry_id: str) -> tuple[Entry, ...]:
+        """The entry with those that it superseded and that superseded it, by when they held."""
+        kept = self._kept(entry_id)
+        chain = self._store.connected(self._namespace, kept.entry.id, RelationKind.SUPERSEDES)
+        entries = [self._parts.uses.seen(one).entry for one in chain]
+        return tuple(
+            sorted(entries, key=lambda one: (one.valid_from or one.created_at, one.created_at, one.id))
+        )
+
+    def relate(
+        self,
+        source: str,
+        target: str,
+        kind: str = RelationKind.RELATED_TO,
+        *,
+        strength: float = 1.0,
+    ) -> Relation:
+        """Say how one entry relates to another.
+
+        Raises:
+            EntryNotFoundError: One of them is not there.
+            InvalidInputError: One would supersede what supersedes it.
+        """
+        now = self._parts.now()
+        relation = Relation(source=source, target=target, kind=kind, strength=strength, created_at=now)
+        self._store.commit(self._namespace, MemoryWrite(relate=(relation,)), now)
+        return relation
+
+    def relations(self, entry_id: str) -> tuple[Relation, ...]:
+        """The relations that begin or end at an entry, oldest first."""
+        return self._store.relations(self._namespace, [self._kept(entry_id).entry.id])
+
+    def related(
+        self, entry_id: str, *, depth: int = 1, kinds: Iterable[str] | None = None
+    ) -> tuple[Related, ...]:
+        """Entries that are reached over relations, either way, the nearest first; each once, whatever the cycles.
+
+        Args:
+            entry_id: Where to begin.
+            depth: How many relations may lie between.
+            kinds: Only over relations of these kinds.
+        """
+        check_limit(depth)
+        allowed = names_in(kinds, "relation")
+        return walk(self._parts, self._namespace, self._kept(entry_id), depth, allowed)
+
+    def close(self, entry_id: str, at: datetime | None = None) -> Entry:
+        """Say that an entry does not hold any more; it stays in the history.
+
+        Args:
+            entry_id: Which.
+            at: Since when; since now, if left out.
+
+        Raises:
+            InvalidInputError: That does not lie after the time from which on it held.
+        """
+        now = self._parts.now()
+        entry, until = self._kept(entry_id).entry, now if at is None else check_time(at)
+        if entry.valid_from is not None and until <= entry.valid_from:
+            raise no_interval(entry.valid_from, until)
+        if entry.valid_until is not None and until > entry.valid_until:
+            raise InvalidInputError(
+                f"the entry {entry_id!r} ceased to hold on {entry.valid_until.isoformat()}, it cannot end later: "
+                "store it anew if it holds again"
+            )
+        closed = replace(entry, valid_until=until)
+        self._store.commit(self._namespace, MemoryWrite(close={entry_id: until}), now)
+        return closed
+
+    def archive(self, entry_id: str) -> None:
+        """Show an entry no longer. It is kept, and ``restore`` brings it back."""
+        write = MemoryWrite(archive=(self._kept(entry_id).entry.id,))
+        self._store.commit(self._namespace, write, self._parts.now())
+
+    def restore(self, entry_id: str) -> bool:
+        """Show an archived entry again; whether it was archived."""
+        there = self._found(entry_id) is not None
+        return there and self._store.restore(self._namespace, entry_id)
+
+    def forget(self, entry_id: str) -> bool:
+        """Erase an entry with its relations and vectors; whether it was there."""
+        there = self._found(entry_id) is not None
+        return there and self._store.erase(self._namespace, [entry_id]) > 0
+
+    def latest(self, limit: int = 100) -> tuple[Entry, ...]:
+        """The newest of all that is long-term and in force: stored entries, and messages that were promoted."""
+        check_limit(limit)
+        promoted = self._promoted.promoted(self._namespace, before=None, limit=limit)
+        both = (*self.entries(limit=limit), *(self._promoted_entry(one) for one in promoted))
+        return tuple(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
 
     def __iter__(self) -> Iterator[Entry]:
+        return heapq.merge(
+            self._all_stored(), self._all_promoted(), key=lambda one: one.created_at, reverse=True
+        )
+
+    def _all_stored(self) -> Iterator[Entry]:
+        before: str | None = None
+        while page := self.entries(limit=_PAGE, before=before):
+            yield from page
+            before = page[-1].id
+
+    def _all_promoted(self) -> Iterator[Entry]:
         before: int | None = None
-        while page := self._store.promoted(self._namespace, before=before, limit=_PAGE):
-            yield from (self._entry(one) for one in page)
+        while page := self._promoted.promoted(self._namespace, before=before, limit=_PAGE):
+            yield from (self._promoted_entry(one) for one in page)
             before = page[-1].shown.key
 
-    def _entry(self, promoted: Promoted) -> Entry:
+    def _sought(self, text: str, filters: EntryFilters, limit: int) -> Sought:
+        return Sought(namespace=self._namespace, text=text, tiers=LONG_TERM, filters=filters, limit=limit)
+
+    def _filters(self, which: FilterWords) -> EntryFilters:
+        return filters_of(which, self._parts.now())
+
+    def _use(self, kept: Iterable[KeptEntry], now: datetime) -> None:
+        self._parts.uses.note(self._namespace, [one.key for one in kept], now)
+
+    def _found(self, entry_id: str) -> KeptEntry | None:
+        found = self._store.get(self._namespace, [check_name(entry_id, "entry id")]).get(entry_id)
+        return None if found is None or found.entry.tier is not Tier.LONG_TERM else found
+
+    def _kept(self, entry_id: str) -> KeptEntry:
+        found = self._found(entry_id)
+        if found is None:
+            raise EntryNotFoundError(
+                f"{self!r} has no entry {entry_id!r}: use an id that store() or entries() gave"
+            )
+        return found
+
+    def _has_moved(self, move: FactMove) -> bool:
+        fact = self._store.fact(self._namespace, move.id)
+        return fact is None or fact.state not in move.was
+
+    def _entry(self, draft: EntryDraft, now: datetime) -> Entry:
+        importance = IMPORTANCE.get(draft.kind, USUAL_IMPORTANCE)
+        if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
+            raise no_interval(now, draft.valid_until)
+        return Entry(
+            id=self._parts.new_id(),
+            namespace=self._namespace,
+            tier=Tier.LONG_TERM,
+            kind=str(draft.kind),
+            content=draft.content,
+            created_at=now,
+            session=draft.session,
+            importance=importance if draft.importance is None else draft.importance,
+            relevance=importance if draft.importance is None else draft.importance,
+            token_count=self._parts.counter.count(draft.content),
+            valid_from=now if draft.valid_from is None else draft.valid_from,
+            valid_until=draft.valid_until,
+            tags=frozenset(draft.tags),
+            source=draft.source,
+            category=draft.category,
+            last_access_at=now,
+        )
+
+    def _promoted_entry(self, promoted: Promoted) -> Entry:
         item = promoted.shown
         shown = item.as_marked()
         return Entry(
@@ -56,3 +357,8 @@ class LongTerm:
             token_count=shown.token_count,
             reason="" if item.mark is None else item.mark.reason,
         )
+
+
+def new_entry(entry: Entry) -> NewEntry:
+    """An entry ready to be kept: found by its words, its tags, its category and its kind."""
+    return NewEntry(entry=entry, terms=terms_for(found_by(entry)))

@@ -16,6 +16,8 @@ from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.item_index import SqlItemIndex
 from langmem_tiers.storage.items import SqlItemStore
 from langmem_tiers.storage.knowledge import SqlKnowledgeStore
+from langmem_tiers.storage.memories import SqlMemoryStore
+from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.sessions import SqlSessionStore
@@ -28,6 +30,8 @@ from langmem_tiers.testing.conformance import (
     IndexStoreConformance,
     ItemStoreConformance,
     KnowledgeStoreConformance,
+    MemoryIndexConformance,
+    MemoryStoreConformance,
     MessageStoreConformance,
     SessionStoreConformance,
     Stores,
@@ -58,6 +62,8 @@ def sql_stores(url: str) -> Iterator[Stores]:
         items=SqlItemStore(database),
         item_index=SqlItemIndex(database),
         transcripts=SqlTranscriptStore(database, messages),
+        memories=SqlMemoryStore(database),
+        memory_index=SqlMemoryIndex(database),
     )
     database.close()
 
@@ -111,6 +117,18 @@ class TestSqlVectorStore(VectorStoreConformance):
 
 
 class TestSqlItemStore(ItemStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlMemoryStore(MemoryStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlMemoryIndex(MemoryIndexConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

@@ -62,7 +62,12 @@ def test_validity_is_half_open() -> None:
 
 def test_validity_cannot_end_before_it_begins() -> None:
     with pytest.raises(InvalidInputError, match="must lie after"):
-        entry(valid_from=NOW, valid_until=NOW)
+        entry(valid_from=NOW, valid_until=NOW - timedelta(microseconds=1))
+
+
+def test_what_was_contradicted_at_once_held_at_no_time() -> None:
+    never = entry(valid_from=NOW, valid_until=NOW)
+    assert not any(never.is_valid_at(NOW + timedelta(microseconds=step)) for step in (-1, 0, 1))
 
 
 def test_an_entry_cannot_be_changed() -> None:

@@ -382,3 +382,13 @@ def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> Non
     assert quick.optimizer.failures == 0
     for session in sessions:
         assert len([m for m in session.messages() if not m.is_summary]) == 60
+
+
+def test_a_run_learns_from_what_was_said_if_it_is_told_to(tenant: str) -> None:
+    for learns in (False, True):
+        config = EngineConfig(optimizer=OptimizerConfig(learns=learns))
+        with MemoryEngine(config=config, embedder=None) as engine:
+            engine.session(tenant, "s").add("user", "We decided to use PostgreSQL as the database.")
+            engine.optimizer.run(tenant)
+            kinds = [entry.kind for entry in engine.namespace(tenant).long_term]
+            assert kinds == (["decision"] if learns else [])

@@ -40,6 +40,13 @@ KNOWN_IN_VERSION_3 = (
 )
 
 BACK_TO_VERSION_5 = (
+    "DROP TABLE lmt_learned_sessions",
+    "DROP TABLE lmt_extracted_facts",
+    "DROP TABLE lmt_relations",
+    "DROP TABLE lmt_memory_vectors",
+    "DROP TABLE lmt_memory_tags",
+    "DROP TABLE lmt_memories",
+    "DROP TABLE lmt_memory_spaces",
     "DROP TABLE lmt_database",
     "DROP TABLE lmt_context_versions",
     "DROP TABLE lmt_context_files",

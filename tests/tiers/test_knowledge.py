@@ -14,11 +14,13 @@ from langmem_tiers import (
     KnowledgeCategory,
     LangmemTiersError,
     MemoryEngine,
+    RecallFilters,
 )
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from langmem_tiers.testing import FrozenClock
 
@@ -533,3 +535,33 @@ def test_a_question_that_makes_no_sense_is_refused(
 def test_knowledge_names_its_tenant(tenant: str) -> None:
     with MemoryEngine() as engine:
         assert repr(engine.namespace(tenant, "a").knowledge) == f"KnowledgeBase('{tenant}/a')"
+
+
+def test_what_was_known_at_a_time_can_be_asked(
+    engine: MemoryEngine, tenant: str, base: KnowledgeBase, clock: FrozenClock
+) -> None:
+    base.store("domain", "payment provider", "Fjordpay")
+    spring = clock.now()
+    clock.advance(days=30)
+    base.store("domain", "payment provider", "Nordpay")
+    base.store("domain", "ledger", "Beancount")
+    summer = clock.now()
+    clock.advance(days=30)
+    base.remove("domain", "ledger")
+
+    def told(when: datetime) -> list[tuple[str, str]]:
+        return [(one.key, one.value) for one in base.valid_at(when)]
+
+    assert told(spring - timedelta(microseconds=1)) == []
+    assert told(spring) == [("payment provider", "Fjordpay")]
+    assert told(summer) == [("ledger", "Beancount"), ("payment provider", "Nordpay")]
+    assert told(clock.now()) == [("payment provider", "Nordpay")]
+
+    def recalled(query: str, when: datetime | None) -> list[str]:
+        found = engine.namespace(tenant).recall(query, filters=RecallFilters(valid_at=when))
+        return [hit.knowledge.value for hit in found if hit.knowledge is not None]
+
+    assert recalled("which payment provider do we have?", None) == ["Nordpay"]
+    assert recalled("which payment provider do we have?", spring) == ["Fjordpay"]
+    assert recalled("the ledger", summer) == ["Beancount"]
+    assert recalled("the ledger", None) == []

@@ -8,8 +8,9 @@ Subclass them in a test module of yours and give them your stores::
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
 
 The suites for entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and so
-on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``. That for
-transcripts looks at entries and index too, if they are there.
+on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``, those
+for memories and their index ``memories``, ``memory_index`` and ``vectors``. That for transcripts looks at entries and
+index too, and that for memories at transcripts, if they are there.
 """
 
 import pytest
@@ -22,6 +23,12 @@ _SUITES = (
     "items",
     "knowledge",
     "knowledge_search",
+    "memories",
+    "memory_book",
+    "memory_facts",
+    "memory_index",
+    "memory_lifetimes",
+    "memory_reads",
     "messages",
     "sessions",
     "transcripts",
@@ -37,6 +44,8 @@ from langmem_tiers.testing.conformance.entries import EntryStoreConformance
 from langmem_tiers.testing.conformance.index import IndexStoreConformance
 from langmem_tiers.testing.conformance.items import ItemStoreConformance
 from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformance
+from langmem_tiers.testing.conformance.memories import MemoryStoreConformance
+from langmem_tiers.testing.conformance.memory_index import MemoryIndexConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
 from langmem_tiers.testing.conformance.transcripts import TranscriptStoreConformance
@@ -50,6 +59,8 @@ __all__ = [
     "IndexStoreConformance",
     "ItemStoreConformance",
     "KnowledgeStoreConformance",
+    "MemoryIndexConformance",
+    "MemoryStoreConformance",
     "MessageStoreConformance",
     "SessionStoreConformance",
     "Stores",

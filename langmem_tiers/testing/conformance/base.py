@@ -14,6 +14,7 @@ from langmem_tiers.core.messages import Message, Role
 if TYPE_CHECKING:
     from langmem_tiers.core.indexes import IndexStore, VectorStore
     from langmem_tiers.core.items import ItemIndex, ItemStore
+    from langmem_tiers.core.memory_store import MemoryStore
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import (
         EntryStore,
@@ -62,6 +63,8 @@ class Stores:
     items: ItemStore | None = None
     item_index: ItemIndex | None = None
     transcripts: TranscriptStore | None = None
+    memories: MemoryStore | None = None
+    memory_index: ItemIndex | None = None
 
 
 class StoreConformance:

@@ -227,6 +227,25 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
             put_after(knowledge, namespace, item, past(item))
         assert knowledge.history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
 
+    def test_what_held_at_a_time_is_found_from_its_beginning_to_before_its_end(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        old = known("b", "old", category=ANY_TEXT)
+        put_after(knowledge, namespace, known("b", "new", category=ANY_TEXT), past(old))
+        put_after(knowledge, namespace, known("a", "new"), past(known("a", "old"), days=2))
+        put_after(knowledge, ("other", *namespace), known("c", "new"), past(known("c", "old")))
+        start = old.created_at
+        moment, day = timedelta(microseconds=1), timedelta(days=1)
+
+        def at(when: datetime, limit: int = 9) -> list[tuple[str, str]]:
+            return [(one.key, one.value) for one in knowledge.past_at(namespace, when, limit=limit)]
+
+        assert at(start - moment) == []
+        assert at(start) == at(start + day - moment) == [("a", "old"), ("b", "old")]
+        assert at(start, limit=1) == [("a", "old")]
+        assert at(start + day) == [("a", "old")]
+        assert at(start + 2 * day) == []
+
     def test_knowledge_outlives_sessions(
         self, stores: Stores, knowledge: KnowledgeStore, namespace: NamespacePath, key: int
     ) -> None:

@@ -1,0 +1,224 @@
+"""How well statements are told apart: the same, contradicting, or just different.
+
+The tuned set was written along with the rules. The held-out set was written by somebody else who did not see
+them, and nobody who writes rules reads it: its limits are those that count. Baselines of the same run: the Jaccard
+similarity of words and the duplicates of the redundancy analysis for the same, many common words but another
+number or another negation for contradictions.
+
+    python -m benchmarks.facts            tables
+    python -m benchmarks.facts --json     one JSON object
+    python -m benchmarks.facts --errors   each wrong verdict on the tuned set
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from benchmarks.reporting import empty_table
+from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
+from langmem_tiers.scoring.statements import Verdict, compare, read_statement
+from langmem_tiers.scoring.turning_words import NEGATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+FOLDER = Path(__file__).parent / "fact_pairs"
+SETS = ("tuned", "held_out")
+LIMITS = {"dedupe_precision": 0.99, "dedupe_recall": 0.90, "contradiction_precision": 0.95}
+MICROSECONDS = {"compare": 150.0, "read": 300.0}
+JACCARD = 0.9
+OVERLAP = 0.6
+_WORD = re.compile(r"[\w']+")
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two statements and what a person says of them."""
+
+    old: str
+    new: str
+    verdict: Verdict
+    kind: str
+
+
+def pairs_in(path: Path) -> list[Pair]:
+    """The pairs of a file of JSON lines."""
+    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return [Pair(row["old"], row["new"], Verdict(row["verdict"]), row["class"]) for row in rows]
+
+
+def ours(pair: Pair) -> Verdict:
+    """The verdict under test."""
+    return compare(read_statement(pair.old), read_statement(pair.new)).verdict
+
+
+def by_jaccard(pair: Pair) -> Verdict:
+    """The same from a similarity of words on; contradicting if many are common and a number or denial differs."""
+    one, other = (_WORD.findall(text.lower()) for text in (pair.old, pair.new))
+    similarity = len({*one} & {*other}) / max(1, len({*one} | {*other}))
+    if similarity >= JACCARD:
+        return Verdict.SAME
+    turns = _turning(one) != _turning(other)
+    return Verdict.CONTRADICTS if turns and similarity >= OVERLAP else Verdict.DIFFERENT
+
+
+def by_redundancy(pair: Pair) -> Verdict:
+    """The same if the redundancy analysis takes them for duplicates."""
+    is_same = are_duplicates(fingerprint(pair.old), fingerprint(pair.new), JACCARD)
+    return (
+        Verdict.SAME
+        if is_same
+        else by_jaccard(pair)
+        if by_jaccard(pair) != Verdict.SAME
+        else Verdict.DIFFERENT
+    )
+
+
+def _turning(words: Sequence[str]) -> list[str]:
+    return sorted(word for word in words if _DIGIT.search(word) or word in NEGATIONS or word.endswith("n't"))
+
+
+def score(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Precision, recall and counts of both questions."""
+    figures: dict[str, Any] = {"pairs": len(pairs)}
+    for name, wanted in (("dedupe", Verdict.SAME), ("contradiction", Verdict.CONTRADICTS)):
+        right = sum(pair.verdict == found == wanted for pair, found in zip(pairs, verdicts, strict=True))
+        found_in_all = sum(found == wanted for found in verdicts)
+        there = sum(pair.verdict == wanted for pair in pairs)
+        figures[name] = {
+            "precision": right / found_in_all if found_in_all else 1.0,
+            "recall": right / there if there else 1.0,
+            "right": right,
+            "found": found_in_all,
+            "there": there,
+        }
+    return figures
+
+
+def by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """How many of each class are right, and how the others are wrong."""
+    groups: defaultdict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pair, found in zip(pairs, verdicts, strict=True):
+        group = groups[f"{pair.verdict}: {pair.kind}"]
+        group["pairs"] += 1
+        group["right"] += pair.verdict == found
+        if pair.verdict != found:
+            group[f"taken for {found}"] += 1
+    return {name: dict(group) for name, group in sorted(groups.items())}
+
+
+def measure() -> dict[str, Any]:
+    """All figures, for each set that is there and for both."""
+    sets = {name: pairs_in(path) for name in SETS if (path := FOLDER / f"{name}.jsonl").exists()}
+    sets["both"] = [pair for pairs in sets.values() for pair in pairs]
+    figures: dict[str, Any] = {"python": platform.python_version(), "sets": {}}
+    judges: dict[str, Callable[[Pair], Verdict]] = {
+        "ours": ours,
+        "jaccard": by_jaccard,
+        "redundancy": by_redundancy,
+    }
+    for name, pairs in sets.items():
+        verdicts = {judge: [decide(pair) for pair in pairs] for judge, decide in judges.items()}
+        figures["sets"][name] = {judge: score(pairs, found) for judge, found in verdicts.items()}
+        figures["sets"][name]["classes"] = by_class(pairs, verdicts["ours"])
+    figures["microseconds"] = costs(sets["both"])
+    figures["ok"] = _within_limits(figures)
+    return figures
+
+
+def costs(pairs: Sequence[Pair]) -> dict[str, float]:
+    """The time to read a statement and to compare two that were read."""
+    texts = [text for pair in pairs for text in (pair.old, pair.new)]
+    start = time.perf_counter()
+    read = [read_statement(text) for text in texts]
+    between = time.perf_counter()
+    for old, new in zip(read[::2], read[1::2], strict=True):
+        compare(old, new)
+    end = time.perf_counter()
+    return {"read": (between - start) / len(texts) * 1e6, "compare": (end - between) / len(pairs) * 1e6}
+
+
+def _within_limits(figures: dict[str, Any]) -> dict[str, bool]:
+    held_out = figures["sets"].get("held_out", figures["sets"]["both"])["ours"]
+    ok = {}
+    for name, limit in LIMITS.items():
+        part, _, measured = name.partition("_")
+        ok[name] = held_out[part][measured] >= limit
+    return ok
+
+
+def errors(pairs: Iterable[Pair]) -> list[str]:
+    """Each wrong verdict, in words."""
+    found = []
+    for pair in pairs:
+        comparison = compare(read_statement(pair.old), read_statement(pair.new))
+        if comparison.verdict != pair.verdict:
+            found.append(
+                f"{pair.verdict}, found {comparison.verdict} ({pair.kind}): {pair.old!r} / {pair.new!r}: "
+                f"{comparison.reason}"
+            )
+    return found
+
+
+def main() -> None:
+    """Measure and print; exit code 1 for a limit that is missed on the held-out set."""
+    parser = argparse.ArgumentParser(description="How well statements are told apart.")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--errors", action="store_true", help="list each wrong verdict on the tuned set")
+    options = parser.parse_args()
+    figures = measure()
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        _show(figures, Console())
+    if options.errors:
+        print("\n".join(errors(pairs_in(FOLDER / "tuned.jsonl"))), file=sys.stderr)
+    sys.exit(0 if all(figures["ok"].values()) else 1)
+
+
+def _show(figures: dict[str, Any], console: Console) -> None:
+    for name, found in figures["sets"].items():
+        columns = ("judge", "dedupe precision", "recall", "contradiction precision", "recall")
+        table = empty_table(f"{name}, {found['ours']['pairs']} pairs", columns)
+        for judge in ("ours", "jaccard", "redundancy"):
+            parts = (found[judge]["dedupe"], found[judge]["contradiction"])
+            cells = (
+                f"{part[key]:.3f} ({part['right']}/{part[of]})"
+                for part in parts
+                for key, of in (("precision", "found"), ("recall", "there"))
+            )
+            table.add_row(judge, *cells)
+        console.print(table)
+    for name in SETS:
+        if name in figures["sets"]:
+            console.print(_classes(name, figures["sets"][name]["classes"]))
+    cost = figures["microseconds"]
+    console.print(
+        f"reading {cost['read']:.0f} µs, comparing {cost['compare']:.0f} µs. Limits: {figures['ok']}"
+    )
+
+
+def _classes(name: str, classes: dict[str, dict[str, int]]) -> Any:  # noqa: ANN401 - a table of rich
+    table = empty_table(f"{name}, by class", ("class", "right", "of", "taken for"))
+    for group, counts in classes.items():
+        wrong = ", ".join(
+            f"{key[10:]} {count}" for key, count in counts.items() if key.startswith("taken for")
+        )
+        table.add_row(group, str(counts["right"]), str(counts["pairs"]), wrong)
+    return table
+
+
+if __name__ == "__main__":
+    main()

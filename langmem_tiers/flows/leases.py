@@ -1,0 +1,34 @@
+"""The right to do something alone, among all processes on one database."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langmem_tiers.flows.parts import MemoryParts
+
+
+class Lease:
+    """The right to run, for a time; whoever dies with it does not keep it.
+
+    Args:
+        parts: The clock, and where leases are kept.
+        name: What it is the right to.
+    """
+
+    def __init__(self, parts: MemoryParts, name: str) -> None:
+        self._parts = parts
+        self.name = name
+        self.holder = secrets.token_hex(8)
+
+    def hold(self) -> bool:
+        """Take it, or keep it for longer."""
+        now = self._parts.now()
+        until = now + timedelta(seconds=self._parts.config.optimizer.lease_seconds)
+        return self._parts.tuning.acquire(self.name, self.holder, now, until)
+
+    def give_back(self) -> None:
+        """Let others have it."""
+        self._parts.tuning.release(self.name, self.holder)

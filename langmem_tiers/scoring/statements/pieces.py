@@ -1,0 +1,143 @@
+"""A text as pieces: words, numbers, addresses and marks, with short forms written out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PIECE = re.compile(
+    r"""
+      (?P<address>(?:https?|ftp|wss?|s3|gs|ssh|git)://[^\s<>"'`]+|www\.[^\s<>"'`]+|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+
+        |(?<![\w.])(?:~|\.{1,2})?/[\w.@%+-]+(?:/[\w.@%+-]*)*|[A-Za-z]:\\[\w.\\-]+|(?:[\w-]{1,64}/){1,20}[\w-]{1,64}\.\w{1,5}\b)
+    | (?P<date>\d{4}-\d{1,2}-\d{1,2}\b|\b(?:19|20)\d\d-(?:0[1-9]|1[0-2])\b|\d{4}/\d{1,2}/\d{1,2}\b
+        |\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\d{1,2}-\d{1,2}-\d{4}\b)
+    | (?P<address2>\d{1,3}(?:\.\d{1,3}){3}(?::\d+|/\d+)?\b)
+    | (?P<time>\d{1,2}\.\d{2}\s?[ap]\.?m\b|\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]\.?m\b\.?)?|\d{1,2}\s?[ap]\.?m\b\.?)
+    | (?P<version>\bv\d+(?:\.\d+)*\b|\d+\.\d+(?:\.\d+)+)
+    | (?P<number>[$€£¥₹]\s?\d[\d,]*(?:\.\d+)?(?:k|m|bn|b)?\b
+        |(?:(?<=\s)-|\A-)?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?))
+    | (?P<word>[^\W\d_][\w]*(?:['’][^\W\d_]+)?(?:\.(?:js|net|py|io)\b)?(?:-\d[\w.]*)?(?:\+\+|\#)?|\w+)
+    | (?P<mark>->|=>|→|>=|<=|≥|≤|!=|==|[^\w\s])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_NOT_LINKED = str.maketrans(
+    {
+        "\u2019": "'",
+        "\u2018": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2013": "-",
+        "\u2014": " - ",
+        "`": " ",
+        "*": " ",
+    }
+)
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)")
+_DASHED = re.compile(r"\b(\d{1,2})-([A-Za-z]{3,9})-(\d{4})\b")
+_TITLE = re.compile(
+    r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|Inc|Ltd|Jr|Sr|vs|etc|approx|Co|Corp|e\.g|i\.e|dept|appt)\Z"
+)
+_PARTICIPLE = re.compile(r"[a-z]+(?:ed|ing)\b")
+_LATIN_ACCENTS = re.compile("([A-Za-z])[\u0300-\u036f]+")
+_OTHER_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "ł": "l", "đ": "d"})
+_SHORT = """
+won't: will not; can't: can not; cannot: can not; shan't: shall not; ain't: is not; let's: we will; i'm: i
+am; it's: it is; that's: that is; he's: he is; she's: she is; there's: there is; here's: here is; what's:
+what is; who's: who is; where's: where is; gonna: going to; wanna: want to; gotta: got to; dont: do not;
+doesnt: does not; didnt: did not; isnt: is not; arent: are not; wasnt: was not; shouldnt: should not; cant:
+can not; wont: will not; im: i am; kph: km hourly; kmh: km hourly; mph: miles hourly; mbps: mbit secondly;
+gbps: gbit secondly; bpm: beats minutely; rps: requests secondly; qps: queries secondly
+"""
+_SHORT_FORMS = {
+    short: whole.split()
+    for short, whole in (" ".join(line.split()).split(": ") for line in _SHORT.split(";"))
+}
+_SHORT_ENDINGS = {"n't": "not", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would", "'s": "'s"}
+
+
+class Piece(NamedTuple):
+    """One piece of a text."""
+
+    kind: str
+    """word, number, date, time, version, address or mark."""
+    text: str
+    """As it was written."""
+    word: str
+    """In lower case; the value of what is no word."""
+    is_capital: bool = False
+    unit: str = ""
+    """Of a number."""
+    determiner: str = ""
+    """the, a or whose, if such a word stands before it."""
+
+
+def plain(text: str) -> str:
+    """The text without differences of width, quotation marks, space and case."""
+    return " ".join(unicodedata.normalize("NFKC", text).translate(_NOT_LINKED).casefold().split())
+
+
+def _bare(text: str) -> str:
+    # Latin letters without accents; other scripts stay as they are.
+    text = unicodedata.normalize("NFKC", text).translate(_NOT_LINKED)
+    if text.isascii():
+        return text
+    apart = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", _LATIN_ACCENTS.sub(r"\1", apart)).translate(_OTHER_LETTERS)
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """The pieces of a text in their order."""
+    text = _MOMENT.sub(r"\1 \2", _bare(text)).replace("US$", "$")
+    text = _DASHED.sub(r"\1 \2 \3", text)
+    found: list[Piece] = []
+    for match in _PIECE.finditer(text):
+        kind, written = str(match.lastgroup).rstrip("2"), match.group()
+        if kind == "word":
+            found += _words(written)
+        elif kind == "address":
+            found.append(Piece(kind, written, written.rstrip(".,;:!?)/").lower()))
+        elif kind != "mark" or not _is_unsaid(text, match):
+            found.append(Piece(kind, written, written.lower()))
+    return found
+
+
+def _is_unsaid(text: str, match: re.Match[str]) -> bool:
+    """Whether a mark only joins or quotes: of hyphens, those of participles and numbers are kept."""
+    mark, start, end = match.group(), match.start(), match.end()
+    if mark == ".":
+        return _TITLE.search(text, max(0, start - 7), start) is not None or text[end : end + 1].isalnum()
+    if mark == "-" and text[start - 1 : start].isalpha() and text[end : end + 1].isalpha():
+        return _PARTICIPLE.match(text, end) is None
+    return mark in "\"'«»_^|\\"
+
+
+def _words(written: str) -> list[Piece]:
+    lowered = written.lower()
+    is_capital = written[0].isupper()
+    if lowered in _SHORT_FORMS:
+        return [Piece("word", written, word) for word in _SHORT_FORMS[lowered]]
+    if "'" in lowered:
+        for ending, word in _SHORT_ENDINGS.items():
+            if lowered.endswith(ending) and len(lowered) > len(ending):
+                front = written[: -len(ending)]
+                return [Piece("word", front, front.lower(), is_capital), Piece("word", ending, word)]
+        if lowered.endswith("'"):
+            return [Piece("word", written[:-1], lowered[:-1], is_capital), Piece("word", "'s", "'s")]
+    if written == "US":
+        lowered = "usa"
+    return [Piece("word", written, lowered, is_capital)]
+
+
+def word_at(pieces: Sequence[Piece], index: int) -> str:
+    """The word of the piece; nothing outside the text."""
+    return pieces[index].word if 0 <= index < len(pieces) else ""
+
+
+def written(pieces: Sequence[Piece], start: int, stop: int) -> str:
+    """The pieces from one up to another, as they were written."""
+    return " ".join(piece.text for piece in pieces[start:stop])

@@ -1,0 +1,94 @@
+"""Reading a statement: what it speaks of, in which roles, and what it denies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from langmem_tiers.scoring.statements.items import items_of
+from langmem_tiers.scoring.statements.pieces import pieces_of, plain
+from langmem_tiers.scoring.statements.roles import roles_of
+from langmem_tiers.scoring.statements.small_words import is_adding
+
+if TYPE_CHECKING:
+    from langmem_tiers.scoring.statements.atoms import Atom, Sentence
+
+MAX_WORDS = 400
+"""Longer texts are no statements: they are the same only word for word."""
+_MAX_CHARACTERS = 6000
+_NOW = frozenset("now nowadays instead anymore henceforth".split())
+_HELPERS = frozenset("is are was were do does did can could should would will has have".split())
+_ASKING = frozenset("what who whose which where when why how".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, read once to be compared often."""
+
+    text: str = field(repr=False)
+    plain: str
+    """Without differences of case and space."""
+    atoms: tuple[Atom, ...] = ()
+    """What it is made of, in its order; small words are left out."""
+    keys: frozenset[str] = frozenset()
+    roles: dict[str, frozenset[str]] = field(default_factory=dict, hash=False, compare=False)
+    """The roles in which each key stands."""
+    persons: frozenset[str] = frozenset()
+    """user, we or you: who speaks or is spoken of."""
+    person_roles: frozenset[tuple[str, str]] = frozenset()
+    modals: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    """question, also, now, past, imperative, passive, event, needless: what holds for all of it."""
+    denials: tuple[str, ...] = ()
+    """What stands behind each word that denies."""
+    clauses: tuple[frozenset[str], ...] = ()
+    """The keys of each sentence of the text."""
+    predicates: tuple[str, ...] = ()
+    """The verbs of its clauses; be for a clause that has no other."""
+
+
+def read_statement(text: str) -> Statement:
+    """A statement in normalised parts.
+
+    Args:
+        text: A sentence or a few; of more than 400 words only the whole is compared.
+    """
+    simple = plain(text)
+    if len(simple) > _MAX_CHARACTERS or simple.count(" ") >= MAX_WORDS:
+        return Statement(text, simple)
+    pieces = pieces_of(text)
+    sentence = roles_of(items_of(pieces))
+    if is_adding([piece.word for piece in pieces]):
+        sentence.flags.add("also")
+    if simple.endswith("?") or _asks([piece.word for piece in pieces[:2]]):
+        sentence.flags.add("question")
+    if any(piece.word in _NOW for piece in pieces):
+        sentence.flags.add("now")
+    return _statement(text, simple, sentence)
+
+
+def _asks(first: list[str]) -> bool:
+    # "what is it", "is it", but not "what I need is".
+    if len(first) < 2:
+        return False
+    return (first[0] in _ASKING and first[1] in _HELPERS) or first[0] in _HELPERS - {"do", "have"}
+
+
+def _statement(text: str, simple: str, sentence: Sentence) -> Statement:
+    roles: dict[str, set[str]] = {}
+    for atom in sentence.atoms:
+        roles.setdefault(atom.key, set()).add(atom.role)
+    return Statement(
+        text=text,
+        plain=simple,
+        atoms=tuple(sentence.atoms),
+        keys=frozenset(roles),
+        roles={key: frozenset(some) for key, some in roles.items()},
+        persons=frozenset(sentence.persons),
+        person_roles=frozenset(sentence.person_roles),
+        modals=frozenset(sentence.modals),
+        flags=frozenset(sentence.flags),
+        denials=tuple(sentence.denials),
+        clauses=tuple(sentence.clauses),
+        predicates=tuple(sentence.predicates),
+    )

@@ -1,0 +1,104 @@
+"""The tables of words by the keys that a text is read into."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from langmem_tiers.scoring.statements import classes, verbs
+from langmem_tiers.scoring.statements.fillers import FILLER_PHRASES, FILLERS
+from langmem_tiers.scoring.statements.inflection import IRREGULAR_BASES, stem
+from langmem_tiers.scoring.statements.small_words import ARTICLES, POINTERS
+from langmem_tiers.scoring.statements.synonyms import SYNONYMS, VERB_KEYS
+
+_Rest = tuple[tuple[str, ...], str]
+
+
+def _stems(phrase: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in phrase.split() if word not in POINTERS)
+
+
+def _phrases() -> tuple[dict[str, str], dict[str, list[_Rest]]]:
+    singles: dict[str, str] = {}
+    longer: dict[str, list[_Rest]] = {}
+    table = {**dict.fromkeys(FILLER_PHRASES, ""), **SYNONYMS}
+    for phrase, canonical in table.items():
+        stems = _stems(phrase)
+        if len(stems) == 1 and len(phrase.split()) > 1 and not ARTICLES & set(phrase.split()):
+            continue  # nothing but a small word makes it a phrase, and that one is gone by then
+        if len(stems) == 1:
+            singles.setdefault(stems[0], canonical)
+        elif stems:
+            longer.setdefault(stems[0], []).append((stems[1:], canonical))
+    for rests in longer.values():
+        rests.sort(key=lambda rest: -len(rest[0]))
+    return singles, longer
+
+
+_SINGLES, PHRASES = _phrases()
+"""By the first stem of each: the other stems and what stands for the phrase, the longest first."""
+_FILLER_STEMS = frozenset(FILLERS)
+
+
+@lru_cache(maxsize=50_000)
+def key_of(word: str) -> str:
+    """What stands for a word in lower case and for its synonyms; nothing for one that can be left out."""
+    if word in _FILLER_STEMS:
+        return ""
+    root = stem(word)
+    return _SINGLES.get(root, root)
+
+
+def keys_of(words: str) -> frozenset[str]:
+    """The keys of some words."""
+    return frozenset(key_of(word) or word for word in words.split())
+
+
+def _by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for word, names in table.items():
+        key = key_of(word) or word
+        found[key] = found.get(key, frozenset()) | names
+    return found
+
+
+VERBS: Final = keys_of(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
+"""Keys that can be the verb of a sentence."""
+NOUNS_TOO: Final = keys_of(" ".join(verbs.NOUNS_TOO))
+"""Those that can as well be a noun."""
+CLASSES: Final = _by_key(classes.CLASSES)
+"""The classes that a key is a member of."""
+OPPOSITES: Final = (
+    frozenset(
+        (" ".join(map(key_of, one.split())), " ".join(map(key_of, other.split())))
+        for one, other in classes.OPPOSITES
+    )
+    | classes.OPPOSITES
+)
+"""Pairs of keys, in both orders."""
+SCOPES: Final = frozenset(key_of(word) for word in classes.SCOPES)
+REGIONS: Final = frozenset(key_of(word) for word in classes.REGIONS)
+
+
+def are_opposite(one: str, other: str) -> bool:
+    """Whether the two keys say the opposite, or one is the other with a denying prefix."""
+    if (one, other) in OPPOSITES or (_adjective(one), _adjective(other)) in OPPOSITES:
+        return True
+    short, long = sorted((one, other), key=len)
+    return len(short) > 3 and any(
+        long == prefix + short for prefix in ("un", "in", "im", "dis", "non", "ir", "il")
+    )
+
+
+def _adjective(key: str) -> str:
+    # "lazily" is "lazy", "quickly" is "quick".
+    if not key.endswith("ly"):
+        return key
+    bare = key[:-2]
+    return key_of(f"{bare[:-1]}y" if bare.endswith("i") else bare)
+
+
+def share_class(one: str, other: str) -> str:
+    """The name of a class that both keys are members of; nothing if there is none."""
+    both = CLASSES.get(one, frozenset()) & CLASSES.get(other, frozenset())
+    return min(both, default="")

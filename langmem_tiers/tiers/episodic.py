@@ -1,0 +1,286 @@
+"""Episodic memory: moments of conversations, and the stories that they tell."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.entries import Entry, Tier
+from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
+from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError
+from langmem_tiers.core.long_term import EntryFilters
+from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
+from langmem_tiers.core.names import check_name
+from langmem_tiers.retrieval.memory_search import found_by, terms_for
+from langmem_tiers.scoring.arcs import arc_of, merged_episodes
+from langmem_tiers.scoring.decay import decayed
+from langmem_tiers.tiers.entry_words import filters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langmem_tiers.core.config import LearningConfig
+    from langmem_tiers.core.memory_store import KeptEntry
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.ports import SessionStore
+    from langmem_tiers.tiers.entry_words import FilterWords
+    from langmem_tiers.tiers.memory_parts import LastingParts
+
+_PAGE = 500
+_ALL = 1_000_000
+_DETAILS = ("title", "summary", "context", "outcome", "valence", "first_turn", "last_turn")
+_EVER = EntryFilters()
+
+
+class Episodes:
+    """The episodes of a namespace. Get it from ``namespace.episodes``."""
+
+    def __init__(
+        self,
+        parts: LastingParts,
+        sessions: SessionStore,
+        config: LearningConfig,
+        namespace: NamespacePath,
+    ) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._sessions = sessions
+        self._config = config
+        self._namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"Episodes({'/'.join(self._namespace)!r})"
+
+    def record(self, session: str, draft: EpisodeDraft) -> Episode:
+        """Remember a moment of a session.
+
+        Raises:
+            EntryNotFoundError: There is no such session, or no such entry as it is linked with.
+        """
+        if not isinstance(draft, EpisodeDraft):
+            raise InvalidInputError(f"record() takes an EpisodeDraft, got a {type(draft).__name__}")
+        key = self._session_key(session)
+        there = self._store.get(self._namespace, draft.linked)
+        for name in draft.linked:
+            if name not in there:
+                raise EntryNotFoundError(
+                    f"there is no entry {name!r} to link the episode with: nothing was stored"
+                )
+        (episode,) = self.drafted(session, [draft])
+        self.keep(key, [episode])
+        self.make_room()
+        return episode
+
+    def drafted(self, session: str, drafts: Sequence[EpisodeDraft]) -> list[Episode]:
+        """Drafts as episodes that are not kept yet."""
+        now = self._parts.now()
+        return [
+            Episode(
+                **{field.name: getattr(draft, field.name) for field in fields(EpisodeDraft)},
+                id=self._parts.new_id(),
+                namespace=self._namespace,
+                session=session,
+                created_at=now,
+                last_access_at=now,
+                token_count=self._parts.counter.count(told(draft)),
+            )
+            for draft in drafts
+        ]
+
+    def keep(self, session_key: int, episodes: Sequence[Episode]) -> None:
+        """Keep episodes, in place of those with the same ids."""
+        if episodes:
+            write = MemoryWrite(put=tuple(new_episode(one, session_key) for one in episodes))
+            self._store.commit(self._namespace, write, self._parts.now())
+
+    def link(self, session_key: int, entries: Mapping[int, Sequence[str]]) -> None:
+        """Link episodes of a session with long-term entries.
+
+        Args:
+            session_key: Which session.
+            entries: Ids of entries, by the turn that they come from.
+        """
+        while entries:
+            revision = self._store.revision(self._namespace)
+            kept = self._store.of_session(self._namespace, session_key, Tier.EPISODIC, limit=_ALL)
+            changed = [one for one in map(to_episode, kept) if _links(one, entries) - set(one.linked)]
+            if not changed:
+                return
+            linked = (
+                replace(one, linked=(*one.linked, *sorted(_links(one, entries) - set(one.linked))))
+                for one in changed
+            )
+            put = tuple(new_episode(one, session_key) for one in linked)
+            write = MemoryWrite(put=put, revision=revision)
+            if self._store.commit(self._namespace, write, self._parts.now()):
+                return
+
+    def get(self, episode_id: str) -> Episode | None:
+        """One episode."""
+        found = self._store.get(self._namespace, [check_name(episode_id, "episode id")]).get(episode_id)
+        return None if found is None or found.entry.tier is not Tier.EPISODIC else self._episode(found)
+
+    def page(
+        self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterWords]
+    ) -> tuple[Episode, ...]:
+        """Episodes, the last found first.
+
+        Args:
+            limit: How many at most.
+            before: Id of the last one of the page before.
+            **which: Filters, as of long-term entries; ``kinds`` are kinds of episodes.
+        """
+        check_limit(limit)
+        key = None if before is None else self._kept(before).key
+        filters = filters_of(which, self._parts.now())
+        page = self._store.page(self._namespace, Tier.EPISODIC, filters, before=key, limit=limit)
+        return tuple(map(self._episode, page))
+
+    def __iter__(self) -> Iterator[Episode]:
+        last: str | None = None
+        while page := self.page(limit=_PAGE, before=last):
+            yield from page
+            last = page[-1].id
+
+    def arc(self, session: str) -> NarrativeArc:
+        """The story of a session: its episodes by thirds, and the key moments.
+
+        Raises:
+            EntryNotFoundError: There is no such session.
+        """
+        key = self._session_key(session)
+        kept = self._store.of_session(self._namespace, key, Tier.EPISODIC, limit=_ALL)
+        return arc_of(session, self._store.last_turn(key), [self._episode(one) for one in kept])
+
+    def forget(self, episode_id: str) -> bool:
+        """Erase an episode; whether it was there."""
+        there = self.get(episode_id) is not None
+        return there and self._store.erase(self._namespace, [episode_id]) > 0
+
+    def make_room(self) -> tuple[int, int]:
+        """Archive those of too many that matter least by now; how many that were, and their tokens."""
+        over = self._store.count(self._namespace, Tier.EPISODIC) - self._config.max_episodes
+        if over <= 0:
+            return 0, 0
+        kept = self._all()
+        now = self._parts.now()
+
+        def worth(one: KeptEntry) -> float:
+            entry = self._parts.uses.seen(one).entry
+            last = entry.last_access_at or entry.created_at
+            return entry.importance * decayed(last, entry.access_count, now, self._config.half_life_days)
+
+        least = sorted(kept, key=lambda one: (worth(one), one.key))[:over]
+        return self._store.archive(self._namespace, [one.key for one in least], now)
+
+    def merge(self) -> tuple[int, int]:
+        """Make one of those that overlap; how many are no longer there by themselves, and the tokens saved."""
+        by_session: dict[str, list[KeptEntry]] = {}
+        for one in self._all():
+            by_session.setdefault(one.entry.session or "", []).append(one)
+        merged = tokens = 0
+        for session, kept in by_session.items():
+            found = self._sessions.find(self._namespace, session)
+            for group in merged_episodes([self._episode(one) for one in kept]):
+                before = group.keeper.token_count  # the sum of all
+                keeper = new_episode(group.keeper, None if found is None else found.key)
+                count = self._parts.counter.count(keeper.entry.content)
+                keeper = _counted(keeper, count)
+                write = MemoryWrite(put=(keeper,), archive=tuple(one.id for one in group.absorbed))
+                if self._store.commit(self._namespace, write, self._parts.now()):
+                    merged += len(group.absorbed)
+                    tokens += max(0, before - count)
+        return merged, tokens
+
+    def _all(self) -> list[KeptEntry]:
+        found: list[KeptEntry] = []
+        before: int | None = None
+        while page := self._store.page(self._namespace, Tier.EPISODIC, _EVER, before=before, limit=_PAGE):
+            found += page
+            before = page[-1].key
+        return found
+
+    def _episode(self, kept: KeptEntry) -> Episode:
+        return to_episode(self._parts.uses.seen(kept))
+
+    def _kept(self, episode_id: str) -> KeptEntry:
+        found = self._store.get(self._namespace, [check_name(episode_id, "episode id")]).get(episode_id)
+        if found is None or found.entry.tier is not Tier.EPISODIC:
+            raise EntryNotFoundError(f"{self!r} has no episode {episode_id!r}: use an id that page() gave")
+        return found
+
+    def _session_key(self, session: str) -> int:
+        found = self._sessions.find(self._namespace, check_name(session))
+        if found is None:
+            raise EntryNotFoundError(f"there is no session {session!r}: use the name of one that was opened")
+        return found.key
+
+
+def _links(episode: Episode, entries: Mapping[int, Sequence[str]]) -> set[str]:
+    return {
+        name
+        for turn, names in entries.items()
+        if episode.first_turn <= turn <= episode.last_turn
+        for name in names
+    }
+
+
+def told(draft: EpisodeDraft) -> str:
+    """What an episode says in a context: what happened, and what came of it."""
+    is_named = draft.title.rstrip(" .…") in draft.summary
+    outcome = "" if not draft.outcome or draft.outcome in draft.summary else f" Outcome: {draft.outcome}"
+    return f"{draft.summary if is_named else f'{draft.title}: {draft.summary}'}{outcome}"
+
+
+def new_episode(episode: Episode, session_key: int | None) -> NewEntry:
+    """An episode ready to be kept."""
+    entry = Entry(
+        id=episode.id,
+        namespace=episode.namespace,
+        tier=Tier.EPISODIC,
+        kind=episode.kind.value,
+        content=told(episode),
+        created_at=episode.created_at,
+        session=episode.session,
+        importance=episode.significance,
+        relevance=episode.significance,
+        token_count=episode.token_count,
+        valid_from=episode.created_at,
+        access_count=episode.access_count,
+        last_access_at=episode.last_access_at,
+    )
+    details: dict[str, Any] = {name: getattr(episode, name) for name in _DETAILS}
+    details |= {"participants": list(episode.participants), "linked": list(episode.linked)}
+    words = [*found_by(entry), episode.context]
+    return NewEntry(
+        entry=entry,
+        terms=terms_for(words),
+        session_key=session_key,
+        turn=episode.last_turn,
+        details=details,
+    )
+
+
+def to_episode(kept: KeptEntry) -> Episode:
+    """An episode as it is kept."""
+    entry, details = kept.entry, kept.details
+    return Episode(
+        **{name: details[name] for name in _DETAILS},
+        participants=tuple(details["participants"]),
+        linked=tuple(details["linked"]),
+        kind=EpisodeKind(entry.kind),
+        significance=entry.importance,
+        id=entry.id,
+        namespace=entry.namespace,
+        session=entry.session or "",
+        created_at=entry.created_at,
+        token_count=entry.token_count,
+        access_count=entry.access_count,
+        last_access_at=entry.last_access_at,
+        is_archived=kept.archived_at is not None,
+    )
+
+
+def _counted(new: NewEntry, tokens: int) -> NewEntry:
+    return replace(new, entry=replace(new.entry, token_count=tokens))

@@ -1,0 +1,32 @@
+"""What the tiers of lasting memories stand on, handed in by the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from langmem_tiers.core.ids import IdSource
+    from langmem_tiers.core.memory_store import MemoryStore
+    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.retrieval.memory_search import MemorySearch
+    from langmem_tiers.tiers.uses import Uses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastingParts:
+    """Where entries, episodes and chunks are kept, and what counts, names and finds them."""
+
+    store: MemoryStore
+    search: MemorySearch
+    uses: Uses
+    counter: TokenCounter
+    ids: IdSource
+    now: Callable[[], datetime]
+
+    def new_id(self) -> str:
+        """An id for something new; later ones sort behind it."""
+        return self.ids.new(self.now())

@@ -1,0 +1,42 @@
+"""What must not be believed or followed unless somebody says so: kept aside as an extracted fact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.extracted import ExtractedFact, FactState
+from langmem_tiers.core.long_term import Outcome, Receipt
+from langmem_tiers.core.memory_store import MemoryWrite
+from langmem_tiers.scoring.unsafe_text import why_unsafe
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.long_term import EntryDraft
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.tiers.memory_parts import LastingParts
+
+
+def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft) -> Receipt | None:
+    """The receipt of a draft that was kept aside; None if there is nothing against it."""
+    reason = why_unsafe(draft.content)
+    if not reason:
+        return None
+    now = parts.now()
+    fact = ExtractedFact(
+        id=parts.new_id(),
+        content=draft.content,
+        kind=draft.kind,
+        confidence=0.0,
+        session=draft.session,
+        source_message_id=None,
+        extracted_at=now,
+        state=FactState.QUARANTINED,
+        reason=reason,
+        category=draft.category,
+        tags=tuple(sorted(draft.tags)),
+        importance=draft.importance,
+        source=draft.source,
+        valid_from=draft.valid_from,
+        valid_until=draft.valid_until,
+    )
+    parts.store.commit(namespace, MemoryWrite(facts=(fact,)), now)
+    return Receipt(outcome=Outcome.QUARANTINED, reason=reason, fact=fact.id)

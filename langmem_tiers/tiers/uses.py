@@ -1,0 +1,100 @@
+"""Uses of entries, noted in memory and written together: a recall is a read, and waits for no disk."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core import forks
+from langmem_tiers.core.errors import StorageError
+from langmem_tiers.core.memory_store import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from langmem_tiers.core.memory_store import KeptEntry, MemoryStore
+    from langmem_tiers.core.names import NamespacePath
+
+_log = logging.getLogger("langmem_tiers")
+_WRITTEN_AT = 200  # uses
+
+
+class Uses:
+    """Counts uses of entries. What was counted here is seen here at once, and by others once it is written.
+
+    Args:
+        store: Where they are written.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._reset()
+        forks.watch(self)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._noted: dict[NamespacePath, dict[int, Access]] = {}
+        self._count = 0
+
+    def note(self, namespace: NamespacePath, keys: Iterable[int], now: datetime) -> None:
+        """Count one use of each."""
+        with self._lock:
+            noted = self._noted.setdefault(namespace, {})
+            for key in keys:
+                before = noted.get(key)
+                count, last_at = (0, now) if before is None else (before.count, before.last_at)
+                noted[key] = Access(count + 1, max(last_at, now))
+                self._count += 1
+            is_enough = self._count >= _WRITTEN_AT
+        if is_enough:
+            self.flush()
+
+    def seen(self, kept: KeptEntry) -> KeptEntry:
+        """The entry with the uses that are not written yet."""
+        noted = self._noted.get(kept.entry.namespace, {}).get(kept.key)
+        if noted is None:
+            return kept
+        entry = kept.entry
+        last_at = noted.last_at if entry.last_access_at is None else max(entry.last_access_at, noted.last_at)
+        counted = replace(entry, access_count=entry.access_count + noted.count, last_access_at=last_at)
+        return replace(kept, entry=counted)
+
+    def flush(self) -> None:
+        """Write what was noted; what cannot be written now is written another time."""
+        with self._lock:
+            left, self._noted, self._count = self._noted, {}, 0
+        while left:
+            namespace, noted = next(iter(left.items()))
+            try:
+                self._store.touch(namespace, noted)
+            except StorageError as error:
+                _log.warning("uses of entries are written later: %s", type(error).__name__)
+                self._take_back(left)
+                return
+            del left[namespace]
+
+    def _take_back(self, left: dict[NamespacePath, dict[int, Access]]) -> None:
+        with self._lock:
+            for namespace, noted in left.items():
+                there = self._noted.setdefault(namespace, {})
+                for key, access in noted.items():
+                    newer = there.get(key)
+                    there[key] = (
+                        access
+                        if newer is None
+                        else Access(access.count + newer.count, max(access.last_at, newer.last_at))
+                    )
+                    self._count += access.count
+
+    def before_fork(self) -> None:
+        """Nothing to do: what was noted the parent writes."""
+
+    def after_fork(self) -> None:
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
+        """A lock may be held by a thread that this process does not have."""
+        self._reset()

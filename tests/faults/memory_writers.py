@@ -1,0 +1,37 @@
+"""Child processes that store entries and learn from messages, until they are done or killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from langmem_tiers import MemoryEngine
+
+SAME = ("Alice lives in Berlin.", "The deadline is Friday.", "We use PostgreSQL for orders.")
+
+
+def store_the_same(url: str, tenant: str, start: str) -> None:
+    """Wait until the others are there, store what they store, and say what became of it by the exit code."""
+    with MemoryEngine(url) as engine:
+        memory = engine.namespace(tenant).long_term
+        with open(start, "rb", buffering=0) as gate:  # noqa: PTH123 - a pipe, which opens when all may begin
+            gate.read()
+        new = sum(memory.store(text).is_stored for text in SAME)
+    sys.exit(new)
+
+
+def remember_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> None:
+    """Store entries and learn from messages, noting each id once the engine has acknowledged it."""
+    notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    engine = MemoryEngine(url)
+    memory, session = engine.namespace(tenant).long_term, engine.session(tenant, "s")
+    number = 0
+    while True:
+        # Each contradicts the one before, which is closed and related to it in the same write.
+        receipt = memory.store(f"The code of {name} is {number}.", tags=frozenset({name, "code"}))
+        assert receipt.entry is not None
+        os.write(notes, f"entry {receipt.entry.id}\n".encode())
+        session.add("user", f"We decided to use plan {name}{number} for house {number}.")
+        report = session.learn()
+        os.write(notes, "".join(f"fact {fact.id}\n" for fact in report.facts).encode())
+        number += 1

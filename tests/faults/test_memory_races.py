@@ -1,0 +1,250 @@
+"""Whoever stores at the same time, or dies in the middle of it: the memory is whole, and nothing is in it twice."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.extracted import FactState
+from langmem_tiers.core.long_term import EntryDraft, EntryFilters, Outcome, RelationKind
+from langmem_tiers.core.memory_store import Access, MemoryWrite
+from langmem_tiers.testing.threads import in_threads
+from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from langmem_tiers.core.long_term import Receipt
+    from langmem_tiers.core.memory_store import KeptEntry
+    from langmem_tiers.core.names import NamespacePath
+
+WRITERS, KILLS = 4, 8
+ALL = EntryFilters(archived=True)
+on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+
+
+@pytest.fixture(scope="module")
+def context() -> multiprocessing.context.ForkServerContext:
+    # The server imports the package once; each child is forked from it.
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(
+        [
+            "tests.faults.memory_writers",
+            "langmem_tiers.retrieval.item_ranking",
+            "psycopg",
+            "sqlalchemy.dialects.postgresql",
+        ]
+    )
+    return found
+
+
+def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tenant: str) -> None:
+    receipts: list[Receipt] = []
+    start = threading.Barrier(WRITERS, timeout=30)
+
+    def store() -> None:
+        memory = engine.namespace(tenant).long_term
+        for text in SAME:
+            start.wait()
+            receipts.append(memory.store(text))
+
+    in_threads(WRITERS, store)
+    outcomes = Counter(one.outcome for one in receipts)
+    assert outcomes == {Outcome.STORED: len(SAME), Outcome.DUPLICATE: len(SAME) * (WRITERS - 1)}
+    stored = {one.entry.id for one in receipts if one.entry is not None and one.is_stored}
+    assert {one.duplicate_of for one in receipts if one.outcome is Outcome.DUPLICATE} == stored
+    assert sorted(entry.content for entry in engine.namespace(tenant).long_term.entries()) == sorted(SAME)
+
+
+@on_disk
+def test_4_processes_that_store_the_same_make_one_entry(
+    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
+) -> None:
+    MemoryEngine(url).close()
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    children = [context.Process(target=store_the_same, args=(url, tenant, str(gate))) for _ in range(WRITERS)]
+    for child in children:
+        child.start()
+    with gate.open("wb"):  # nobody gets past it before it is closed
+        time.sleep(0.5)
+    for child in children:
+        child.join(60)
+    assert sum(child.exitcode or 0 for child in children) == len(SAME)
+    with MemoryEngine(url) as engine:
+        found = engine.namespace(tenant).long_term.entries()
+        assert sorted(entry.content for entry in found) == sorted(SAME)
+
+
+@on_disk
+def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, tenant: str) -> None:
+    numbers, start = itertools.count(), threading.Barrier(WRITERS, timeout=30)
+
+    def store() -> None:
+        with MemoryEngine(url) as engine:
+            memory = engine.namespace(tenant).long_term
+            start.wait()
+            for _ in range(3):
+                memory.store(f"The code of the house is {next(numbers)}.")
+
+    in_threads(WRITERS, store)
+    with MemoryEngine(url) as engine:
+        entries = check(engine, tenant)
+        assert len(entries) == 3 * WRITERS
+        assert len([one for one in entries if one.entry.valid_until is None]) == 1
+
+
+@on_disk
+def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: str, tenant: str) -> None:
+    with MemoryEngine(url) as engine:
+        session = engine.session(tenant, "s")
+        for number in range(45):
+            session.add("user", f"We decided to use plan {number} for house {number}.")
+    start, told = threading.Barrier(WRITERS, timeout=30), list[int]()
+
+    def learn() -> None:
+        with MemoryEngine(url) as engine:
+            session = engine.session(tenant, "s")
+            start.wait()
+            told.append(session.learn(whole=True).messages)
+
+    in_threads(WRITERS, learn)
+    assert sum(told) == 45
+    with MemoryEngine(url) as engine:
+        facts = list(engine.namespace(tenant).facts)
+        assert len({fact.source_message_id for fact in facts}) == 45
+        assert set(Counter((fact.source_message_id, fact.content) for fact in facts).values()) == {1}
+        assert FactState.PENDING not in {fact.state for fact in facts}
+        entries = check(engine, tenant)
+        assert {fact.entry_id for fact in facts if fact.promoted} == {one.entry.id for one in entries}
+        moments = Counter((one.first_turn, one.kind) for one in engine.namespace(tenant).episodes)
+        assert set(moments.values()) == {1}
+        turns = [
+            turn
+            for chunk in engine.session(tenant, "s").chunks()
+            for turn in range(chunk.first_turn, chunk.last_turn + 1)
+        ]
+        assert turns == list(range(1, 46))
+
+
+def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_again(
+    engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, store = engine.namespace(tenant).long_term, engine.parts.lasting.store
+    old = memory.store("Alice lives in Berlin.").entry
+    assert old is not None
+    commit = store.commit
+
+    def erase_first(namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
+        store.erase(namespace, [old.id])
+        return commit(namespace, write, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "commit", erase_first)
+        receipt = memory.store("Alice lives in Paris.")
+    assert receipt.outcome is Outcome.STORED
+    assert [entry.content for entry in memory.entries()] == ["Alice lives in Paris."]
+
+
+@on_disk
+def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_ever(
+    url: str, tenant: str
+) -> None:
+    with MemoryEngine(url) as engine:
+        namespace, store, now = (tenant,), engine.parts.lasting.store, engine.parts.now()
+        drafts = [EntryDraft(content=f"walrus {number}") for number in range(100)]
+        stored = engine.namespace(tenant).long_term.store_many(drafts, compared=True)
+        names = [one.entry.id for one in stored if one.entry is not None]
+        keys = [one.key for one in store.get(namespace, names).values()]
+        chance, turn = random.Random(2025), itertools.count()
+        works = (
+            lambda: store.touch(namespace, {key: Access(1, now) for key in keys}),
+            lambda: store.commit(
+                namespace,
+                MemoryWrite(close={name: now + timedelta(days=1) for name in chance.sample(names, 50)}),
+                now,
+            ),
+            lambda: store.archive(namespace, chance.sample(keys, 50), now),
+        )
+
+        def work() -> None:
+            own = works[next(turn)]
+            for _ in range(12):
+                own()
+
+        in_threads(len(works), work)
+        assert {one.entry.access_count for one in store.get(namespace, names).values()} == {12}
+
+
+@on_disk
+def test_a_kill_in_the_middle_leaves_a_memory_that_is_whole(
+    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
+) -> None:
+    MemoryEngine(url).close()
+    chance, acknowledged = random.Random(2025), list[str]()
+    for kill in range(KILLS):
+        notes = tmp_path / f"notes-{kill}"
+        child = context.Process(target=remember_until_killed, args=(url, tenant, f"k{kill}", str(notes)))
+        child.start()
+        _wait_for(notes)
+        time.sleep(chance.random() * 0.3)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join(30)
+        assert child.exitcode == -signal.SIGKILL
+        acknowledged += notes.read_text().split("\n")[:-1] if notes.exists() else []
+    assert len(acknowledged) > KILLS  # or nothing was put to the test
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(tmp_path / "memory.db")
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        connection.close()
+    with MemoryEngine(url) as engine:
+        session = engine.session(tenant, "s")
+        session.learn()  # what the last one left
+        entries = {one.entry.id for one in check(engine, tenant)}
+        facts = {fact.id: fact for fact in engine.namespace(tenant).facts}
+        kept = entries | facts.keys()
+        assert {line.split(" ", 1)[1] for line in acknowledged} <= kept
+        assert {fact.state for fact in facts.values()} <= {FactState.PROMOTED, FactState.VALIDATED}
+        assert {fact.entry_id for fact in facts.values() if fact.promoted} <= entries
+        sources = Counter((fact.source_message_id, fact.content) for fact in facts.values())
+        assert set(sources.values()) == {1}  # no message was read twice
+        assert {message.id for message in session.messages()} == {source for source, _ in sources}
+        assert engine.namespace(tenant).long_term.store("Alice lives in Berlin.").outcome is Outcome.STORED
+
+
+def _wait_for(notes: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not (notes.exists() and notes.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def check(engine: MemoryEngine, tenant: str) -> tuple[KeptEntry, ...]:
+    """That an entry ceases to hold exactly if another supersedes it, from then on; all that there are."""
+    store, namespace = engine.parts.lasting.store, (tenant,)
+    entries = store.page(namespace, Tier.LONG_TERM, ALL, limit=10_000)
+    by_id = {one.entry.id: one.entry for one in entries}
+    relations = store.relations(namespace, list(by_id))
+    superseded = {one.target: one.source for one in relations if one.kind == RelationKind.SUPERSEDES}
+    closed = {name for name, entry in by_id.items() if entry.valid_until is not None}
+    assert closed == set(superseded)
+    for old, new in superseded.items():
+        assert by_id[old].valid_until == by_id[new].valid_from
+    found = engine.namespace(tenant).long_term.search("code", limit=5)
+    assert {entry.id for entry in found} <= set(by_id)
+    return entries

@@ -1,0 +1,141 @@
+"""Child processes that learn and consolidate, some of them until they are killed at a certain step."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft
+from langmem_tiers.core.config import LearningConfig, OptimizerConfig
+from langmem_tiers.flows import consolidate as consolidation
+from langmem_tiers.testing import FrozenClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TENANT, SESSION = "acme", "monday"
+LONGEST_SECONDS = 60
+LEASE_SECONDS = 600.0
+
+STATEMENTS = (
+    "We decided to use PostgreSQL for the billing service.",
+    "I prefer dark roast coffee in the morning.",
+    "Our goal is to open the Lisbon office in March.",
+    "The invoices must be archived for ten years.",
+    "We decided to hire Priya as the new designer.",
+    "I want short answers without tables.",
+    "The vacuum robot cannot climb the stairs to the attic.",
+    "We chose the green paint for the kitchen.",
+    "My name is Tomas Berg.",
+    "We went with ferry tickets to Gotland.",
+    "Backups need to finish before five o'clock.",
+    "I prefer window seats on trains.",
+    "We selected oak for the bookshelf.",
+    "Our target is a marathon below four hours.",
+    "The greenhouse must stay above twelve degrees.",
+    "We decided to call the parrot Mango.",
+)
+"""Each becomes a long-term entry; no two of them speak of the same thing."""
+
+
+def children() -> multiprocessing.context.ForkServerContext:
+    """Where children come from: a server that has imported the package once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.flows.learners", "psycopg", "sqlalchemy.dialects.postgresql"])
+    return context
+
+
+def run(target: Callable[..., None], *arguments: Any) -> int | None:
+    """Run one child to its end; its exit code."""
+    child = children().Process(target=target, args=arguments)
+    child.start()
+    child.join(LONGEST_SECONDS)
+    return child.exitcode
+
+
+def run_together(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> list[int | None]:
+    """Run children that wait for each other before they begin; their exit codes."""
+    context = children()
+    gate = context.Barrier(len(arguments))
+    processes = [context.Process(target=target, args=(gate, *some)) for some in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(LONGEST_SECONDS)
+    return [process.exitcode for process in processes]
+
+
+def learn_together(gate: Any, url: str, rounds: int) -> None:
+    """Learn from one session again and again, while it is added to."""
+    with MemoryEngine(url, embedder=None) as engine:
+        session = engine.session(TENANT, SESSION)
+        gate.wait(LONGEST_SECONDS)
+        for number in range(rounds):
+            session.learn()
+            session.add_many(
+                [MessageDraft("user", f"Line {number}.{line} of {os.getpid()}") for line in range(5)]
+            )
+        session.learn()
+
+
+def learn_until(url: str, step: int, when: str) -> None:
+    """Learn, and die ``before`` or ``after`` the commit with that number."""
+    with MemoryEngine(url, embedder=None) as engine:
+        store: Any = engine.parts.lasting.store
+        _die_at(store, "commit", step, after=when == "after")
+        engine.session(TENANT, SESSION).learn()
+
+
+def consolidate_until(url: str, days: float, step: int) -> None:
+    """Consolidate some days from now in batches of three, and die before the batch with that number."""
+    consolidation.BATCH = 3
+    with _aged(url, days) as engine:
+        store: Any = engine.parts.lasting.store
+        _die_at(store, "archive", step, after=False)
+        engine.namespace(TENANT).consolidate()
+
+
+def consolidate_together(gate: Any, url: str, days: float, report: str) -> None:
+    """Consolidate some days from now until it is done, and note how many entries were archived here."""
+    consolidation.BATCH = 3
+    archived = 0
+    with _aged(url, days) as engine:
+        gate.wait(LONGEST_SECONDS)
+        for _ in range(100):
+            done = engine.namespace(TENANT).consolidate(max_batches=1)
+            archived += done.memories_archived
+            if done.is_complete:
+                break
+    with open(report, "w") as file:  # noqa: PTH123 - a name that was handed over
+        file.write(str(archived))
+
+
+def frozen(days: float) -> FrozenClock:
+    """A clock that stands some days behind the one that tests begin with."""
+    clock = FrozenClock()
+    clock.advance(timedelta(days=days))
+    return clock
+
+
+def _aged(url: str, days: float) -> MemoryEngine:
+    config = EngineConfig(optimizer=OptimizerConfig(lease_seconds=LEASE_SECONDS), learning=LearningConfig())
+    return MemoryEngine(url, embedder=None, clock=frozen(days), config=config)
+
+
+def _die_at(store: Any, name: str, step: int, *, after: bool) -> None:
+    real, calls = getattr(store, name), 0
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == step and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*arguments, **named)
+        if calls == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(store, name, dying)

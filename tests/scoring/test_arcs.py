@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.core.episodes import Episode, EpisodeKind
+from langmem_tiers.scoring.arcs import MergedEpisode, arc_of, merged_episodes
+from tests.messages import NOW
+from tests.timing import takes_at_most
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+def episode(first: int, last: int | None = None, **given: Any) -> Episode:
+    plain = Episode(
+        id=f"e{first}-{last}",
+        namespace=("team",),
+        session="s",
+        created_at=NOW + timedelta(minutes=first),
+        kind=EpisodeKind.DECISION_MADE,
+        title=f"title {first}",
+        summary=f"summary {first}.",
+        first_turn=first,
+        last_turn=first if last is None else last,
+    )
+    return replace(plain, **given)
+
+
+def applied(episodes: list[Episode], merged: list[MergedEpisode]) -> list[Episode]:
+    """The episodes with each group replaced by its keeper."""
+    gone = {one.id for group in merged for one in (group.keeper, *group.absorbed)}
+    return [one for one in episodes if one.id not in gone] + [group.keeper for group in merged]
+
+
+@pytest.mark.parametrize(
+    ("turns", "first_turn", "part"),
+    [
+        (9, 1, "beginning"),
+        (9, 3, "beginning"),
+        (9, 4, "middle"),
+        (9, 6, "middle"),
+        (9, 7, "end"),
+        (9, 9, "end"),
+        (10, 3, "beginning"),
+        (10, 4, "middle"),
+        (10, 6, "middle"),
+        (10, 7, "end"),
+        (2, 1, "middle"),
+        (2, 2, "end"),
+        (1, 1, "end"),
+        (0, 1, "end"),
+    ],
+)
+def test_an_episode_belongs_to_the_third_in_which_it_begins(turns: int, first_turn: int, part: str) -> None:
+    arc = arc_of("s", turns, [episode(first_turn, first_turn + 20)])
+    assert [name for name in ("beginning", "middle", "end") if getattr(arc, name)] == [part]
+
+
+def test_key_moments_have_a_significance_of_at_least_0_7_and_come_in_the_order_of_their_turns() -> None:
+    told = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
+    arc = arc_of("s", 9, told)
+    assert [one.first_turn for one in arc.key_moments] == [1, 8]
+    assert (arc.session, arc.turns) == ("s", 9)
+
+
+def test_the_order_is_by_first_turn_last_turn_time_and_id() -> None:
+    late = NOW + timedelta(days=1)
+    told = [
+        episode(2, 2, id="d", created_at=late),
+        episode(2, 2, id="c", created_at=NOW),
+        episode(2, 2, id="b", created_at=NOW),
+        episode(1, 3, id="a", created_at=late),
+        episode(1, 2, id="z", created_at=late),
+    ]
+    assert [one.id for one in arc_of("s", 100, told).beginning] == ["z", "a", "b", "c", "d"]
+
+
+def test_an_empty_session_has_an_empty_arc_and_other_sessions_are_left_out() -> None:
+    for turns in (0, 1):
+        arc = arc_of("s", turns, [episode(1, session="other")])
+        assert (arc.beginning, arc.middle, arc.end, arc.key_moments) == ((), (), (), ())
+
+
+def test_the_most_significant_of_a_group_keeps_its_name_and_takes_over_the_rest() -> None:
+    issue = episode(
+        2,
+        5,
+        kind=EpisodeKind.ISSUE_IDENTIFIED,
+        summary="The parser fails.",
+        context="before it",
+        participants=("user",),
+        valence=-0.4,
+        significance=0.5,
+        linked=("k1", "k2"),
+        token_count=10,
+        access_count=3,
+        last_access_at=NOW,
+    )
+    solved = episode(
+        4,
+        7,
+        kind=EpisodeKind.PROBLEM_SOLVED,
+        summary="Fixed the parser.",
+        context="between them",
+        participants=("assistant", "user"),
+        outcome="one more token",
+        valence=0.5,
+        significance=0.6,
+        linked=("k2", "k3"),
+        token_count=20,
+        access_count=1,
+        last_access_at=NOW + timedelta(hours=1),
+    )
+    alone = episode(9)
+    (merged,) = merged_episodes([alone, solved, issue])
+    assert merged.absorbed == (issue,)
+    assert merged.keeper == replace(
+        solved,
+        summary="The parser fails. Fixed the parser.",
+        context="before it",
+        participants=("user", "assistant"),
+        first_turn=2,
+        last_turn=7,
+        valence=0.09,
+        linked=("k1", "k2", "k3"),
+        created_at=issue.created_at,
+        token_count=30,
+        access_count=4,
+        last_access_at=NOW + timedelta(hours=1),
+    )
+
+
+def test_the_last_outcome_that_there_is_stays() -> None:
+    told = [episode(1, 3, outcome="a"), episode(2, 3, outcome="b"), episode(3, outcome=None)]
+    assert merged_episodes(told)[0].keeper.outcome == "b"
+
+
+def test_overlaps_reach_on_and_touching_ends_overlap_but_neighbours_do_not() -> None:
+    told = [episode(1, 4), episode(4, 6), episode(6, 6), episode(7, 8), episode(9, 9)]
+    (merged,) = merged_episodes(told)
+    assert (merged.keeper.first_turn, merged.keeper.last_turn, len(merged.absorbed)) == (1, 6, 2)
+
+
+def test_a_long_episode_overlaps_all_that_lie_inside_it() -> None:
+    (merged,) = merged_episodes([episode(1, 9), episode(2), episode(8)])
+    assert len(merged.absorbed) == 2
+
+
+def test_of_equally_significant_ones_the_earliest_is_kept() -> None:
+    told = [episode(2, 3, id="a"), episode(1, 3, id="c"), episode(1, 3, id="b", created_at=NOW)]
+    assert merged_episodes(told)[0].keeper.id == "b"
+
+
+@pytest.mark.parametrize("other", [{"session": "t"}, {"namespace": ("else",)}, {"is_archived": True}])
+def test_other_sessions_other_namespaces_and_archived_ones_are_left_alone(other: dict[str, object]) -> None:
+    assert merged_episodes([episode(1, 5), episode(2, 3, **other)]) == []
+
+
+def test_a_summary_is_told_once_and_the_whole_is_cut_at_a_word() -> None:
+    told = [episode(1, 4, summary="Same."), episode(2, 4, summary="Same."), episode(3, 4, summary="New.")]
+    assert merged_episodes(told)[0].keeper.summary == "Same. New."
+    long = [episode(n, 9, summary=f"word{n} " * 100) for n in range(1, 6)]
+    summary = merged_episodes(long)[0].keeper.summary
+    assert len(summary) <= 1000
+    assert summary.endswith(" word2...")
+
+
+def test_episodes_without_any_significance_merge_by_their_plain_mean() -> None:
+    told = [episode(1, 2, valence=1.0, significance=0.0), episode(2, valence=0.0, significance=0.0)]
+    assert merged_episodes(told)[0].keeper.valence == 0.5
+
+
+def test_many_episodes_are_merged_quickly() -> None:
+    told = [episode(n, n + n % 3, id=f"e{n}") for n in range(1, 20_001)]
+    one_group = [episode(n, 9_999, id=f"e{n}") for n in range(1, 5_001)]
+    assert takes_at_most(2.0, lambda: merged_episodes(told))
+    assert takes_at_most(2.0, lambda: merged_episodes(one_group))
+
+
+scores = st.integers(0, 10).map(lambda tenths: tenths / 10)
+
+
+@st.composite
+def many(draw: st.DrawFn) -> list[Episode]:
+    told = []
+    for number in range(draw(st.integers(0, 12))):
+        first = draw(st.integers(1, 20))
+        told.append(
+            episode(
+                first,
+                first + draw(st.integers(0, 4)),
+                id=f"e{number}",
+                session=draw(st.sampled_from("st")),
+                created_at=NOW + timedelta(minutes=draw(st.integers(0, 3))),
+                summary=draw(st.sampled_from(["One.", "Two.", "Three. " * 90])),
+                outcome=draw(st.sampled_from([None, "x", "y"])),
+                participants=tuple(draw(st.lists(st.sampled_from("abc"), max_size=3))),
+                valence=draw(scores) * 2 - 1,
+                significance=draw(scores),
+                access_count=draw(st.integers(0, 3)),
+                last_access_at=draw(st.sampled_from([None, NOW])),
+                is_archived=draw(st.integers(0, 9)) == 0,
+            )
+        )
+    return told
+
+
+@given(many(), st.randoms())
+def test_the_order_of_episodes_does_not_matter(told: list[Episode], chance: Random) -> None:
+    shuffled = list(told)
+    chance.shuffle(shuffled)
+    assert merged_episodes(shuffled) == merged_episodes(told)
+    assert arc_of("s", 20, shuffled) == arc_of("s", 20, told)
+
+
+@given(many())
+def test_merging_twice_changes_nothing_more(told: list[Episode]) -> None:
+    assert merged_episodes(applied(told, merged_episodes(told))) == []
+
+
+@given(many())
+def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told: list[Episode]) -> None:
+    merged = merged_episodes(told)
+    after = applied(told, merged)
+    assert sum(one.access_count for one in after) == sum(one.access_count for one in told)
+    assert len(after) + sum(len(group.absorbed) for group in merged) == len(told)
+    for session in "st":
+        kept = [one for one in after if one.session == session and not one.is_archived]
+        before = [one for one in told if one.session == session and not one.is_archived]
+        ranges = sorted((one.first_turn, one.last_turn) for one in kept)
+        assert all(one[1] < other[0] for one, other in pairwise(ranges))
+        covered = {turn for first, last in ranges for turn in range(first, last + 1)}
+        assert covered == {turn for one in before for turn in range(one.first_turn, one.last_turn + 1)}
+
+
+@given(many(), st.integers(0, 30))
+def test_every_episode_of_a_session_lies_in_one_part_of_its_arc(told: list[Episode], turns: int) -> None:
+    arc = arc_of("s", turns, told)
+    parts = [*arc.beginning, *arc.middle, *arc.end]
+    assert sorted(one.id for one in parts) == sorted(one.id for one in told if one.session == "s")
+    assert parts == sorted(parts, key=lambda one: (one.first_turn, one.last_turn, one.created_at, one.id))
+    assert list(arc.key_moments) == [one for one in parts if one.is_key_moment]

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.scoring.topics import key_topics, united_topics
+from langmem_tiers.scoring.words import STOP_WORDS
+from tests.timing import takes_at_most
+
+POOL = [
+    "The connection pool is exhausted again. Raise the connection pool in src/db/pool.py to 20.",
+    "Done: connection pools now use max_overflow, see src/db/pool.py and max_overflow there.",
+]
+
+
+def test_phrases_and_identifiers_come_before_single_words() -> None:
+    assert key_topics(POOL)[:3] == ("connection pool", "src/db/pool.py", "max_overflow")
+
+
+def test_a_word_in_many_texts_comes_before_one_that_is_often_in_a_single_text() -> None:
+    texts = ["cactus cactus and parser", "the parser", "a parser", "parser"]
+    assert key_topics(texts)[0] == "parser"
+
+
+def test_the_form_that_was_used_most_is_told_not_the_stem() -> None:
+    assert key_topics(["Migrations are slow.", "Two migrations ran, one migration failed."], 1) == (
+        "migrations",
+    )
+    assert key_topics(["Stripe charges us.", "We leave Stripe.", "stripe"], 1) == ("Stripe",)
+
+
+def test_a_word_of_a_chosen_phrase_is_not_told_again() -> None:
+    assert "pool" not in key_topics(POOL)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "42 1,000 2025-01-01 3.14", "the and of it we you", "... ?!", "ok thanks yes"]
+)
+def test_numbers_and_words_of_every_text_are_no_topics(text: str) -> None:
+    assert key_topics([text]) == ()
+
+
+def test_no_texts_have_no_topics_and_the_limit_holds() -> None:
+    assert key_topics([]) == ()
+    assert key_topics(POOL, 0) == ()
+    assert len(key_topics(POOL, 2)) == 2
+
+
+def test_code_is_passed_over_unless_there_is_nothing_else() -> None:
+    code = "```\ndef handle(request): return connection\n```"
+    assert key_topics([f"The kiosk is slow.\n{code}"]) == ("kiosk", "slow")
+    assert "connection" in key_topics([code])
+
+
+def test_addresses_and_hashes_are_no_topics() -> None:
+    assert key_topics(["See https://example.com/abc about the kiosk, d17b6e5, d17b6e5."]) == ("kiosk",)
+
+
+def test_chinese_words_that_come_again_are_topics() -> None:
+    assert key_topics(["我们决定用PostgreSQL做数据库。", "数据库连接池太小了，把连接池改成五十。"])[:2] == (
+        "数据库",
+        "连接池",
+    )
+
+
+def test_japanese_words_in_katakana_and_kanji_are_topics() -> None:
+    texts = ["データベースの接続が枯渇しました。", "接続を増やしてください。データベースは東京にあります。"]
+    assert key_topics(texts, 2) == ("データベース", "接続")
+
+
+def test_korean_words_are_topics_without_their_particles() -> None:
+    texts = ["데이터베이스를 옮겼습니다.", "데이터베이스는 서울에 있습니다."]
+    assert key_topics(texts) == ("데이터베이스", "서울")
+
+
+def test_topics_are_united_in_order_in_whatever_case() -> None:
+    assert united_topics(["Redis", "pool"], ["redis", "Kafka", "POOL", "kafka"]) == ("Redis", "pool", "Kafka")
+    assert united_topics([], ["a"]) == united_topics(["a"], []) == ("a",)
+
+
+@pytest.mark.parametrize("unit", ["a", "word ", "a.b", "数据", "'", "x-y_", "한국", "`"])
+def test_long_texts_are_read_quickly(unit: str) -> None:
+    assert takes_at_most(1.0, lambda: key_topics([unit * (1_000_000 // len(unit))] * 10))
+
+
+texts = st.lists(
+    st.lists(
+        st.sampled_from([*"the Pool pool connection we 42 app.py 数据库 データ 連接 한국을 . ,".split()])
+        | st.text(max_size=6),
+        max_size=30,
+    ).map(" ".join),
+    max_size=6,
+)
+
+
+@given(texts, st.integers(0, 8))
+def test_topics_are_said_somewhere_and_each_once(said: list[str], limit: int) -> None:
+    topics = key_topics(said, limit)
+    assert topics == key_topics(said, limit)
+    assert len(topics) <= limit
+    assert len({topic.casefold() for topic in topics}) == len(topics)
+    for topic in topics:
+        assert all(any(word in text for text in said) for word in topic.split())
+        assert any(letter.isalpha() for letter in topic)
+        assert topic.lower() not in STOP_WORDS
+
+
+@given(texts, texts)
+def test_uniting_twice_changes_nothing_more(first: list[str], second: list[str]) -> None:
+    united = united_topics(first, second)
+    assert united_topics(united, second) == united == united_topics(united, first)
+    assert united[: len(united_topics(first, []))] == united_topics(first, [])

@@ -1,0 +1,254 @@
+"""How entries relate to each other, and walks over their relations."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
+from langmem_tiers.core.errors import EntryNotFoundError
+from langmem_tiers.core.long_term import EntryDraft, Relation, RelationKind
+from langmem_tiers.core.memory_store import MemoryWrite
+from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.timing import takes_at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
+CHAIN = 2_000
+
+
+@pytest.fixture
+def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
+    """An engine where the database does not matter."""
+    with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
+        yield engine
+
+
+@pytest.fixture
+def memory(opened: MemoryEngine) -> LongTerm:
+    return opened.namespace("a").long_term
+
+
+def entries(memory: LongTerm, count: int) -> list[str]:
+    """Ids of entries that have nothing to do with each other."""
+    receipts = memory.store_many(
+        [EntryDraft(content=f"Room {number} is blue.") for number in range(count)], compared=True
+    )
+    return [receipt.entry.id for receipt in receipts if receipt.entry is not None]
+
+
+def reached(memory: LongTerm, start: str, **how: Any) -> list[tuple[str, int]]:
+    return [(one.entry.id, one.depth) for one in memory.related(start, **how)]
+
+
+def test_the_kinds_of_the_design_document_are_there() -> None:
+    assert {"related_to", "depends_on", "contradicts", "supersedes"} <= {kind.value for kind in RelationKind}
+
+
+@pytest.mark.parametrize("kind", [*RelationKind, "inspired_by", "von – %/\n"])
+def test_a_relation_of_any_kind_is_kept_with_its_strength_and_time(memory: LongTerm, kind: str) -> None:
+    one, other = entries(memory, 2)
+    relation = memory.relate(one, other, kind, strength=0.25)
+    assert (relation.source, relation.target, relation.kind) == (one, other, kind)
+    assert (relation.strength, relation.created_at) == (0.25, NOW)
+    assert memory.relations(one) == memory.relations(other) == (relation,)
+    (found,) = memory.related(one, kinds={kind})
+    assert (found.entry.id, found.depth, found.strength, found.path) == (other, 1, 0.25, (relation,))
+
+
+def test_relations_are_kept_on_every_database(engine: MemoryEngine, clock: FrozenClock, tenant: str) -> None:
+    memory = engine.namespace(tenant).long_term
+    a, b, c, d = entries(memory, 4)
+    made: list[Relation] = []
+    for source, target, kind, strength in (
+        (a, b, "depends_on", 1.0),
+        (c, b, "part_of", 0.5),
+        (c, d, "supports", 0),
+    ):
+        made.append(memory.relate(source, target, kind, strength=strength))
+        clock.advance(minutes=1)
+    assert memory.relations(a) == (made[0],)
+    assert memory.relations(b) == (made[0], made[1])
+    assert memory.relations(c) == (made[1], made[2])
+    assert reached(memory, a, depth=3) == [(b, 1), (c, 2), (d, 3)]
+    far = memory.related(a, depth=3)[-1]
+    assert (far.strength, far.path) == (0.0, tuple(made))
+    assert memory.forget(b)
+    assert memory.relations(a) == ()
+    assert reached(memory, a, depth=9) == []
+
+
+def test_what_is_not_said_is_related_to_in_full(memory: LongTerm) -> None:
+    one, other = entries(memory, 2)
+    relation = memory.relate(one, other)
+    assert (relation.kind, relation.strength) == ("related_to", 1.0)
+
+
+def test_one_of_the_same_kind_takes_the_place_of_the_one_before(memory: LongTerm, clock: FrozenClock) -> None:
+    one, other = entries(memory, 2)
+    memory.relate(one, other, strength=0.2)
+    clock.advance(days=1)
+    again = memory.relate(one, other, strength=0.9)
+    back = memory.relate(other, one, strength=0.5)
+    beside = memory.relate(one, other, "supports")
+    assert set(memory.relations(one)) == {again, back, beside}
+
+
+def test_a_walk_goes_as_deep_as_it_is_told_and_either_way(memory: LongTerm) -> None:
+    ids = entries(memory, 5)
+    for number in range(4):
+        pair = (ids[number], ids[number + 1])
+        memory.relate(*(pair if number % 2 else pair[::-1]))
+    assert reached(memory, ids[0]) == [(ids[1], 1)]
+    assert reached(memory, ids[0], depth=3) == [(ids[1], 1), (ids[2], 2), (ids[3], 3)]
+    assert reached(memory, ids[2], depth=9) == [(ids[number], abs(number - 2)) for number in (1, 3, 0, 4)]
+    assert reached(memory, ids[4], depth=9)[-1] == (ids[0], 4)
+
+
+def test_cycles_are_walked_once(memory: LongTerm) -> None:
+    ids = entries(memory, 4)
+    for number in range(4):
+        memory.relate(ids[number], ids[(number + 1) % 4])
+        memory.relate(ids[(number + 1) % 4], ids[number], "supports")
+    found = reached(memory, ids[0], depth=1000)
+    assert sorted(found) == sorted([(ids[1], 1), (ids[3], 1), (ids[2], 2)])
+
+
+def test_of_two_ways_of_one_length_the_stronger_counts(memory: LongTerm) -> None:
+    start, weak, strong, end = entries(memory, 4)
+    memory.relate(start, weak, strength=0.9)
+    memory.relate(weak, end, strength=0.2)
+    first = memory.relate(strong, start, strength=0.6)
+    second = memory.relate(end, strong, strength=0.5)
+    found = memory.related(start, depth=2)
+    assert [one.entry.id for one in found] == [weak, strong, end]  # the nearest and strongest first
+    assert found[2].strength == pytest.approx(0.3)
+    assert found[2].path == (first, second)
+
+
+def test_of_two_relations_between_two_entries_the_stronger_counts(memory: LongTerm) -> None:
+    one, other = entries(memory, 2)
+    memory.relate(one, other, "depends_on", strength=0.4)
+    strong = memory.relate(other, one, "supports", strength=0.8)
+    (found,) = memory.related(one)
+    assert (found.strength, found.path) == (0.8, (strong,))
+    (found,) = memory.related(one, kinds={"depends_on"})
+    assert found.strength == 0.4
+
+
+def test_only_relations_of_the_kinds_that_are_asked_for_are_walked(memory: LongTerm) -> None:
+    a, b, c, d = entries(memory, 4)
+    memory.relate(a, b, "depends_on")
+    memory.relate(b, c, "supports")
+    memory.relate(a, d, "supports")
+    assert reached(memory, a, depth=9, kinds={"depends_on"}) == [(b, 1)]
+    assert reached(memory, a, depth=9, kinds=["supports"]) == [(d, 1)]
+    assert reached(memory, a, depth=9, kinds=[RelationKind.DEPENDS_ON, RelationKind.SUPPORTS])[2] == (c, 2)
+    assert reached(memory, a, depth=9, kinds=set()) == []
+
+
+def test_kinds_given_as_one_text_are_refused_by_name(memory: LongTerm) -> None:
+    one, other = entries(memory, 2)
+    memory.relate(one, other, "supports")
+    with pytest.raises(InvalidInputError, match="'supports'"):
+        memory.related(one, kinds="supports")
+
+
+def test_a_relation_needs_both_its_entries(engine: MemoryEngine, tenant: str) -> None:
+    memory = engine.namespace(tenant, "ours").long_term
+    (ours,) = entries(memory, 1)
+    (theirs,) = entries(engine.namespace(tenant, "theirs").long_term, 1)
+    for wrong in ("nowhere", theirs):
+        for pair in ((ours, wrong), (wrong, ours)):
+            with pytest.raises(EntryNotFoundError, match=rf"no entry '{wrong}'.*nothing was changed"):
+                memory.relate(*pair)
+    assert memory.relations(ours) == ()
+
+
+def test_an_entry_cannot_be_related_to_itself(memory: LongTerm) -> None:
+    (one,) = entries(memory, 1)
+    with pytest.raises(InvalidInputError, match=rf"'{one}' cannot be related to itself: name another"):
+        memory.relate(one, one)
+
+
+@pytest.mark.parametrize(
+    ("about", "named"),
+    [
+        ({"strength": 2.0}, r"strength must lie in \[0, 1\], got 2\.0: scale it"),
+        ({"strength": -0.1}, r"-0\.1"),
+        ({"strength": float("nan")}, "nan"),
+        ({"strength": "much"}, "strength must be a number, got a str"),
+        ({"kind": ""}, "relation"),
+    ],
+)
+def test_a_relation_that_makes_no_sense_is_refused(memory: LongTerm, about: Any, named: str) -> None:
+    one, other = entries(memory, 2)
+    with pytest.raises(InvalidInputError, match=named):
+        memory.relate(one, other, **about)
+    assert memory.relations(one) == ()
+
+
+def test_nothing_supersedes_what_supersedes_it_itself_or_by_way_of_others(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    memory = engine.namespace(tenant).long_term
+    a, b, c, d = entries(memory, 4)
+    memory.relate(b, a, "supersedes")
+    with pytest.raises(InvalidInputError, match=rf"'{a}' cannot supersede '{b}'.*nothing was changed"):
+        memory.relate(a, b, "supersedes")
+    memory.relate(c, b, "supersedes")
+    memory.relate(d, c, "supersedes")
+    for last in (c, d):
+        with pytest.raises(InvalidInputError, match=rf"'{a}' cannot supersede '{last}'.*by way of others"):
+            memory.relate(a, last, "supersedes")
+    assert len(memory.relations(a)) == 1
+    memory.relate(d, a, "supersedes")  # a shorter way, and no cycle
+    memory.relate(a, d, "depends_on")  # other kinds may go round
+    assert [entry.id for entry in memory.history(c)] == [a, b, c, d]
+
+
+def chain(engine: MemoryEngine, memory: LongTerm) -> list[str]:
+    """Ids of entries of which each supersedes the one before it."""
+    ids = entries(memory, CHAIN)
+    pairs = reversed(list(zip(ids[1:], ids, strict=False)))  # the last first: nothing to be looked through
+    made = tuple(
+        Relation(source=newer, target=older, kind="supersedes", created_at=NOW) for newer, older in pairs
+    )
+    assert engine.parts.lasting.store.commit(("a",), MemoryWrite(relate=made), NOW)
+    return ids
+
+
+def test_a_long_chain_is_told_in_its_order_and_refuses_a_cycle(
+    opened: MemoryEngine, memory: LongTerm
+) -> None:
+    ids = chain(opened, memory)
+    told: list[str] = []
+
+    def tell() -> None:
+        told[:] = [entry.id for entry in memory.history(ids[CHAIN // 2])]
+
+    assert takes_at_most(10, tell)  # two reads for each step, both ways at once
+    assert told == ids
+    with pytest.raises(InvalidInputError, match="cannot supersede"):
+        memory.relate(ids[0], ids[-1], "supersedes")
+    assert [one.entry.id for one in memory.related(ids[0], depth=20)] == ids[1:21]
+
+
+def test_an_entry_on_top_of_a_long_chain_is_stored_as_fast_as_any(
+    opened: MemoryEngine, memory: LongTerm, clock: FrozenClock
+) -> None:
+    ids = chain(opened, memory)
+    days = iter(range(1, 29))
+    last = memory.store("The deadline is March 31.").entry
+    assert last is not None
+    memory.relate(last.id, ids[-1], "supersedes")
+
+    def change() -> None:
+        clock.advance(timedelta(days=1))
+        assert len(memory.store(f"The deadline is March {next(days)}.").supersedes) == 1
+
+    assert takes_at_most(0.05, change)  # about 0.01 s without the chain
