@@ -71,7 +71,7 @@ def filled(folder: Path, number: int, clock: FrozenClock) -> MemoryEngine:
     drafts, long_term = statements(number), engine.namespace("bench").long_term
     for half in (drafts[: number // 2], drafts[number // 2 :]):
         for start in range(0, len(half), _AT_ONCE):
-            long_term.store_many(half[start : start + _AT_ONCE], compared=True)
+            long_term.store_many(half[start : start + _AT_ONCE], compared=True, trusted=True)
         clock.advance(days=OLD_DAYS / 2)
     return engine
 

@@ -191,7 +191,7 @@ class MemoryEngine:
         self.items.sweeper.stop()
         self._parts.retriever.close()
         if not self._database.is_closed:
-            self._parts.lasting.uses.flush()
+            self._parts.lasting.uses.close()
         self._database.close()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import fields, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,12 +16,19 @@ from langmem_tiers.core.names import check_name
 from langmem_tiers.core.recall import RecallFilters, Strategy, TfIdfWeights
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.flows.allocate import Allocator, Material
+from langmem_tiers.flows.conversations import CONVERSATIONS, Conversations
 from langmem_tiers.flows.project_files import CONVERSATIONS_FILE, project_files
+from langmem_tiers.flows.recall import Asked
+from langmem_tiers.flows.recall import recall as recall_memories
+from langmem_tiers.flows.session_context import in_its_context
+from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import CharCounter
 from langmem_tiers.storage.file_io import file_faults, make_folder, write_whole
 from langmem_tiers.storage.file_locks import locked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
     from types import TracebackType
 
     from langmem_tiers.core.clock import Clock
@@ -35,12 +42,12 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import Namespace
     from langmem_tiers.flows.session import Session
 
-CONVERSATIONS = "langmem-tiers: conversations"
-"""The first label of the namespace of items that say which conversations there are."""
 DATABASE_FILE = "memory.db"
 _ENDED_SIGNIFICANCE = 0.6
 _WRITTEN = "files"
-_NOTHING: dict[str, Any] = {"revision": 0, "conversations": []}
+_NOTHING: dict[str, Any] = {"stamp": [0, 0, 0, 0], "conversations": []}
+_CONTEXT_MESSAGES, _CONTEXT_CHARACTERS = 3, 300
+_BOOST = 0.1  # for a memory that holds every word of what was spoken of
 _LOCK_FILE, _LOCK_SECONDS = ".lock", 30.0
 _ALL = 1_000_000
 
@@ -86,10 +93,19 @@ class MemorySystem:
             ids=ids,
         )
         self.project: Namespace = self.engine.namespace(self.config.project_name)
-        self._place = (CONVERSATIONS, self.config.project_name)
+        self._talks = Conversations(self.engine.items, self.engine.parts, self.project.path)
         self._place_written = (f"{CONVERSATIONS}, written", self.config.project_name)
         self._current: Session | None = None
-        self._is_dirty = False
+        self._refuse_other_projects()
+
+    def _refuse_other_projects(self) -> None:
+        for project in self._talks.projects():
+            if project != self.config.project_name:
+                self.engine.close()
+                raise InvalidConfigError(
+                    f"{str(self.folder)!r} holds the memory of the project {project!r}: "
+                    f"use another memory_dir for {self.config.project_name!r}"
+                )
 
     def __repr__(self) -> str:
         return f"MemorySystem({str(self.folder)!r}, project_name={self.config.project_name!r})"
@@ -119,7 +135,7 @@ class MemorySystem:
             if conversation_id is None
             else check_name(conversation_id, "conversation id")
         )
-        known = self._found(name)
+        known = self._talks.get(name)
         if known is not None and known.status is ConversationStatus.ENDED:
             raise InvalidInputError(
                 f"the conversation {name!r} was ended on {known.ended_at:%Y-%m-%d}: start another one, "
@@ -127,18 +143,16 @@ class MemorySystem:
             )
         self._current = self.project.session(name)
         started = self._now() if known is None else known.started_at
-        return self._note(Conversation(id=name, project_id=self.config.project_name, started_at=started))
+        return self._talks.put(Conversation(id=name, project_id=self.config.project_name, started_at=started))
 
     @property
     def conversation(self) -> Conversation | None:
         """The conversation at hand."""
-        return None if self._current is None else self._found(self._current.name)
+        return None if self._current is None else self._talks.get(self._current.name)
 
     def conversations(self) -> tuple[Conversation, ...]:
         """All conversations of the project, oldest first."""
-        found = self.engine.items.search(self._place, limit=_ALL)
-        known = [self._conversation(hit.item.key, hit.item.value) for hit in found]
-        return tuple(sorted(known, key=lambda one: (one.started_at, one.id)))
+        return self._talks.all()
 
     def add_message(self, role: Role | str, content: str) -> Message:
         """Store a message of the conversation at hand, and learn from it.
@@ -149,7 +163,6 @@ class MemorySystem:
         session = self._session()
         message = session.add(role, content).stored[0]
         session.learn()
-        self._is_dirty = True
         return message
 
     def build_context(self, query: str | None = None, *, system_prompt: str = "") -> ContextBuildResult:
@@ -166,14 +179,22 @@ class MemorySystem:
         parts = self.engine.parts
         recent = parts.chunks_of(session).recent()
         retrieved = self._retrieved(query, recent)
-        first_turn = parts.lasting.store.last_turn(session.key) - self.config.short_term_retention_turns
-        chunks = [chunk for chunk in session.chunks() if chunk.last_turn > first_turn]
+        turns = self.config.short_term_retention_turns
+        first_turn = parts.lasting.store.last_turn(session.key) - turns
+        newest = parts.chunks_of(session).latest(turns // self.config.chunk_size + 2)
+        chunks = [chunk for chunk in newest if chunk.last_turn > first_turn]
         return Allocator(parts.short_term, self.config, self._now()).allocate(
             Material(system_prompt=system_prompt, recent=recent, retrieved=retrieved, chunks=chunks)
         )
 
     def search(
-        self, text: str, *, limit: int | None = None, filters: RecallFilters | None = None
+        self,
+        text: str,
+        *,
+        limit: int | None = None,
+        filters: RecallFilters | None = None,
+        context: str = "",
+        weights: TfIdfWeights | None = None,
     ) -> tuple[Hit, ...]:
         """Memories that answer a text, the best first, each with what its five signals gave.
 
@@ -181,12 +202,18 @@ class MemorySystem:
             text: A question, or words.
             limit: How many at most; ``retrieval_top_k``, if left out.
             filters: Which, and with ``valid_at`` as of when.
+            context: What was spoken of: memories with its words come before others that are as good.
+            weights: What the signals count, in place of those of the configuration.
         """
         limit = self.config.retrieval_top_k if limit is None else limit
-        found = self.project.recall(
-            text, limit=limit, strategy=Strategy.TF_IDF, filters=_only_lasting(filters)
-        )
-        return tuple(hit for hit in found.hits if hit.score >= self.config.relevance_threshold)
+        parts = self.engine.parts
+        if weights is not None:
+            recall = replace(parts.config.recall, tf_idf=weights)
+            parts = replace(parts, config=replace(parts.config, recall=recall))
+        wish = Asked(text, limit, Strategy.TF_IDF, _only_lasting(filters))
+        found = recall_memories(parts, self.project.path, wish).hits
+        hits = [hit for hit in found if hit.score >= self.config.relevance_threshold]
+        return tuple(_boosted(hits, context) if context else hits)
 
     def pause_conversation(self) -> Conversation:
         """Leave the conversation at hand for another time."""
@@ -199,6 +226,7 @@ class MemorySystem:
             outcome: What came of it.
         """
         session = self._session()
+        outcome = outcome if outcome and outcome.strip() else None
         session.learn(whole=True)
         turns = self.engine.parts.lasting.store.last_turn(session.key)
         if outcome is not None and turns:
@@ -212,7 +240,12 @@ class MemorySystem:
                 first_turn=turns,
                 last_turn=turns,
             )
-            self.project.episodes.record(session.name, draft)
+            episodes = self.project.episodes
+            (ended,) = episodes.drafted(session.name, [draft])
+            # Under an id of its own, so that ending it again after a crash tells nothing twice.
+            name = hashlib.blake2b(session.name.encode("utf-8", "replace"), digest_size=12).hexdigest()
+            episodes.keep(session.key, [replace(ended, id=f"ended-{name}")])
+            episodes.make_room()
         return self._close(ConversationStatus.ENDED, outcome)
 
     def get_narrative_arc(self, conversation_id: str | None = None) -> NarrativeArc:
@@ -222,26 +255,24 @@ class MemorySystem:
 
     def consolidate(self) -> ConsolidationReport:
         """Archive what is old and matters little, and make one of episodes that overlap."""
-        self._is_dirty = True
         return self.project.consolidate()
 
     def flush(self) -> tuple[Path, ...]:
         """Write what has changed since the last time as JSON for people to read; the files that were written."""
         self.engine.parts.lasting.uses.flush()
-        sessions = [(one, self.project.find_session(one.id)) for one in self.conversations()]
-        known = [(one, session) for one, session in sessions if session is not None]
-        state = self._state(known)
-        if not self._is_dirty and state == (self._written() or _NOTHING):
-            return ()
-        files = project_files(self.engine.parts, self.project.path, known)
-        written = []
         with file_faults(self.folder, "written"), locked(self.folder / _LOCK_FILE, _LOCK_SECONDS):
-            for name, value in files.items():
+            sessions = [(one, self.project.find_session(one.id)) for one in self.conversations()]
+            known = [(one, session) for one, session in sessions if session is not None]
+            state = self._state(known)
+            if state == (self._written() or _NOTHING):
+                return ()
+            written = []
+            for name, value in project_files(self.engine.parts, self.project.path, known).items():
                 text = json.dumps(value, ensure_ascii=False, indent=2)
+                # A lone surrogate becomes the escape that JSON has for it.
                 write_whole(self.folder / name, (text + "\n").encode("utf-8", "backslashreplace"))
                 written.append(self.folder / name)
-        self.engine.items.put(self._place_written, _WRITTEN, state, texts=())
-        self._is_dirty = False
+            self.engine.items.put(self._place_written, _WRITTEN, state, texts=())
         return tuple(written)
 
     def close(self) -> None:
@@ -254,9 +285,9 @@ class MemorySystem:
 
     def _state(self, known: list[tuple[Conversation, Session]]) -> dict[str, Any]:
         # What the files were made of: by it the next process sees whether they are as they should be.
-        store = self.engine.parts.lasting.store
+        stamp = self.engine.parts.lasting.store.stamp(self.project.path)
         talks = [[one.id, one.status.value, session.info().revision] for one, session in known]
-        return {"revision": store.revision(self.project.path), "conversations": talks}
+        return {"stamp": list(stamp), "conversations": talks}
 
     def _written(self) -> dict[str, Any] | None:
         item = self.engine.items.get(self._place_written, _WRITTEN)
@@ -268,13 +299,13 @@ class MemorySystem:
             query = said[-1].content if said else ""
         if not query.strip():
             return ()
-        return self.search(query)
+        spoken = "\n".join(one.content[:_CONTEXT_CHARACTERS] for one in recent[-_CONTEXT_MESSAGES:])
+        return self.search(in_its_context(query, recent), context=spoken)
 
     def _session(self) -> Session:
         if self._current is None:
             raise InvalidInputError("there is no conversation at hand: call start_conversation() first")
-        known = self.engine.items.get(self._place, self._current.name)
-        if known is not None and known.value["status"] == ConversationStatus.ENDED:
+        if self._talks.is_ended(self._current.name):
             name, self._current = self._current.name, None
             raise InvalidInputError(
                 f"the conversation {name!r} was ended by somebody else: call start_conversation() for another one"
@@ -283,46 +314,26 @@ class MemorySystem:
 
     def _close(self, status: ConversationStatus, outcome: str | None) -> Conversation:
         session = self._session()
-        known = self._found(session.name)
+        known = self._talks.get(session.name)
         if known is None:
             raise NotFoundError(f"the conversation {session.name!r} is gone: call start_conversation()")
         ended = self._now() if status is ConversationStatus.ENDED else None
         self._current = None
-        return self._note(replace(known, status=status, ended_at=ended, outcome=outcome))
-
-    def _note(self, conversation: Conversation) -> Conversation:
-        ended = None if conversation.ended_at is None else conversation.ended_at.isoformat()
-        value = {
-            "started_at": conversation.started_at.isoformat(),
-            "ended_at": ended,
-            "status": conversation.status.value,
-            "outcome": conversation.outcome,
-        }
-        self.engine.items.put(self._place, conversation.id, value, texts=())
-        self._is_dirty = True
-        found = self._found(conversation.id)
-        assert found is not None  # noqa: S101 - just put
-        return found
-
-    def _found(self, name: str) -> Conversation | None:
-        item = self.engine.items.get(self._place, name)
-        return None if item is None else self._conversation(name, item.value)
-
-    def _conversation(self, name: str, value: dict[str, Any]) -> Conversation:
-        session = self.project.find_session(name)
-        ended = value["ended_at"]
-        return Conversation(
-            id=name,
-            project_id=self.config.project_name,
-            started_at=datetime.fromisoformat(value["started_at"]),
-            ended_at=None if ended is None else datetime.fromisoformat(ended),
-            status=ConversationStatus(value["status"]),
-            outcome=value["outcome"],
-            total_turns=0 if session is None else self.engine.parts.lasting.store.last_turn(session.key),
-        )
+        return self._talks.put(replace(known, status=status, ended_at=ended, outcome=outcome))
 
     def _now(self) -> datetime:
         return self.engine.parts.now()
+
+
+def _boosted(hits: Sequence[Hit], context: str) -> list[Hit]:
+    spoken = set(terms_of(context))
+    if not spoken:
+        return list(hits)
+
+    def boost(hit: Hit) -> float:
+        return _BOOST * len(spoken.intersection(terms_of(hit.entry.content))) / len(spoken)
+
+    return sorted(hits, key=lambda hit: -(hit.score + boost(hit)))
 
 
 def _only_lasting(filters: RecallFilters | None) -> RecallFilters:

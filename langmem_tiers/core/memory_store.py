@@ -77,9 +77,10 @@ class MemoryWrite:
     """Changes that are made together, or not at all."""
 
     put: tuple[NewEntry, ...] = ()
-    """New entries; one whose id is there already takes the place of the one before."""
+    """New entries; one whose id is there already takes the place of the one before, which keeps how often it was used
+    and whether it is archived."""
     close: Mapping[str, datetime] = field(default_factory=dict)
-    """Ids of entries, and when each ceases to hold."""
+    """Ids of entries, and when each ceases to hold: never later than it does already."""
     relate: tuple[Relation, ...] = ()
     """One between the same two, of the same kind, takes the place of the one before."""
     archive: tuple[str, ...] = ()
@@ -141,6 +142,10 @@ class MemoryStore(Protocol):
 
     def revision(self, namespace: NamespacePath) -> int:
         """The number of the last commit; 0 if there was none."""
+        ...
+
+    def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
+        """Numbers that are others after any change, also of what is archived or used."""
         ...
 
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
@@ -233,10 +238,19 @@ class MemoryStore(Protocol):
         namespace: NamespacePath,
         states: frozenset[FactState] | None,
         *,
+        session_key: int | None = None,
         after: str | None = None,
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
-        """Extracted facts in one of these states, oldest first, behind the fact ``after``."""
+        """Extracted facts in one of these states, oldest first.
+
+        Args:
+            namespace: Whose.
+            states: In which states; None for all.
+            session_key: Of this session only.
+            after: Behind this fact.
+            limit: How many at most.
+        """
         ...
 
     def fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:

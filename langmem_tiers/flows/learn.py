@@ -16,7 +16,8 @@ from langmem_tiers.core.memory_store import Cursor, CursorMove, MemoryWrite
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.scoring.fact_checks import validated
 from langmem_tiers.scoring.moments import find_moments
-from langmem_tiers.scoring.unsafe_text import why_unsafe
+from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.scoring.unsafe_text import orders_in, why_unsafe
 from langmem_tiers.tiers.episodic import new_episode
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _READ_AT_ONCE = 100
 _BEFORE = 10  # messages before the new ones that say what an episode is about
 _FACTS_AT_ONCE = 200
 _RAW_KIND = "fact"
+_READ = 8000  # characters of a message
 _PENDING = frozenset({FactState.PENDING})
 
 
@@ -98,8 +100,11 @@ class Learner:
         found, problems = self._found([one.message for one in new])
         moments = find_moments(turns, after=cursor.learned, patterns=self._parts.moments)
         # An order to the model, or a secret, is no moment to remember.
+        times = {one.number: one.message.created_at for one in new}
         episodes = self._episodes.drafted(
-            self._session.name, [one for one in moments if not why_unsafe(f"{one.summary}\n{one.context}")]
+            self._session.name,
+            [one for one in moments if not why_unsafe(f"{one.summary}\n{one.context}")],
+            times,
         )
         write = MemoryWrite(
             put=tuple(new_episode(one, self._key) for one in episodes),
@@ -121,30 +126,36 @@ class Learner:
 
     def _found(self, messages: Sequence[Message]) -> tuple[list[ExtractedFact], tuple[str, ...]]:
         extractor, by_model = self._parts.extractor, self._parts.model_facts
-        found = [
-            self._fact(draft, message.id) for message in messages for draft in extractor.extract(message)
-        ]
+        found = [self._fact(draft, message) for message in messages for draft in extractor.extract(message)]
         if by_model is None:
             return found, ()
         extraction = by_model.extract(messages)
         said = {fact.content for fact in found}
-        found += [self._fact(draft, None) for draft in extraction.facts if draft.content not in said]
+        # What a model makes of a conversation with an order in it may be the order in other words.
+        order = next((why for why in (orders_in(message.content) for message in messages) if why), "")
+        for draft in extraction.facts:
+            if draft.content not in said:
+                fact = self._fact(draft, _source_of(draft, messages))
+                state = {"state": FactState.QUARANTINED, "reason": f"beside it: {order}"} if order else {}
+                found.append(replace(fact, **state))  # type: ignore[arg-type] # as the fields are
         raw = zip(extraction.raw, extraction.raw_problems, strict=True)
         found += [self._raw(text, problem) for text, problem in raw]
         return found, extraction.problems
 
-    def _fact(self, draft: FactDraft, message_id: str | None) -> ExtractedFact:
+    def _fact(self, draft: FactDraft, message: Message) -> ExtractedFact:
+        now = self._parts.now()
         return ExtractedFact(
             id=self._parts.lasting.new_id(),
             content=draft.content,
             kind=draft.kind,
             confidence=draft.confidence,
             session=self._session.name,
-            source_message_id=message_id,
-            extracted_at=self._parts.now(),
+            source_message_id=message.id,
+            extracted_at=now,
             category=draft.category,
             tags=draft.tags,
             mentions=draft.mentions,
+            valid_from=min(now, message.created_at),
         )
 
     def _raw(self, text: str, problem: str) -> ExtractedFact:
@@ -165,7 +176,9 @@ class Learner:
         receipts: list[Receipt] = []
         entries: dict[str, list[str]] = {}
         last: str | None = None
-        while facts := self._store.facts(self._namespace, _PENDING, after=last, limit=_FACTS_AT_ONCE):
+        while facts := self._store.facts(
+            self._namespace, _PENDING, session_key=self._key, after=last, limit=_FACTS_AT_ONCE
+        ):
             last = facts[-1].id
             for fact in facts:
                 receipt = self._reviewed(fact, said)
@@ -187,22 +200,16 @@ class Learner:
                 return self._moved(fact, said.get(fact.source_message_id or "") or self._source(fact))
             except FactMovedError:
                 raise
+            except MessageNotFoundError:
+                self._facts.move(fact, FactState.VALIDATED, "its message is gone", was=_PENDING)
             except InvalidInputError as error:
                 self._facts.move(fact, FactState.QUARANTINED, f"it cannot be stored: {error}", was=_PENDING)
         return None
 
     def _source(self, fact: ExtractedFact) -> Message:
-        if fact.source_message_id is not None and fact.session == self._session.name:
-            with suppress(MessageNotFoundError):
-                return self._session.get(fact.source_message_id)
-        return Message(
-            id=fact.id,
-            role=Role.USER,
-            content=fact.content,
-            created_at=fact.extracted_at,
-            token_count=0,
-            token_counter="",
-        )
+        if fact.source_message_id is None:
+            raise MessageNotFoundError("the fact names no message")
+        return self._session.get(fact.source_message_id)
 
     def _moved(self, fact: ExtractedFact, message: Message) -> Receipt | None:
         checked = validated(_draft(fact), message)
@@ -213,6 +220,17 @@ class Learner:
         state = FactState.VALIDATED if checked.is_safe else FactState.QUARANTINED
         self._facts.move(fact, state, checked.reason, confidence=checked.confidence, was=_PENDING)
         return None
+
+
+def _source_of(draft: FactDraft, messages: Sequence[Message]) -> Message:
+    # The message that shares most of its words; of those that are as good, the newest.
+    words = set(terms_of(draft.content))
+    spoken = [message for message in messages if message.role in (Role.USER, Role.ASSISTANT)] or list(
+        messages
+    )
+    return max(
+        reversed(spoken), key=lambda message: len(words.intersection(terms_of(message.content[:_READ])))
+    )
 
 
 def _draft(fact: ExtractedFact) -> FactDraft:

@@ -13,7 +13,7 @@ from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
-from langmem_tiers.flows.lasting import lasting_hits
+from langmem_tiers.flows.lasting import is_lasting, lasting_hits
 from langmem_tiers.flows.packing import Packed, Packer, reasons
 from langmem_tiers.flows.recall import with_hits
 from langmem_tiers.retrieval.index_text import asks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.knowledge import KnowledgeHit
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.recall import Recall
+    from langmem_tiers.core.recall import Hit, Recall
     from langmem_tiers.core.records import View
     from langmem_tiers.flows.context import Division
     from langmem_tiers.flows.parts import MemoryParts
@@ -114,6 +114,8 @@ class SessionContext:
             message, told = None, ()
         if counts and told:
             self._count_use(known, [hit for hit in told if hit in found], question)
+        if counts:
+            self._count_lasting([hit for hit in packed.told if is_lasting(hit)], question)
         context = self._builder.lay_out(division, before=question.id)
         context = _with_knowledge(context, hits, told, self._framed(message))
         return self._with_report(context, packed, recall)
@@ -194,6 +196,24 @@ class SessionContext:
     def _framed(self, message: Message | None) -> int:
         return 0 if message is None else count_framed(self._parts.counter, message)
 
+    def _count_lasting(self, told: Sequence[Hit], question: _Question) -> None:
+        # The same for entries, episodes and chunks.
+        lasting, namespace = self._parts.lasting, self._session.namespace
+        try:
+            kept = lasting.store.get(namespace, [hit.entry.id for hit in told]) if told else {}
+        except StorageError as error:
+            _log.warning("a use of entries was not counted: %s", type(error).__name__)
+            return
+        entries = [(one.key, lasting.uses.seen(one).entry) for one in kept.values()]
+        unused = [
+            key
+            for key, entry in entries
+            if not entry.access_count
+            or entry.last_access_at is None
+            or entry.last_access_at < question.asked_at
+        ]
+        lasting.uses.note(namespace, unused, self._parts.now())
+
     def _count_use(self, known: KnowledgeBase, told: Sequence[KnowledgeHit], question: _Question) -> None:
         # Once for each question, however often the context for it is built.
         now = self._parts.now()
@@ -220,11 +240,14 @@ def _question(items: Sequence[Shown], query: str | None, now: datetime) -> _Ques
 
 
 def _in_its_context(said: Sequence[Message]) -> str:
-    # "And when was that?" asks about what was just spoken of.
-    question = said[-1].content
+    return in_its_context(said[-1].content, said[:-1])
+
+
+def in_its_context(question: str, said: Sequence[Message]) -> str:
+    """A question with what was just spoken of, if it says nothing by itself, as "And when was that?"."""
     if not asks(question) or terms_of(question):
         return question
-    before = [m for m in said[:-1] if m.role in (Role.USER, Role.ASSISTANT)][-_TALK:]
+    before = [m for m in said if m.role in (Role.USER, Role.ASSISTANT)][-_TALK:]
     return "\n".join([question, *(without_fences(m.content)[:_TALK_CHARACTERS] for m in before)])
 
 

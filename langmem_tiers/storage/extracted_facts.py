@@ -37,6 +37,7 @@ class SqlExtractedFacts:
         namespace: NamespacePath,
         states: frozenset[FactState] | None,
         *,
+        session_key: int | None = None,
         after: str | None = None,
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
@@ -45,6 +46,8 @@ class SqlExtractedFacts:
         query = _FACTS.where(of)
         if states is not None:
             query = query.where(extracted_facts.c.state.in_([state.value for state in states]))
+        if session_key is not None:
+            query = query.where(extracted_facts.c.session_pk == session_key)
         if after is not None:
             last = (
                 select(extracted_facts.c.pk).join(namespaces).where(of, extracted_facts.c.id == escape(after))

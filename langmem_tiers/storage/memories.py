@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, exists, func, or_, select, union_all, update
+from sqlalchemy import bindparam, case, delete, exists, func, or_, select, update
 
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.errors import StorageBusyError
@@ -67,6 +67,19 @@ class SqlMemoryStore(SqlExtractedFacts):
         query = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar() or 0)
+
+    def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
+        """Numbers that are others after any change, also of what is archived or used."""
+        own = _pk_of(namespace)
+        space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
+            memory_spaces.c.namespace_pk == own
+        )
+        used = select(
+            func.count(memories.c.archived_at), func.coalesce(func.sum(memories.c.access_count), 0)
+        ).where(memories.c.namespace_pk == own)
+        with self._database.read() as connection:
+            numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())
+        return tuple(int(number) for number in numbers)
 
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
         """Those of some entries that are there."""
@@ -139,13 +152,14 @@ class SqlMemoryStore(SqlExtractedFacts):
             .add_columns(relations.c.kind, relations.c.strength, relations.c.created_at)
             .join(source, source.c.pk == relations.c.source_pk)
             .join(target, target.c.pk == relations.c.target_pk)
-            .where(source.c.namespace_pk == _pk_of(namespace))
         )
+        own = _pk_of(namespace)
         found: dict[tuple[str, str, str], Relation] = {}
         with self._database.read() as connection:
             for some in parts_of([escape(name) for name in ids]):
                 for end in (source, target):
-                    for row in connection.execute(query.where(end.c.id.in_(some))):
+                    here = query.where(end.c.namespace_pk == own, end.c.id.in_(some))
+                    for row in connection.execute(here):
                         relation = Relation(
                             source=unescape(row.source),
                             target=unescape(row.target),
@@ -162,12 +176,13 @@ class SqlMemoryStore(SqlExtractedFacts):
         """The entry with all that are reached from it over relations of one kind, either way, in one read."""
         own = (memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
         reached = select(memories.c.pk).where(*own).cte(recursive=True)
-        of_kind = relations.c.kind == escape(kind)
-        steps = union_all(
-            select(relations.c.source_pk.label("here"), relations.c.target_pk.label("there")).where(of_kind),
-            select(relations.c.target_pk.label("here"), relations.c.source_pk.label("there")).where(of_kind),
-        ).subquery()
-        reached = reached.union(select(steps.c.there).join(reached, reached.c.pk == steps.c.here))
+        is_source = relations.c.source_pk == reached.c.pk
+        step = (
+            select(case((is_source, relations.c.target_pk), else_=relations.c.source_pk))
+            .join(reached, or_(is_source, relations.c.target_pk == reached.c.pk))
+            .where(relations.c.kind == escape(kind))
+        )
+        reached = reached.union(step)
         with self._database.read() as connection:
             rows = connection.execute(ENTRIES.where(memories.c.pk.in_(select(reached.c.pk)))).all()
         return tuple(to_kept(row, namespace) for row in rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, literal, select, update
+from sqlalchemy import delete, func, insert, literal, or_, select, update
 
 from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.core.long_term import RelationKind
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from langmem_tiers.core.long_term import Relation
     from langmem_tiers.core.memory_store import CursorMove, FactMove, MemoryWrite, NewEntry
     from langmem_tiers.core.names import NamespacePath
+
+
+_KEPT = frozenset({"archived_at", "access_count", "last_access_at"})
+"""What an entry that takes the place of another leaves as it is: others may change it at any time."""
 
 
 class TooLateError(OutrunError):
@@ -125,7 +129,8 @@ def put_entries(
     rows = {escape(name): entry_row(one, namespace_pk, revision) for name, one in last.items()}
     there = _there(connection, namespace_pk, list(rows))
     for name, pk in there.items():
-        connection.execute(update(memories).where(memories.c.pk == pk).values(rows.pop(name)))
+        changed = {key: value for key, value in rows.pop(name).items() if key not in _KEPT}
+        connection.execute(update(memories).where(memories.c.pk == pk).values(changed))
         connection.execute(delete(memory_tags).where(memory_tags.c.memory_pk == pk))
         connection.execute(delete(memory_vectors).where(memory_vectors.c.memory_pk == pk))
     if rows:
@@ -186,10 +191,12 @@ def _there(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dic
 
 
 def _close(connection: Connection, name: str, key: int, until: datetime) -> None:
-    own = update(memories).where(memories.c.pk == key, memories.c.valid_from <= until)
+    may_end = or_(memories.c.valid_until.is_(None), memories.c.valid_until >= until)
+    own = update(memories).where(memories.c.pk == key, memories.c.valid_from <= until, may_end)
     if not connection.execute(own.values(valid_until=until)).rowcount:
         raise InvalidInputError(
-            f"the entry {name!r} cannot cease to hold at {until.isoformat()!r}, before it held: nothing was changed"
+            f"the entry {name!r} cannot cease to hold at {until.isoformat()!r}: that lies before it held, or after it "
+            "ceased to; nothing was changed"
         )
 
 

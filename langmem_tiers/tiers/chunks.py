@@ -13,6 +13,7 @@ from langmem_tiers.scoring.topics import united_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from langmem_tiers.compression.summarize import Summarizer
     from langmem_tiers.core.config import LearningConfig
@@ -62,6 +63,11 @@ class Chunks:
         kept = self._parts.store.of_session(self._namespace, self._key, Tier.SHORT_TERM, limit=_ALL)
         return tuple(to_chunk(one) for one in kept)
 
+    def latest(self, limit: int) -> tuple[Chunk, ...]:
+        """The newest chunks, oldest first."""
+        kept = self._parts.store.of_session(self._namespace, self._key, Tier.SHORT_TERM, limit=limit)
+        return tuple(to_chunk(one) for one in kept)
+
     def recent(self) -> tuple[Message, ...]:
         """The messages that are in no chunk, oldest first."""
         cursor = self._parts.store.cursor(self._key)
@@ -90,26 +96,28 @@ class Chunks:
             problems += text.problems
             chunk = self._chunk(some, text.summary, text.topics, self._number())
             done = Cursor(cursor.learned, some[-1].number)
-            write = MemoryWrite(put=(self._new(chunk),), cursor=CursorMove(self._key, cursor, done))
+            new = self._new(chunk, some[-1].message.created_at)
+            write = MemoryWrite(put=(new,), cursor=CursorMove(self._key, cursor, done))
             if self._parts.store.commit(self._namespace, write, chunk.created_at):
                 made.append(chunk)
-                self._merge_oldest()
+                if chunk.number > self._config.max_chunks:
+                    self._merge_oldest()
         return tuple(made), tuple(dict.fromkeys(problems))
 
     def _next(self, *, whole: bool) -> tuple[Cursor, Sequence[Turn]] | None:
-        cursor, size, recent = (
-            self._parts.store.cursor(self._key),
-            self._config.chunk_messages,
-            self._config.recent_messages,
-        )
-        most = max(size, recent + 1) + _BEYOND
-        turns = self._parts.store.turns(self._key, after=cursor.chunked, limit=most)
-        found = [one for one in turns if not one.message.is_summary]
-        if not found or (not whole and len(found) <= max(recent, size)):  # the newest is never in one
-            return None
-        end = next(
-            end for _, end in groups_of([one.message for one in found]) if end >= min(size, len(found))
-        )
+        cursor, size = self._parts.store.cursor(self._key), self._config.chunk_messages
+        most = max(size, self._config.recent_messages) + _BEYOND
+        while True:
+            turns = self._parts.store.turns(self._key, after=cursor.chunked, limit=most)
+            found = [one for one in turns if not one.message.is_summary]
+            # The newest is in no chunk while the session goes on.
+            if not found or (not whole and len(found) <= max(self._config.recent_messages, size)):
+                return None
+            groups = groups_of([one.message for one in found])
+            end = next(end for _, end in groups if end >= min(size, len(found)))
+            if end < len(found) or len(turns) < most:
+                break
+            most *= 2  # a tool call with more results than that
         if end == len(found) and not whole:
             return None  # a tool call that may still be at work
         return cursor, found[:end]
@@ -143,17 +151,18 @@ class Chunks:
             if len(kept) <= self._config.max_chunks:
                 return
             first, second = to_chunk(kept[0]), to_chunk(kept[1])
-            write = MemoryWrite(
-                put=(self._new(self._merged(first, second)),), archive=(second.id,), revision=revision
-            )
-            store.commit(self._namespace, write, self._parts.now())
+            now = self._parts.now()
+            # Whoever asks how things stood before sees the two.
+            merged = self._new(self._merged(first, second), now)
+            write = MemoryWrite(put=(merged,), archive=(first.id, second.id), revision=revision)
+            store.commit(self._namespace, write, now)
 
     def _merged(self, first: Chunk, second: Chunk) -> Chunk:
         counter = self._parts.counter
         most = _MERGED_SHARE * self._config.chunk_tokens
         summary = merged_summary(first.summary, second.summary, counter, most)
         return Chunk(
-            id=first.id,
+            id=self._parts.new_id(),
             namespace=first.namespace,
             session=first.session,
             number=first.number,
@@ -169,7 +178,7 @@ class Chunks:
             created_at=first.created_at,
         )
 
-    def _new(self, chunk: Chunk) -> NewEntry:
+    def _new(self, chunk: Chunk, valid_from: datetime) -> NewEntry:
         entry = Entry(
             id=chunk.id,
             namespace=chunk.namespace,
@@ -179,7 +188,7 @@ class Chunks:
             created_at=chunk.created_at,
             session=chunk.session,
             token_count=chunk.token_count,
-            valid_from=chunk.created_at,
+            valid_from=valid_from,
             last_access_at=chunk.created_at,
         )
         details = {

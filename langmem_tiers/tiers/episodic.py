@@ -19,6 +19,7 @@ from langmem_tiers.tiers.entry_words import filters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from langmem_tiers.core.config import LearningConfig
     from langmem_tiers.core.memory_store import KeptEntry
@@ -72,16 +73,25 @@ class Episodes:
         self.make_room()
         return episode
 
-    def drafted(self, session: str, drafts: Sequence[EpisodeDraft]) -> list[Episode]:
-        """Drafts as episodes that are not kept yet."""
+    def drafted(
+        self, session: str, drafts: Sequence[EpisodeDraft], times: Mapping[int, datetime] | None = None
+    ) -> list[Episode]:
+        """Drafts as episodes that are not kept yet.
+
+        Args:
+            session: Whose.
+            drafts: What happened.
+            times: When each turn was; now, if left out.
+        """
         now = self._parts.now()
+        when = {} if times is None else {turn: min(now, moment) for turn, moment in times.items()}
         return [
             Episode(
                 **{field.name: getattr(draft, field.name) for field in fields(EpisodeDraft)},
                 id=self._parts.new_id(),
                 namespace=self._namespace,
                 session=session,
-                created_at=now,
+                created_at=when.get(draft.last_turn, now),
                 last_access_at=now,
                 token_count=self._parts.counter.count(told(draft)),
             )
@@ -138,10 +148,10 @@ class Episodes:
         return tuple(map(self._episode, page))
 
     def __iter__(self) -> Iterator[Episode]:
-        last: str | None = None
-        while page := self.page(limit=_PAGE, before=last):
-            yield from page
-            last = page[-1].id
+        now, before = EntryFilters(valid_at=self._parts.now()), None
+        while page := self._store.page(self._namespace, Tier.EPISODIC, now, before=before, limit=_PAGE):
+            yield from map(self._episode, page)
+            before = page[-1].key
 
     def arc(self, session: str) -> NarrativeArc:
         """The story of a session: its episodes by thirds, and the key moments.
@@ -175,23 +185,36 @@ class Episodes:
         return self._store.archive(self._namespace, [one.key for one in least], now)
 
     def merge(self) -> tuple[int, int]:
-        """Make one of those that overlap; how many are no longer there by themselves, and the tokens saved."""
-        by_session: dict[str, list[KeptEntry]] = {}
-        for one in self._all():
-            by_session.setdefault(one.entry.session or "", []).append(one)
+        """Make one of those that overlap; how many are no longer there by themselves, and the tokens saved.
+
+        The one that they become is new: whoever asks how things stood before sees the others.
+        """
         merged = tokens = 0
-        for session, kept in by_session.items():
-            found = self._sessions.find(self._namespace, session)
-            for group in merged_episodes([self._episode(one) for one in kept]):
-                before = group.keeper.token_count  # the sum of all
-                keeper = new_episode(group.keeper, None if found is None else found.key)
-                count = self._parts.counter.count(keeper.entry.content)
-                keeper = _counted(keeper, count)
-                write = MemoryWrite(put=(keeper,), archive=tuple(one.id for one in group.absorbed))
-                if self._store.commit(self._namespace, write, self._parts.now()):
-                    merged += len(group.absorbed)
-                    tokens += max(0, before - count)
+        for session in sorted({one.entry.session or "" for one in self._all()}):
+            done = self._merge_session(session)
+            merged, tokens = merged + done[0], tokens + done[1]
         return merged, tokens
+
+    def _merge_session(self, session: str) -> tuple[int, int]:
+        found = self._sessions.find(self._namespace, session)
+        if found is None:
+            return 0, 0
+        while True:
+            revision, now = self._store.revision(self._namespace), self._parts.now()
+            kept = self._store.of_session(self._namespace, found.key, Tier.EPISODIC, limit=_ALL)
+            groups = merged_episodes([to_episode(one) for one in kept])
+            keepers = [self._kept_as(group.keeper, found.key, now) for group in groups]
+            gone = {one.id for group in groups for one in (group.keeper, *group.absorbed)}
+            write = MemoryWrite(put=tuple(keepers), archive=tuple(sorted(gone)), revision=revision)
+            if not groups or self._store.commit(self._namespace, write, now):
+                before = sum(group.keeper.token_count for group in groups)  # of all that they were made of
+                after = sum(keeper.entry.token_count for keeper in keepers)
+                return sum(len(group.absorbed) for group in groups), max(0, before - after)
+
+    def _kept_as(self, keeper: Episode, session_key: int, now: datetime) -> NewEntry:
+        new = new_episode(replace(keeper, id=self._parts.new_id()), session_key)
+        count = self._parts.counter.count(new.entry.content)
+        return replace(new, entry=replace(new.entry, token_count=count, valid_from=now))
 
     def _all(self) -> list[KeptEntry]:
         found: list[KeptEntry] = []
@@ -280,7 +303,3 @@ def to_episode(kept: KeptEntry) -> Episode:
         last_access_at=entry.last_access_at,
         is_archived=kept.archived_at is not None,
     )
-
-
-def _counted(new: NewEntry, tokens: int) -> NewEntry:
-    return replace(new, entry=replace(new.entry, token_count=tokens))

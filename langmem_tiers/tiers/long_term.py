@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.supersession import Settled
 
 _PAGE = 500
-_ALIKE = 24  # entries that a new one is compared with: those that share the most telling words
+_ALIKE = 48  # entries that a new one is compared with: those that share the most telling words
 _TRIES = 50  # each time somebody else has stored something meanwhile
 LONG_TERM = frozenset({Tier.LONG_TERM})
 
@@ -112,10 +112,11 @@ class LongTerm:
     def _settled(self, settled: Settled, revision: int, moves: FactMove | None, now: datetime) -> bool:
         receipt = settled.receipt
         assert receipt.entry is not None  # noqa: S101 - either the new one or the one that says so already
-        if not receipt.is_stored and moves is None and not settled.restore:
+        if not receipt.is_stored and moves is None and not settled.restore and not settled.update:
             return True
+        put = (receipt.entry,) if receipt.is_stored else settled.update
         write = MemoryWrite(
-            put=(new_entry(receipt.entry),) if receipt.is_stored else (),
+            put=tuple(map(new_entry, put)),
             close=settled.close,
             relate=settled.relate,
             restore=settled.restore,
@@ -124,22 +125,28 @@ class LongTerm:
         )
         return self._store.commit(self._namespace, write, now)
 
-    def store_many(self, drafts: Iterable[EntryDraft], *, compared: bool = False) -> tuple[Receipt, ...]:
+    def store_many(
+        self, drafts: Iterable[EntryDraft], *, compared: bool = False, trusted: bool = False
+    ) -> tuple[Receipt, ...]:
         """Remember many things.
 
         Args:
             drafts: What is to be remembered, in the order in which it was learned.
             compared: They were compared before, such as entries of another memory: each is stored as it is, all in
                 one transaction.
+            trusted: Store them whatever they read like.
         """
         if not compared:
-            return tuple(self.put(draft) for draft in drafts)
-        now = self._parts.now()
-        new = [self._entry(draft, now) for draft in drafts]
-        self._store.commit(self._namespace, MemoryWrite(put=tuple(map(new_entry, new))), now)
-        return tuple(
-            Receipt(outcome=Outcome.STORED, reason="it was not compared", entry=entry) for entry in new
-        )
+            return tuple(self.put(draft, trusted=trusted) for draft in drafts)
+        now, receipts = self._parts.now(), list[Receipt]()
+        for draft in drafts:
+            aside = None if trusted else quarantined(self._parts, self._namespace, draft)
+            entry = None if aside is not None else self._entry(draft, now)
+            reason = "it was not compared"
+            receipts.append(aside or Receipt(outcome=Outcome.STORED, reason=reason, entry=entry))
+        new = tuple(new_entry(one.entry) for one in receipts if one.entry is not None)
+        self._store.commit(self._namespace, MemoryWrite(put=new), now)
+        return tuple(receipts)
 
     def get(self, entry_id: str) -> Entry | None:
         """One entry, in force or not. Looking at it counts as no use."""
@@ -201,7 +208,7 @@ class LongTerm:
         *,
         strength: float = 1.0,
     ) -> Relation:
-        """Say how one entry relates to another.
+        """Say how one entry relates to another. What is superseded ceases to hold where the other begins.
 
         Raises:
             EntryNotFoundError: One of them is not there.
@@ -209,7 +216,13 @@ class LongTerm:
         """
         now = self._parts.now()
         relation = Relation(source=source, target=target, kind=kind, strength=strength, created_at=now)
-        self._store.commit(self._namespace, MemoryWrite(relate=(relation,)), now)
+        close = {}
+        if kind == RelationKind.SUPERSEDES:  # then the other does not hold any more
+            new, old = self._kept(source).entry, self._kept(target).entry
+            until = max(new.valid_from or now, old.valid_from or now)
+            if old.valid_until is None or old.valid_until > until:
+                close = {target: until}
+        self._store.commit(self._namespace, MemoryWrite(relate=(relation,), close=close), now)
         return relation
 
     def relations(self, entry_id: str) -> tuple[Relation, ...]:
@@ -281,10 +294,10 @@ class LongTerm:
         )
 
     def _all_stored(self) -> Iterator[Entry]:
-        before: str | None = None
-        while page := self.entries(limit=_PAGE, before=before):
-            yield from page
-            before = page[-1].id
+        now, before = EntryFilters(valid_at=self._parts.now()), None
+        while page := self._store.page(self._namespace, Tier.LONG_TERM, now, before=before, limit=_PAGE):
+            yield from (self._parts.uses.seen(one).entry for one in page)
+            before = page[-1].key
 
     def _all_promoted(self) -> Iterator[Entry]:
         before: int | None = None

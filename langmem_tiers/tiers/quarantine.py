@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.extracted import ExtractedFact, FactState
 from langmem_tiers.core.long_term import Outcome, Receipt
 from langmem_tiers.core.memory_store import MemoryWrite
-from langmem_tiers.scoring.unsafe_text import why_unsafe
+from langmem_tiers.scoring.unsafe_text import MAX_READ, why_unsafe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langmem_tiers.core.long_term import EntryDraft
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.tiers.memory_parts import LastingParts
 
+_OVERLAP = 500  # characters; no order is longer
+
 
 def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft) -> Receipt | None:
     """The receipt of a draft that was kept aside; None if there is nothing against it."""
-    reason = why_unsafe(draft.content)
+    reason = next(filter(None, map(why_unsafe, _windows(draft.content))), "")
     if not reason:
         return None
     now = parts.now()
@@ -40,3 +44,9 @@ def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft
     )
     parts.store.commit(namespace, MemoryWrite(facts=(fact,)), now)
     return Receipt(outcome=Outcome.QUARANTINED, reason=reason, fact=fact.id)
+
+
+def _windows(text: str) -> Iterator[str]:
+    # A check reads so far and no further: a long text is read in parts that overlap.
+    step = MAX_READ - _OVERLAP
+    return (text[start : start + MAX_READ] for start in range(0, max(1, len(text) - _OVERLAP), step))

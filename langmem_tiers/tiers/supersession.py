@@ -29,6 +29,8 @@ class Settled:
     relate: tuple[Relation, ...] = ()
     restore: tuple[str, ...] = ()
     """Archived entries that are said again."""
+    update: tuple[Entry, ...] = ()
+    """Entries that are said again, with what is new about them."""
 
 
 def settle(new: Entry, there: Iterable[Entry], now: datetime) -> Settled:
@@ -52,16 +54,23 @@ def settle(new: Entry, there: Iterable[Entry], now: datetime) -> Settled:
             against.append((old, found.reason))
     later = [(old, why) for old, why in against if _start(old) > _start(new)]
     new = _cut(new, later)
+    covered: list[tuple[Entry, str]] = []
     for old, why in sorted(same, key=lambda pair: _start(pair[0])):
         if not _meet(new, old):
             continue
-        if _start(old) > _start(new):  # it is known already from there on
+        lasts = old.valid_until is None or (
+            new.valid_until is not None and new.valid_until <= old.valid_until
+        )
+        if _start(old) > _start(new) and lasts:  # it is known already from there on
             new = replace(new, valid_until=_start(old))
-        elif old.valid_until is None or (new.valid_until is not None and new.valid_until <= old.valid_until):
-            return _duplicate(old, why)
+        elif _start(old) > _start(new):  # the new one says so before and after it
+            covered.append((old, why))
+        elif lasts:
+            return _duplicate(old, new, why)
         else:  # known until then, and true for longer
             new = replace(new, valid_from=old.valid_until)
-    return _superseding(new, [pair for pair in against if pair not in later], later, now)
+    earlier = [pair for pair in against if pair not in later]
+    return _superseding(new, [*earlier, *covered], later, now)
 
 
 def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
@@ -71,9 +80,25 @@ def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
     return replace(new, valid_until=min(ends, default=None))
 
 
-def _duplicate(old: Entry, why: str) -> Settled:
-    receipt = Receipt(outcome=Outcome.DUPLICATE, reason=why, entry=old, duplicate_of=old.id)
-    return Settled(receipt, restore=(old.id,) if old.state is EntryState.ARCHIVED else ())
+def _duplicate(old: Entry, new: Entry, why: str) -> Settled:
+    # What the new one knows besides comes along.
+    importance = max(old.importance, new.importance)
+    together = replace(
+        old,
+        tags=old.tags | new.tags,
+        importance=importance,
+        relevance=importance,
+        category=old.category or new.category,
+        source=old.source or new.source,
+    )
+    is_richer = together != old
+    reason = f"{why}; its tags and importance were added" if is_richer else why
+    receipt = Receipt(outcome=Outcome.DUPLICATE, reason=reason, entry=together, duplicate_of=old.id)
+    return Settled(
+        receipt,
+        restore=(old.id,) if old.state is EntryState.ARCHIVED else (),
+        update=(together,) if is_richer else (),
+    )
 
 
 def _superseding(
@@ -84,7 +109,7 @@ def _superseding(
 ) -> Settled:
     start = _start(new)
     ended = [(old, why) for old, why in earlier if _meet(new, old)]
-    close = {old.id: start for old, _ in ended}
+    close = {old.id: max(start, _start(old)) for old, _ in ended}
     related = [_supersedes(new.id, old.id, now) for old, _ in ended]
     reasons = [f"{why}: {old.id!r} held until then" for old, why in ended]
     outcome, next_one = Outcome.SUPERSEDES if ended else Outcome.STORED, None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core import forks
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.memory_store import Access
+from langmem_tiers.retrieval.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,7 @@ class Uses:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
+        self._background = Background()
         self._reset()
         forks.watch(self)
 
@@ -50,7 +52,7 @@ class Uses:
                 self._count += 1
             is_enough = self._count >= _WRITTEN_AT
         if is_enough:
-            self.flush()
+            self._background.submit("uses", self.flush)
 
     def seen(self, kept: KeptEntry) -> KeptEntry:
         """The entry with the uses that are not written yet."""
@@ -87,7 +89,12 @@ class Uses:
                         if newer is None
                         else Access(access.count + newer.count, max(access.last_at, newer.last_at))
                     )
-                    self._count += access.count
+        # Not counted again: the next ones that are noted begin anew, so a store that fails is not asked each time.
+
+    def close(self) -> None:
+        """Write what was noted, and note in the background no more."""
+        self._background.stop()
+        self.flush()
 
     def before_fork(self) -> None:
         """Nothing to do: what was noted the parent writes."""

@@ -83,14 +83,15 @@ def test_standing_falls_with_time_and_rises_with_use(opened: MemoryEngine, clock
     assert space.recall("code of the safe")[0].signals["standing"] == pytest.approx(0.1 * 0.8 * 0.6)
 
 
-def test_building_a_context_counts_no_use(opened: MemoryEngine) -> None:
+def test_what_a_context_tells_counts_as_used_once_for_a_question(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
     space.long_term.store(CODE)
-    space.build_context("code of the safe")
+    space.build_context("code of the safe")  # a look at what would be told
     session = space.session("s")
     session.add("user", "What is the code of the safe?")
-    session.build_context()
-    assert [entry.access_count for entry in space.long_term.entries()] == [0]
+    for _ in range(3):
+        session.build_context()
+    assert [entry.access_count for entry in space.long_term.entries()] == [1]
 
 
 def filled(space: Namespace, clock: FrozenClock) -> dict[str, str]:

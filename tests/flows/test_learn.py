@@ -245,19 +245,21 @@ def test_facts_that_were_left_pending_are_finished_by_the_next_run(engine: Memor
 
 def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
-    engine.session(tenant, "s")
+    session = engine.session(tenant, "s")
     fact = ExtractedFact(
         id="left",
         content=DECIDED,
         kind="decision",
         confidence=0.8,
-        session=None,
+        session="s",
         source_message_id="gone",
         extracted_at=engine.parts.now(),
     )
     engine.parts.lasting.store.commit(namespace.path, MemoryWrite(facts=(fact,)), engine.parts.now())
     engine.session(tenant, "another").learn()
-    assert states(namespace) == {DECIDED: FactState.PROMOTED}
+    assert states(namespace) == {DECIDED: FactState.PENDING}  # each session looks through its own
+    session.learn()
+    assert states(namespace) == {DECIDED: FactState.VALIDATED}  # nobody can tell any more who said it, and how
 
 
 def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, tenant: str) -> None:
@@ -363,7 +365,7 @@ def test_a_models_facts_come_beside_those_of_the_patterns() -> None:
         assert facts["Friday may be too early."].state is FactState.VALIDATED
         launch = facts["Ada moved the launch to Friday."]
         assert (launch.state, launch.kind, launch.category) == (FactState.PROMOTED, "decision", "launch")
-        assert (launch.session, launch.source_message_id) == ("s", None)
+        assert (launch.session, launch.source_message_id) == ("s", session.latest(1)[0].id)
         entry = namespace.long_term.get(launch.entry_id or "")
         assert entry is not None
         assert (entry.session, entry.category, set(entry.tags)) == ("s", "launch", {"ada"})

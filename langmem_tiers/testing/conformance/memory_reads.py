@@ -55,8 +55,11 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.kept("a").entry.valid_until == NOW + HOUR
         assert book.ids(valid_at=NOW + HOUR - MOMENT) == ["a", "b"]
         assert book.ids(valid_at=NOW + HOUR) == ["b"]
-        book.write(close={"a": NOW + 2 * HOUR})
-        assert book.ids(valid_at=NOW + HOUR) == ["a", "b"]
+        with pytest.raises(InvalidInputError, match="'a'"):
+            book.commit(close={"a": NOW + 2 * HOUR})  # what ceased to hold does not hold for longer
+        assert book.ids(valid_at=NOW + HOUR) == ["b"]
+        book.write(close={"a": NOW + HOUR / 2})
+        assert book.ids(valid_at=NOW + HOUR / 2) == ["b"]
 
     def test_an_entry_does_not_cease_to_hold_before_it_held(self, book: Book) -> None:
         book.put("a", "b")
