@@ -8,7 +8,10 @@
 'My cat is called Tom.'
 """
 
+from langmem_tiers.agent_memory import AgentMemory
 from langmem_tiers.compression.compress import Compressed, Compressor
+from langmem_tiers.compression.extraction import ContextCompressor
+from langmem_tiers.compression.extraction_types import CompressedExtraction, CompressionContentType
 from langmem_tiers.compression.facts import FactFinder
 from langmem_tiers.compression.layout import Summary
 from langmem_tiers.compression.summarize import Summarizer, SummaryReport
@@ -125,6 +128,17 @@ from langmem_tiers.core.reports import (
     SessionInfo,
     SessionPage,
 )
+from langmem_tiers.core.tasks import Action as AgentAction
+from langmem_tiers.core.tasks import (
+    ExecutionOutcome,
+    LearnedPattern,
+    MemoryEntry,
+    MemoryPriority,
+    Observation,
+    OperationMode,
+    StateSnapshot,
+    Thought,
+)
 from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
 from langmem_tiers.engine import MemoryEngine, Namespace
@@ -140,6 +154,7 @@ from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
 from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
+from langmem_tiers.scoring.loops import Loop, LoopKind, LoopReport, Step, find_loops
 from langmem_tiers.scoring.moment_patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.scoring.partition import Partition, partition_messages
 from langmem_tiers.scoring.patterns import FACT_PATTERNS
@@ -156,11 +171,15 @@ from langmem_tiers.scoring.tokens import (
     count_messages,
     tiktoken_or_estimate,
 )
+from langmem_tiers.scoring.tokens.estimator import TokenEstimator
 from langmem_tiers.tiers.episodic import Episodes
 from langmem_tiers.tiers.facts import Facts
 from langmem_tiers.tiers.items import Items
 from langmem_tiers.tiers.knowledge import KnowledgeBase
 from langmem_tiers.tiers.long_term import LongTerm
+from langmem_tiers.tiers.task.guard import Guard
+from langmem_tiers.tiers.task.guard_advice import AdviceLevel, GuardAdvice
+from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits, SitemapPage
 from langmem_tiers.version import __version__
 
 __all__ = [
@@ -174,6 +193,9 @@ __all__ = [
     "ActionKind",
     "ActiveTask",
     "AddReport",
+    "AdviceLevel",
+    "AgentAction",
+    "AgentMemory",
     "Analyzer",
     "BudgetExceededError",
     "CacheConfig",
@@ -185,6 +207,8 @@ __all__ = [
     "CompactionReport",
     "CompressReport",
     "Compressed",
+    "CompressedExtraction",
+    "CompressionContentType",
     "Compressor",
     "ConsolidationReport",
     "ContentAwareCounter",
@@ -193,6 +217,7 @@ __all__ = [
     "ContextAllocation",
     "ContextBudget",
     "ContextBuildResult",
+    "ContextCompressor",
     "ContextConflictError",
     "ContextData",
     "ContextDeleteReport",
@@ -224,6 +249,7 @@ __all__ = [
     "EpisodeDraft",
     "EpisodeKind",
     "Episodes",
+    "ExecutionOutcome",
     "ExtractedFact",
     "ExtractionPattern",
     "Fact",
@@ -232,6 +258,8 @@ __all__ = [
     "FactPattern",
     "FactState",
     "Facts",
+    "Guard",
+    "GuardAdvice",
     "HistoryEntry",
     "Hit",
     "HybridWeights",
@@ -257,10 +285,16 @@ __all__ = [
     "LangmemTiersError",
     "LanguageModel",
     "LearnReport",
+    "LearnedPattern",
     "LearningConfig",
     "Listing",
     "LongTerm",
+    "Loop",
+    "LoopKind",
+    "LoopReport",
     "MemoryEngine",
+    "MemoryEntry",
+    "MemoryPriority",
     "MemoryStore",
     "MemorySystem",
     "MemorySystemConfig",
@@ -277,7 +311,9 @@ __all__ = [
     "NamespacePath",
     "NarrativeArc",
     "NotFoundError",
+    "Observation",
     "OfflineEmbedder",
+    "OperationMode",
     "Optimizer",
     "OptimizerConfig",
     "Outcome",
@@ -308,7 +344,12 @@ __all__ = [
     "SessionPage",
     "SessionStore",
     "Signal",
+    "SitemapGraph",
+    "SitemapLimits",
+    "SitemapPage",
     "Snapshot",
+    "StateSnapshot",
+    "Step",
     "StorageBusyError",
     "StorageCorruptError",
     "StorageError",
@@ -324,12 +365,14 @@ __all__ = [
     "SummaryStrategy",
     "SystemClock",
     "TfIdfWeights",
+    "Thought",
     "Tier",
     "TiktokenCounter",
     "TimeSortedIds",
     "TokenBudget",
     "TokenCounter",
     "TokenEstimate",
+    "TokenEstimator",
     "TokenUsage",
     "ToolCall",
     "ToolStats",
@@ -339,6 +382,7 @@ __all__ = [
     "__version__",
     "compact",
     "count_messages",
+    "find_loops",
     "find_redundant",
     "partition_messages",
     "tiktoken_or_estimate",

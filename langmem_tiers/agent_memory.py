@@ -1,0 +1,393 @@
+"""The memory of an agent that acts: cycles of thought, action and observation, and a guard against going in circles."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+from langmem_tiers.compression.extraction import ContextCompressor
+from langmem_tiers.compression.extraction_budget import ExtractionBudget
+from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.core.tasks import (
+    Action,
+    ExecutionOutcome,
+    MemoryEntry,
+    MemoryPriority,
+    Observation,
+    OperationMode,
+    Thought,
+    action_signature,
+)
+from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.flows.task_journal import TaskJournal, kept
+from langmem_tiers.flows.task_parts import TaskContextStore, TaskPatterns, TaskWorkingMemory, replay
+from langmem_tiers.flows.task_prompt import prompt_of
+from langmem_tiers.flows.task_sites import TaskSites
+from langmem_tiers.flows.task_surface import TaskSurface
+from langmem_tiers.scoring.web_addresses import domain_of, normalized
+from langmem_tiers.tiers.task.context_store import EXTRACTION_SECONDS
+from langmem_tiers.tiers.task.cycles import ShortTermMemory
+from langmem_tiers.tiers.task.guard import Guard
+from langmem_tiers.tiers.task.pattern_learning import propose_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from langmem_tiers.core.ports import LanguageModel, TokenCounter
+    from langmem_tiers.core.tasks import LearnedPattern
+    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers.tiers.task.sitemap import SitemapGraph
+
+NAVIGATION = frozenset({"goto", "navigate", "open_url", "open", "visit", "go_to"})
+EXTRACTING = frozenset(
+    {"extract_text", "extract_data", "extract_structured_data", "evaluate_javascript", "get_page_content"}
+)
+ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
+_BY_MODE = {OperationMode.SCRAPE: EXTRACTING, OperationMode.NAVIGATE: NAVIGATION}
+_LEARNED_FROM = 500  # cycles of a task that patterns are looked for in
+
+
+class AgentMemory(TaskSurface):
+    """Memory of a task under way. Every cycle is on the disk when the call returns, and a new process goes on there.
+
+    Safe to share between threads.
+
+    Args:
+        context_window_budget: Tokens that ``format_for_prompt`` may take.
+        short_term_max_entries: Cycles that are held in sight.
+        long_term_max_patterns: Learned patterns of the namespace.
+        max_extraction_budget_percent: What extracted data may take of what is left of a prompt.
+        max_extraction_tokens: What it may take in any case.
+        max_single_extraction_chars: Characters of one extraction.
+        engine: Where it is kept; in memory, and gone with it, if left out.
+        namespace: Whose.
+        task: The task to go on with; a new one, if there is none of that name.
+        counter: Counts tokens; the engine's, if left out.
+        model: Compresses large extractions; without one they are put together from what they say.
+    """
+
+    def __init__(  # noqa: PLR0913 - as in the design, the rest by keyword
+        self,
+        context_window_budget: int = 64_000,
+        short_term_max_entries: int = 50,
+        long_term_max_patterns: int = 100,
+        max_extraction_budget_percent: float = 0.20,
+        max_extraction_tokens: int = 4_000,
+        max_single_extraction_chars: int = 8_000,
+        *,
+        engine: MemoryEngine | None = None,
+        namespace: str | Iterable[str] = "agent",
+        task: str | None = None,
+        counter: TokenCounter | None = None,
+        model: LanguageModel | None = None,
+    ) -> None:
+        self.context_window_budget = check_whole(context_window_budget, 1, "context_window_budget")
+        self.extraction_budget = ExtractionBudget(
+            max_percent=max_extraction_budget_percent,
+            max_tokens=max_extraction_tokens,
+            max_single_chars=max_single_extraction_chars,
+        )
+        self.engine = MemoryEngine(embedder=None) if engine is None else engine
+        self._owns_engine = engine is None
+        self.namespace = check_namespace(namespace)
+        self.counter = self.engine.counter if counter is None else counter
+        self.compressor = ContextCompressor(self.counter, model)
+        self._max_entries = check_whole(short_term_max_entries, 1, "short_term_max_entries")
+        self._lock = threading.RLock()
+        self.long_term = TaskPatterns(
+            long_term_max_patterns, self._seconds, self.engine.parts.lasting, self.namespace
+        )
+        self._begin(self.engine.new_id() if task is None else check_name(task, "task"))
+        if task is not None:
+            self._go_on()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"AgentMemory(task={self.task!r})"
+
+    @property
+    def task(self) -> str:
+        """What the task is called: pass it as ``task=`` to go on with it in another process."""
+        return self._journal.task
+
+    @property
+    def sitemap(self) -> SitemapGraph | None:
+        """The site that is explored."""
+        return self._sites.graph
+
+    def start_task(
+        self, goal: str, user_context: Mapping[str, Any] | None = None, *, task: str | None = None
+    ) -> str:
+        """Begin a task: nothing of the one before is in sight any more, learned patterns stay.
+
+        Args:
+            goal: What is to be done.
+            user_context: What the user said about it.
+            task: What it is called; a new id, if left out.
+
+        Returns:
+            What it is called.
+        """
+        told: object = goal
+        if not isinstance(told, str) or not told.strip():
+            raise InvalidInputError(f"a task needs a goal, got {told!r}: say what is to be done")
+        with self._lock:
+            self._begin(self.engine.new_id() if task is None else check_name(task, "task"))
+            self.working.set_goal(goal)
+            if user_context:
+                self.context_store.set_user_context(user_context)
+            return self.task
+
+    def record_cycle(
+        self,
+        thought: Thought | str,
+        action: Action,
+        observation: Observation | str | None = None,
+        outcome: ExecutionOutcome | str = ExecutionOutcome.SUCCESS,
+        priority: MemoryPriority | str | None = None,
+        **about: Any,  # noqa: ANN401 - fields of the entry, checked below
+    ) -> MemoryEntry:
+        """Keep a cycle of thought, action and observation.
+
+        Args:
+            thought: What the agent reasoned.
+            action: What it did.
+            observation: What came of it.
+            outcome: How it went.
+            priority: How long it stays in sight; by the action and the mode, if left out.
+            **about: ``url``, ``page_title``, ``duration_ms``, ``retry_count``, ``error_message``, ``tags``.
+
+        Returns:
+            The cycle. ``memory.advice`` is what the guard has to say to it.
+        """
+        with self._lock:
+            entry = self._entry(thought, action, observation, outcome, priority, about)
+            self._journal.append(entry)
+            self._take(entry)
+            self._keep_extraction(entry)
+            return entry
+
+    def format_for_prompt(self, domain: str = "", max_tokens: int | None = None) -> str:
+        """What the agent is told of its task, never more than the budget.
+
+        Args:
+            domain: The site that it is at; by the current page, if left out.
+            max_tokens: In place of the budget, if that is less.
+        """
+        with self._lock:
+            most = (
+                self.context_window_budget
+                if max_tokens is None
+                else min(max_tokens, self.context_window_budget)
+            )
+            return prompt_of(self, domain or domain_of(self._url), max(0, most))
+
+    def is_repeated_failure(self, action: Action, url: str | None = None) -> bool:
+        """Whether exactly this failed before, at this page."""
+        return self.short_term.has_failed(action_signature(action, self._url if url is None else url))
+
+    def check_action(self, action: Action, url: str | None = None) -> GuardAdvice | None:
+        """What the guard says to an action before it is taken; a block must be answered first."""
+        with self._lock:
+            return self.guard.check(action, self._url if url is None else url)
+
+    def answer_guard(self, reason: str) -> bool:
+        """Say why a blocked action is to be done once more; whether that was enough."""
+        with self._lock:
+            accepted = self.guard.answer(reason)
+            if accepted:
+                self._journal.note("answer", [self.working.cycle_count, reason])
+            return accepted
+
+    def warnings(self) -> list[str]:
+        """What the agent should know before it acts again."""
+        said = [] if self.advice is None else [self.advice.message]
+        return list(dict.fromkeys([*said, *self.short_term.get_loop_warnings()]))
+
+    def mark_url_visited(self, url: str) -> None:
+        """Note that a page was seen."""
+        with self._lock:
+            name = _page(url)
+            if name not in self._visited:
+                self._visited[name] = None
+                self._journal.note("visited", url)
+
+    def has_visited_url(self, url: str) -> bool:
+        """Whether a page was seen, in whatever form its address is written."""
+        return _page(url) in self._visited
+
+    @property
+    def visited_urls(self) -> list[str]:
+        """The pages that were seen, in that order."""
+        return list(self._visited)
+
+    def set_operation_mode(self, mode: OperationMode | str) -> None:
+        """What the agent is out for: it decides what is kept and shown."""
+        try:
+            self._mode = OperationMode(mode)
+        except ValueError:
+            known = ", ".join(OperationMode)
+            raise InvalidInputError(f"unknown mode {mode!r}: use one of {known}") from None
+        self._journal.note("mode", self._mode.value)
+
+    def get_operation_mode(self) -> OperationMode:
+        """What the agent is out for."""
+        return self._mode
+
+    def get_task_summary(self) -> str:
+        """How the task went so far."""
+        return self._sites.task_summary(
+            self.working, self._counts, self.short_term, self._url, len(self._visited)
+        )
+
+    def learn_from_success(self) -> list[LearnedPattern]:
+        """Learn steps that worked more than once in this task; what was learned."""
+        with self._lock:
+            found = propose_patterns(
+                list(self._journal.cycles())[-_LEARNED_FROM:], known=self.long_term.patterns
+            )
+            for pattern in found:
+                self.long_term.learn(pattern)
+            return found
+
+    def clear_task(self) -> None:
+        """End the task: what worked more than once is learned, and nothing of it is in sight any more."""
+        with self._lock:
+            self.learn_from_success()
+            self._begin(self.engine.new_id())
+
+    def clear(self) -> None:
+        """End the task and forget the patterns of the namespace as well."""
+        with self._lock:
+            self._begin(self.engine.new_id())
+            for pattern in self.long_term.patterns:
+                self.long_term.remove_pattern(pattern.pattern_id)
+
+    def close(self) -> None:
+        """Give the engine back, if it is its own. Everything recorded is there already."""
+        if self._owns_engine:
+            self.engine.close()
+
+    def _begin(self, task: str) -> None:
+        self._journal = TaskJournal(self.engine.session, self.namespace, task)
+        self.short_term = ShortTermMemory(max_entries=self._max_entries)
+        note = self._journal.note
+        self.working = TaskWorkingMemory(self.context_window_budget // 4, self._seconds, note)
+        self.context_store = TaskContextStore(self._seconds, note)
+        self.guard = Guard()
+        self.advice: GuardAdvice | None = None
+        self._sites = TaskSites(self._seconds, note)
+        self._visited: dict[str, None] = {}
+        self._counts = {True: 0, False: 0}
+        self._url = ""
+        self._mode = OperationMode.AUTO
+
+    def _go_on(self) -> None:
+        self._journal.is_replaying = True
+        try:
+            answers: list[tuple[int, str]] = []
+            for kind, value, at in self._journal.notes():
+                if kind == "answer":
+                    answers.append((int(value[0]), str(value[1])))
+                elif kind == "visited":
+                    self._visited[_page(value)] = None
+                elif kind == "mode":
+                    self._mode = OperationMode(value)
+                elif kind == "extraction" and at < self._seconds() - EXTRACTION_SECONDS:
+                    continue
+                elif not replay(self.working, self.context_store, kind, value):
+                    self._sites.replay(kind, value)
+            for entry in self._journal.cycles():
+                self._take(entry)
+                for reason in [reason for count, reason in answers if count == self.working.cycle_count]:
+                    self.guard.answer(reason)
+        finally:
+            self._journal.is_replaying = False
+
+    def _take(self, entry: MemoryEntry) -> None:
+        self.short_term.add(entry)
+        self.working.count_cycle()
+        self._counts[not entry.outcome.is_failure] += 1
+        self.advice = self.guard.observe(entry)
+        self._url = _after(entry) or entry.url
+        if entry.action.tool_name in NAVIGATION and not entry.outcome.is_failure and self._url:
+            self._visited[_page(self._url)] = None
+
+    def _entry(
+        self,
+        thought: Thought | str,
+        action: Action,
+        observation: Observation | str | None,
+        outcome: ExecutionOutcome | str,
+        priority: MemoryPriority | str | None,
+        about: dict[str, Any],
+    ) -> MemoryEntry:
+        given_action: object = action
+        if not isinstance(given_action, Action):
+            raise InvalidInputError(
+                f"an action must be an Action, got a {type(given_action).__name__}: use Action(tool, {{...}})"
+            )
+        thought = thought if isinstance(thought, Thought) else Thought(str(thought or ""))
+        if observation is not None and not isinstance(observation, Observation):
+            observation = Observation(str(observation))
+        observation = None if observation is None else kept(observation)
+        about.setdefault("url", self._url)
+        about["tags"] = frozenset(about.get("tags", ()))
+        outcome = ExecutionOutcome(outcome)
+        given = self._priority(action, outcome) if priority is None else MemoryPriority(priority)
+        entry = MemoryEntry(
+            entry_id=self.engine.new_id(),
+            timestamp=self._seconds(),
+            thought=thought,
+            action=action,
+            observation=observation,
+            outcome=outcome,
+            priority=given,
+            estimated_tokens=0,
+            **about,
+        )
+        tokens = self.counter.count(entry.format_for_prompt())
+        object.__setattr__(entry, "estimated_tokens", tokens)
+        return entry
+
+    def _priority(self, action: Action, outcome: ExecutionOutcome) -> MemoryPriority:
+        if outcome.is_failure or action.tool_name in _BY_MODE.get(self._mode, frozenset()):
+            return MemoryPriority.HIGH
+        return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
+
+    def _keep_extraction(self, entry: MemoryEntry) -> None:
+        if entry.observation is None or entry.action.tool_name not in EXTRACTING or entry.outcome.is_failure:
+            return
+        data = entry.observation.raw_output
+        if self.compressor.should_compress(entry.action.tool_name, data):
+            data = self.compressor.compress(data).format_for_prompt()
+        if data:
+            self.context_store.cache_extraction(f"{entry.action.tool_name} {entry.entry_id}", data)
+
+    def _seconds(self) -> float:
+        return self.engine.parts.now().timestamp()
+
+
+def _page(url: object) -> str:
+    return normalized(str(url)) or str(url)
+
+
+def _after(entry: MemoryEntry) -> str:
+    # Where an action leads that names an address.
+    if entry.action.tool_name not in NAVIGATION or entry.outcome.is_failure:
+        return ""
+    url = entry.action.parameters.get("url")
+    return url if isinstance(url, str) else ""

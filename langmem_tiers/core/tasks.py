@@ -1,0 +1,236 @@
+"""What an agent does at a task: thought, action and observation, and what becomes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from langmem_tiers.core.errors import InvalidInputError
+
+_SHOWN_CHARACTERS = 500
+"""Of an observation in a prompt."""
+_MAX_DEPTH = 50
+_MOST_VALUES = 20_000
+_MOST_BITS = 1000
+
+
+class ExecutionOutcome(StrEnum):
+    """How an action went."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    PARTIAL = "partial"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts as a failure of the action."""
+        return self in (ExecutionOutcome.FAILURE, ExecutionOutcome.TIMEOUT)
+
+
+class MemoryPriority(StrEnum):
+    """How long a cycle is kept in sight."""
+
+    CRITICAL = "critical"
+    """Never pruned: errors, key discoveries."""
+    HIGH = "high"
+    """Pruned last: successful actions."""
+    NORMAL = "normal"
+    LOW = "low"
+    """Pruned first: routine actions."""
+
+    @property
+    def rank(self) -> int:
+        """0 for what is pruned first."""
+        return ("low", "normal", "high", "critical").index(self.value)
+
+
+class OperationMode(StrEnum):
+    """What the agent is out for; it decides what is kept and shown."""
+
+    AUTO = "auto"
+    NAVIGATE = "navigate"
+    EXECUTE = "execute"
+    SCRAPE = "scrape"
+    RESEARCH = "research"
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the agent reasoned before it acted."""
+
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A call of a tool."""
+
+    tool_name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name: object = self.tool_name
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"an action needs the name of its tool, got {name!r}")
+        parameters: object = self.parameters
+        if not isinstance(parameters, Mapping):
+            raise InvalidInputError(
+                f"the parameters of {self.tool_name!r} must be a mapping, got a {type(parameters).__name__}"
+            )
+
+    @property
+    def parameters_json(self) -> str:
+        """The parameters as JSON with sorted keys; what is no JSON by its text, so that no call is refused."""
+        return json.dumps(plain_value(self.parameters), ensure_ascii=False, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What came of an action."""
+
+    raw_output: str = ""
+    summary: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The summary, or all of it."""
+        return self.summary or self.raw_output
+
+
+def action_signature(action: Action, url: str = "") -> str:
+    """The same for the same tool with the same parameters at the same address, whatever the order of keys."""
+    whole = "\n".join([action.tool_name, action.parameters_json, url])
+    return hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEntry:
+    """One cycle of thought, action and observation."""
+
+    entry_id: str
+    timestamp: float
+    """Seconds since 1970."""
+    thought: Thought
+    action: Action
+    observation: Observation | None = None
+    outcome: ExecutionOutcome = ExecutionOutcome.SUCCESS
+    priority: MemoryPriority = MemoryPriority.NORMAL
+    url: str = ""
+    page_title: str = ""
+    duration_ms: float = 0.0
+    retry_count: int = 0
+    error_message: str | None = None
+    estimated_tokens: int = 0
+    tags: frozenset[str] = frozenset()
+    action_signature: str = ""
+    """The same for the same tool, parameters and address."""
+
+    def __post_init__(self) -> None:
+        if not self.action_signature:
+            object.__setattr__(self, "action_signature", action_signature(self.action, self.url))
+
+    def format_for_prompt(self, include_observation: bool = True) -> str:  # noqa: FBT001, FBT002 - as in the design
+        """The cycle as lines of a prompt.
+
+        Args:
+            include_observation: Whether what came of the action is told, up to 500 characters of it.
+        """
+        lines = [f"**Thought**: {self.thought.content}"] if self.thought.content else []
+        lines.append(f"**Action**: {self.action.tool_name}({dict(self.action.parameters)})")
+        if include_observation and self.observation is not None and self.observation.text:
+            text = self.observation.text
+            shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+            lines.append(f"**Observation**: {shown}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSnapshot:
+    """A state of the browser to go back to."""
+
+    snapshot_id: str
+    timestamp: float
+    url: str
+    page_title: str = ""
+    visible_elements_summary: str = ""
+    form_state: Mapping[str, Any] = field(default_factory=dict)
+    scroll_position: tuple[int, int] = (0, 0)
+    associated_entry_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedPattern:
+    """Steps that worked at a site, with placeholders such as ``{email}`` for what differs each time."""
+
+    pattern_id: str
+    domain: str
+    description: str
+    pattern_type: str
+    steps: tuple[Mapping[str, Any], ...]
+    success_count: int = 0
+    failure_count: int = 0
+    last_used: float = 0.0
+    """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+
+    @property
+    def success_rate(self) -> float:
+        """Successes of all uses; 0 if there was none."""
+        total = self.success_count + self.failure_count
+        return self.success_count / total if total > 0 else 0.0
+
+
+def plain_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """A value as JSON can hold it: what is none by its text; what holds itself, or is far too much, cut."""
+    return _Plain().of(value)
+
+
+class _Plain:
+    """Makes one value plain; so much of it, and no more."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+        self._inside: set[int] = set()
+
+    def of(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
+        self._left -= 1
+        if value is None or isinstance(value, bool | str):
+            return value
+        if isinstance(value, int):
+            return value if value.bit_length() <= _MOST_BITS else f"<a number of {value.bit_length()} bits>"
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if isinstance(value, Mapping | list | tuple | set | frozenset):
+            return self._nested(value)
+        return _text(value)
+
+    def _nested(
+        self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
+    ) -> dict[str, Any] | list[Any] | str:
+        if id(value) in self._inside or len(self._inside) >= _MAX_DEPTH or self._left <= 0:
+            return "..."
+        self._inside.add(id(value))
+        try:
+            if isinstance(value, Mapping):
+                return {_text(key): self.of(one) for key, one in value.items()}
+            plain = [self.of(one) for one in value]
+            return sorted(plain, key=str) if isinstance(value, set | frozenset) else plain
+        finally:
+            self._inside.discard(id(value))
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises, its cycle is recorded
+        return f"<{type(value).__name__}>"

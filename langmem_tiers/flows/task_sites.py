@@ -1,0 +1,106 @@
+"""The site that a task explores, and what is told of the task at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from langmem_tiers.tiers.task.cycles import ShortTermMemory
+    from langmem_tiers.tiers.task.sitemap import LinkReport, SitemapPage
+    from langmem_tiers.tiers.task.working import WorkingMemory
+
+_PAGES_TOLD, _TOOLS_TOLD, _SUMMARY_TOLD = 10, 5, 60
+
+
+class TaskSites:
+    """The site of a task; its changes are written down.
+
+    Args:
+        now: The time in seconds since 1970.
+        note: Writes a change down.
+    """
+
+    def __init__(self, now: Callable[[], float], note: Callable[[str, object], None]) -> None:
+        self.graph: SitemapGraph | None = None
+        self._now = now
+        self._note = note
+
+    def get(self) -> SitemapGraph:
+        """The site.
+
+        Raises:
+            InvalidInputError: None is explored.
+        """
+        if self.graph is None:
+            raise InvalidInputError("no site is explored: call init_sitemap_graph(homepage_url) first")
+        return self.graph
+
+    def begin(self, homepage_url: str, limits: SitemapLimits | None) -> SitemapGraph:
+        """Begin to explore a site."""
+        self.graph = SitemapGraph(homepage_url, limits)
+        self._note("sitemap", self.graph.to_dict())
+        return self.graph
+
+    def add_links(
+        self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str
+    ) -> LinkReport:
+        """Links that were found on a page: whoever finds them is looking at it."""
+        found = list(links)
+        graph = self.get()
+        page = graph.page(parent_url)
+        if page is None or not page.is_visited:
+            graph.mark_visited(parent_url, at=self._now())
+        report = graph.add_links(parent_url, found, link_type)
+        self._note("links", [parent_url, found, link_type])
+        return report
+
+    def visited(self, url: str, title: str, summary: str, section_count: int) -> SitemapPage | None:
+        """A page that was looked at."""
+        page = self.get().mark_visited(
+            url, title=title, summary=summary, section_count=section_count, at=self._now()
+        )
+        self._note("page", [url, title, summary, section_count])
+        return page
+
+    def replay(self, kind: str, value: Any) -> None:  # noqa: ANN401 - JSON
+        """Do again what was written down."""
+        if kind == "sitemap":
+            self.graph = SitemapGraph.from_dict(value)
+        elif kind == "links" and self.graph is not None:
+            self.add_links(*value)
+        elif kind == "page" and self.graph is not None:
+            self.visited(*value)
+
+    def task_summary(
+        self,
+        working: WorkingMemory,
+        counts: Mapping[bool, int],
+        short_term: ShortTermMemory,
+        url: str,
+        visited: int,
+    ) -> str:
+        """The task in a few lines."""
+        lines = [
+            f"Goal: {working.current_goal or '-'}",
+            f"Actions: {sum(counts.values())} total ({counts[True]} successful, {counts[False]} failed)",
+            f"Current page: {url or '-'}",
+            f"Pages visited: {visited}",
+        ]
+        seen = () if self.graph is None else self.graph.pages(visited=True)
+        if seen:
+            lines += ["", f"Explored pages ({len(seen)} total):"]
+            lines += [f"  - {page.title or page.url}: {_short(page.summary)}" for page in seen[:_PAGES_TOLD]]
+        done = [one.action.tool_name for one in short_term.entries if not one.outcome.is_failure]
+        tools = list(dict.fromkeys(reversed(done)))[:_TOOLS_TOLD]
+        if tools:
+            lines += ["", f"Recent successful actions: {', '.join(tools)}"]
+        return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SUMMARY_TOLD else f"{text[:_SUMMARY_TOLD].rstrip()}..."

@@ -1,0 +1,127 @@
+"""What counts for how much when runs are searched for loops: one table, and the kinds of actions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ActionKind(StrEnum):
+    """What sort of thing an action is: some are repeated for good reason."""
+
+    ACT = "act"
+    """Clicks, fills, calls: to do the same again is suspect."""
+    VISIT = "visit"
+    """Going to an address of one's own choice."""
+    BACK = "back"
+    """Going back, as one does from each item of a list."""
+    EXPLORE = "explore"
+    """Scrolling, waiting, changing tabs: done again and again while reading."""
+    TALK = "talk"
+    """A message to the user, or the end of the task."""
+
+
+class Difference(StrEnum):
+    """How an action differs from an earlier one of the same tool."""
+
+    NONE = "none"
+    DRIFT = "drift"
+    """The same text at an element with another number."""
+    LITTLE = "little"
+    """Some words differ."""
+    NUMBER = "number"
+    """Only a counter or an id differs."""
+
+
+class Page(StrEnum):
+    """How what was observed compares to what was observed before."""
+
+    UNKNOWN = "unknown"
+    SAME = "same"
+    NEARLY = "nearly"
+    """All but a few lines of it are the same."""
+    CHANGED = "changed"
+
+
+NEEDED = 1.7
+"""The evidence at which a run is called a loop: a little less than two full repeats."""
+DEFAULT_THRESHOLD = 0.5
+"""The score that this evidence has."""
+
+REPEAT: Mapping[ActionKind, float] = {
+    ActionKind.ACT: 1.0,
+    ActionKind.VISIT: 1.0,
+    ActionKind.BACK: 0.5,
+    ActionKind.EXPLORE: 0.33,
+    ActionKind.TALK: 0.5,
+}
+"""What one repeat is worth."""
+ALIKE: Mapping[Difference, float] = {
+    Difference.NONE: 1.0,
+    Difference.DRIFT: 0.8,
+    Difference.LITTLE: 0.5,
+    Difference.NUMBER: 0.3,
+}
+"""Times this for an action that differs."""
+
+OBSERVED: Mapping[Page, float] = {
+    Page.UNKNOWN: 1.0,
+    Page.SAME: 1.5,
+    Page.NEARLY: 1.0,
+    Page.CHANGED: 0.4,
+}
+"""Times this by what was observed."""
+SAME_STATUS = 1.25
+"""Times this when the same was observed, but is too short to be a page or comes of mere looking."""
+NEW_ADDRESS = 0.5
+"""Times this at an address where it was not done before: numbers of elements mean something else there."""
+NEXT_ADDRESS = 0.2
+"""Times this when each repeat follows at once and each is at a new address: paging."""
+NEW_BETWEEN = 0.5
+"""Times this when all that was done between was new; in proportion when some of it was."""
+FAILED = 1.5
+"""Times this when it failed before and failed again."""
+CYCLE_ELSEWHERE = 0.7
+"""A step of a cycle through several addresses, at an element with another number."""
+CYCLE_HERE = 0.2
+"""The same where the address never changes: rows of a form look like that."""
+NUMBERS_ALONE = 0.5
+"""The most evidence that counters and ids can give while the page is not known to stand still."""
+
+ENDED_IN_IT = 1.1
+MOVED_ON = 0.85
+"""A third of the run, and five steps, came afterwards."""
+ANSWERED = 0.9
+"""The run ended with a message to the user."""
+MUCH_OF_RUN = 1.15
+"""From two fifths of the steps on."""
+LITTLE_OF_RUN = 0.85
+"""Below an eighth of the steps."""
+OTHER_REPEATS = 0.25
+"""What the evidence of the other repeated actions adds."""
+
+EXPLORING = frozenset(
+    "scroll scroll_page scroll_down scroll_up scroll_to scroll_at noop wait sleep wait_for mouse_move "
+    "hover tab_focus switch_tab page_focus move_mouse screenshot get_status check_status poll".split()
+)
+TALKING = frozenset(
+    "send_msg_to_user report_infeasible respond message finish finished done stop answer complete "
+    "terminate submit_answer final_answer".split()
+)
+GOING_BACK = frozenset("go_back go_forward back forward navigate_back navigate_forward".split())
+VISITING = frozenset("goto navigate open_url visit goto_url new_tab open go_to go_to_url".split())
+PRESSING = frozenset("press keyboard_press key_press press_key key send_keys".split())
+READING_KEYS = frozenset("pagedown pageup arrowdown arrowup down up space end home".split())
+
+ELEMENT_KEYS = frozenset(
+    "bid element element_id elementid selector index node ref target xpath id coordinate coordinates x y".split()
+)
+"""Parameters that say where on the page, not what."""
+ELEMENT_FIRST = frozenset(
+    "click dblclick double_click fill type select_option select hover press focus clear check uncheck "
+    "drag_and_drop upload_file input input_text right_click tap".split()
+)
+"""Tools whose first argument by position is the element."""

@@ -1,0 +1,1 @@
+"""What an agent keeps while it works at a task: cycles, failures, patterns, pages, site maps."""

@@ -1,0 +1,280 @@
+"""A site as an agent explores it: which pages there are, which were visited, which comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, Self
+
+from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.scoring.web_addresses import as_folder, is_folder, normalized
+from langmem_tiers.tiers.task.sitemap_nodes import Node, Site, a_time, damaged, node_to_dict, site_from_rows
+from langmem_tiers.tiers.task.sitemap_pages import (
+    LINK_TEXT_CHARACTERS,
+    SHOWN_CHARACTERS,
+    SUMMARY_CHARACTERS,
+    TITLE_CHARACTERS,
+    LinkReport,
+    LinkType,
+    SitemapLimits,
+    SitemapPage,
+    as_link_type,
+    clean,
+    found_links,
+    short,
+)
+from langmem_tiers.tiers.task.sitemap_summary import written_summary
+
+__all__ = ["LinkReport", "LinkType", "SitemapGraph", "SitemapLimits", "SitemapPage"]
+
+_VERSION = 1
+_READ_PER_LINK = 20
+"""Entries read for each link that a page may have: pages name the same link many times."""
+_NO_ADDRESS = "is no address of a web page: use an http(s) one"
+
+
+class SitemapGraph:
+    """The pages of a site, the links between them and what is to be visited next.
+
+    Addresses are compared in normal form; relative ones belong to the page where they stand, and to the
+    homepage where none is named. A page that nobody linked to, as after a redirect, counts as linked from
+    the homepage. No text as an address raises: what is none is reported, or answered with None.
+
+    Args:
+        homepage_url: Where the exploration starts; absolute.
+        limits: How far it goes.
+
+    Raises:
+        InvalidInputError: The homepage is no web address.
+    """
+
+    def __init__(self, homepage_url: str, limits: SitemapLimits | None = None) -> None:
+        home = normalized(homepage_url)
+        if home is None:
+            raise InvalidInputError(f"the homepage {short(homepage_url)} {_NO_ADDRESS}")
+        self._site = Site(home, limits or SitemapLimits())
+        self._site.nodes[0].is_folder = is_folder(homepage_url)
+
+    def __len__(self) -> int:
+        return len(self._site.nodes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SitemapGraph) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    @property
+    def homepage_url(self) -> str:
+        """Where the exploration starts, in normal form."""
+        return self._site.nodes[0].url
+
+    @property
+    def limits(self) -> SitemapLimits:
+        """How far it goes."""
+        return self._site.limits
+
+    def add_links(
+        self,
+        parent_url: str,
+        links: Iterable[Mapping[str, Any] | str],
+        link_type: str = LinkType.UNKNOWN,
+    ) -> LinkReport:
+        """Remember links found in a page; what cannot be used is refused with a reason, never raised.
+
+        Args:
+            parent_url: The page where they stand.
+            links: Addresses, or mappings with ``url`` (or ``href``) and ``text`` (or ``label``); a
+                ``link_type`` of their own goes before that of all.
+            link_type: Where in the page they stand.
+        """
+        address = self._normal(parent_url)
+        problem = self._problem(self._site.nodes[0], address, is_link=False)
+        if address is None or problem:
+            return LinkReport(refused=((clean(parent_url, SHOWN_CHARACTERS), f"the page {problem}"),))
+        parent = self._reached(address, parent_url)
+        base, kind, known_before, known = _base(parent), as_link_type(link_type), len(self), 0
+        refused: list[tuple[str, str]] = []
+        for found in found_links(links, self.limits.max_links_per_page * _READ_PER_LINK):
+            target = None if found.problem else normalized(found.url, base)
+            problem = found.problem or self._problem(parent, target)
+            if target is None or problem:
+                refused.append((clean(found.url, SHOWN_CHARACTERS), problem))
+                continue
+            known += target in self._site.orders
+            node = self._site.link(parent, target, found.link_type or kind, found.text)
+            node.is_folder = node.is_folder or is_folder(found.url)
+        return LinkReport(added=len(self) - known_before, known=known, refused=tuple(refused))
+
+    def mark_visited(
+        self, url: str, *, title: str = "", summary: str = "", section_count: int = 0, at: float = 0.0
+    ) -> SitemapPage | None:
+        """Note that a page was seen, at `at` seconds since 1970; None if `url` is no web address.
+
+        Where one page led on to another, the first is still to visit: `mark_failed` it, or mark both.
+
+        Raises:
+            InvalidInputError: The count or the time is no number that can be kept.
+        """
+        check_whole(section_count, 0, "section_count")
+        seen_at = a_time(at, "at")
+        address = self._normal(url)
+        if address is None:
+            return None
+        node = self._reached(address, url)
+        node.visited_at, node.failure, node.section_count = seen_at, "", section_count
+        node.title = clean(title, TITLE_CHARACTERS) or node.title
+        node.summary = clean(summary, SUMMARY_CHARACTERS) or node.summary
+        self._site.settle(node)
+        return self._page(node)
+
+    def mark_failed(self, url: str, reason: str = "") -> SitemapPage | None:
+        """Note that a page cannot be visited, so that it is not offered again; one visited stays visited."""
+        address = self._normal(url)
+        if address is None:
+            return None
+        node = self._reached(address, url)
+        if node.visited_at is None:
+            node.failure = clean(reason, LINK_TEXT_CHARACTERS) or "no reason given"
+            self._site.settle(node)
+        return self._page(node)
+
+    def next_page(self) -> str | None:
+        """The page to visit now: the same one until it is marked, None if there is none within the limits.
+
+        Those nearest to the homepage come first, among them those with the more prominent links, among
+        these those found first.
+        """
+        node = self._site.first()
+        return None if node is None or self._is_full else node.url
+
+    def pages(self, visited: bool | None = None) -> tuple[SitemapPage, ...]:  # noqa: FBT001 - as in the design
+        """All pages in the order of discovery, or only those that were visited, or were not."""
+        return tuple(
+            self._page(node)
+            for node in self._site.nodes
+            if visited is None or (node.visited_at is not None) == visited
+        )
+
+    def page(self, url: str) -> SitemapPage | None:
+        """What is known of a page."""
+        node = self._known(url)
+        return None if node is None else self._page(node)
+
+    def links(self, url: str) -> tuple[str, ...]:
+        """The pages that a page links to, in the order in which the links were handed in."""
+        node = self._known(url)
+        return () if node is None else tuple(self._site.nodes[order].url for order in node.links)
+
+    def parents(self, url: str) -> tuple[str, ...]:
+        """The pages that link to a page, in the order of their discovery."""
+        node = self._known(url)
+        return () if node is None else tuple(self._site.nodes[one].url for one in sorted(node.linked_from))
+
+    def depth_of(self, url: str) -> int | None:
+        """How many links from the homepage, at the least; one above the limit stands for anything deeper."""
+        node = self._known(url)
+        return None if node is None else node.depth
+
+    @property
+    def remaining(self) -> int:
+        """Pages still to visit within the limits, as far as they are known."""
+        counts = self._site.counts
+        return min(counts["open"], max(0, self.limits.max_pages - counts["visited"]))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to visit."""
+        return self.remaining == 0
+
+    @property
+    def completeness(self) -> float:
+        """Visited pages of those within the limits; those that failed count as not visited."""
+        counts = self._site.counts
+        within = counts["visited"] + counts["open"] + counts["failed"]
+        return counts["visited"] / min(within, max(self.limits.max_pages, counts["visited"]))
+
+    def format_summary(self, max_characters: int = 4000) -> str:
+        """The site in lines for a prompt: visited pages as a tree, what was not visited and why."""
+        most = check_whole(max_characters, 0, "max_characters")
+        return written_summary(self.pages(), self.limits, is_full=self._is_full, most=most)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON."""
+        return {
+            "version": _VERSION,
+            "limits": asdict(self.limits),
+            "pages": [node_to_dict(node) for node in self._site.nodes],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The map that `to_dict` wrote.
+
+        Raises:
+            InvalidInputError: It is damaged, or of a newer release; the message names what is wrong.
+        """
+        given: object = data
+        if not isinstance(given, Mapping):
+            raise damaged("all", "an object", given)
+        if given.get("version") != _VERSION or isinstance(given.get("version"), bool):
+            raise damaged("version", str(_VERSION), given.get("version"))
+        rows = given.get("pages")
+        if not isinstance(rows, list) or not rows or not isinstance(rows[0], Mapping):
+            raise damaged("pages", "a list that starts with the homepage", rows)
+        limits, home = _limits(given.get("limits")), rows[0].get("url")
+        if not isinstance(home, str) or normalized(home) != home:
+            raise damaged("pages[0].url", "an address in normal form", home)
+        graph = cls(home, limits)
+        graph._site = site_from_rows(home, limits, rows)
+        return graph
+
+    @property
+    def _is_full(self) -> bool:
+        return self._site.counts["visited"] >= self.limits.max_pages
+
+    def _normal(self, url: str) -> str | None:
+        return normalized(url, _base(self._site.nodes[0]))
+
+    def _known(self, url: str) -> Node | None:
+        order = self._site.orders.get(self._normal(url) or "")
+        return None if order is None else self._site.nodes[order]
+
+    def _reached(self, address: str, url: str) -> Node:
+        order = self._site.orders.get(address)
+        home, kind = self._site.nodes[0], LinkType.UNKNOWN.value
+        node = self._site.link(home, address, kind) if order is None else self._site.nodes[order]
+        node.is_folder = node.is_folder or is_folder(url)
+        return node
+
+    def _problem(self, parent: Node, target: str | None, *, is_link: bool = True) -> str:
+        """Why a link is not taken; empty if it is."""
+        if target is None:
+            return _NO_ADDRESS
+        order = self._site.orders.get(target)
+        if order is None and len(self) >= self.limits.max_known_pages:
+            return f"is left out: {self.limits.max_known_pages} pages are known already"
+        is_more = is_link and (order is None or order not in parent.links)
+        if is_more and len(parent.links) >= self.limits.max_links_per_page:
+            return f"is left out: its page has {self.limits.max_links_per_page} links already"
+        return ""
+
+    def _page(self, node: Node) -> SitemapPage:
+        values = {one.name: getattr(node, one.name) for one in fields(SitemapPage) if hasattr(node, one.name)}
+        above = None if node.parent is None else self._site.nodes[node.parent].url
+        return SitemapPage(**{**values, "parent": above, "is_visited": node.visited_at is not None})
+
+
+def _base(node: Node) -> str:
+    """What relative links in a page are resolved against."""
+    return as_folder(node.url) if node.is_folder else node.url
+
+
+def _limits(value: object) -> SitemapLimits:
+    names = {one.name for one in fields(SitemapLimits)}
+    if not isinstance(value, Mapping) or set(value) != names:
+        raise damaged("limits", f"an object with {', '.join(sorted(names))}", value)
+    try:
+        return SitemapLimits(**value)
+    except ValueError as error:  # an InvalidConfigError, or a number too long for its message
+        raise InvalidInputError(f"limits of the site map: {error}") from error

@@ -1,0 +1,205 @@
+"""Actions as steps of a pattern: what is the same each time, and what is typed in.
+
+What looks like a secret never gets out of here: not into a shape, not into a step, not into a name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.core.tasks import plain_value
+from langmem_tiers.scoring.unsafe_text import SECRETS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langmem_tiers.core.tasks import MemoryEntry
+
+_MAX_LITERAL = 2_000  # characters; what is longer is data, never a part of a pattern
+_MAX_TOLD = 500  # of a thought, and of what stands beside a field
+_VALUES = frozenset(
+    "text value values content input keys string query q search search_term search_query term message body "
+    "email username user login first_name last_name full_name phone address comment answer".split()
+)
+_PLAIN_NAMES = frozenset(
+    "text value values content input keys string message body".split()
+)  # they name no field
+_FORMS = frozenset("fields form form_data data inputs values".split())
+_STRUCTURE = frozenset(
+    "selector xpath name id field label type tag role index element target url key".split()
+)
+_FIELD_NAMES = ("field", "name", "label", "selector", "xpath", "placeholder", "element", "target", "id")
+_PASSWORD = re.compile(
+    r"pass ?[-_]?(?:words?|wd|phrase|code)|pwd|passwort|contraseña|mot de passe|密码|パスワード|пароль",
+    re.IGNORECASE,
+)
+_SECRET_NAME = re.compile(
+    r"secret|token|credential|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|authori[sz]ation|\bauth|cookie|session"
+    r"|\bpin\b|\bpass\b|\botp\b|\b[2m]fa\b|one[-_ ]?time|verification|security[-_ ]?(?:code|answer|number)"
+    r"|\bcv[vc]2?\b|\bssn\b|social security|card[-_ ]?(?:number|no)|cc[-_ ]?(?:number|num)|credit ?card|\biban\b"
+    r"|signature|\bsig\b",
+    re.IGNORECASE,
+)
+_IN_ADDRESS = re.compile(
+    r"[?&;#][^=&#?;\s]{0,40}?(?:token|key|secret|pass|pwd|auth|code|sig|session|sid|credential|otp|jwt)"
+    r"[^=&#?;\s]{0,40}=[^&#\s]",
+    re.IGNORECASE,
+)
+_PERSONAL = re.compile(r"[^\s@]@[^\s@]+\.[^\s@]|(?:\d[ -]?){12}")  # mail addresses, numbers of cards
+_TOKEN = re.compile(r"[A-Za-z0-9+/=_.~-]{20,}")
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile("[A-Za-z]")
+_CLASSES = tuple(map(re.compile, ("[a-z]", "[A-Z]", r"\d", r"[^\w\s]")))
+_SEARCH = re.compile(r"search|query|\bq\b", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    r"(?:name|id|placeholder|aria-label|data-testid|type)\s*[*^$~|]?=\s*[\"']?([^\"'\]]+)"
+)
+_MARKED = re.compile(r"[#.]([A-Za-z_][\w-]*)")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+_PASSIVE = re.compile(
+    r"scroll|wait|sleep|pause|(?:take_)?screenshot|get_|extract|read|observe|look", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A place of a step where something is typed in."""
+
+    path: tuple[str | int, ...]
+    name: str
+    value: str | int | float
+    is_secret: bool
+    is_password: bool = False
+    is_search: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action as a step: equal shapes do the same thing, whatever is typed in."""
+
+    tool: str
+    parameters: dict[str, Any]
+    shape: str
+    slots: tuple[Slot, ...]
+    timestamp: float
+
+    @property
+    def is_passive(self) -> bool:
+        """Whether it only waits or looks."""
+        return _PASSIVE.match(self.tool) is not None
+
+
+def step_of(entry: MemoryEntry) -> Step:
+    """The step that a cycle took."""
+    parameters = plain_value(entry.action.parameters)
+    slots: list[Slot] = []
+    thought = entry.thought.content[:_MAX_TOLD]
+    masked = _masked(parameters, (), _Around("", parameters, thought, in_form=False), slots)
+    shape = json.dumps([entry.action.tool_name, masked], sort_keys=True)
+    return Step(entry.action.tool_name, parameters, shape, tuple(slots), entry.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    name: str
+    siblings: Mapping[str, Any]
+    thought: str
+    in_form: bool
+
+    @property
+    def told(self) -> str:
+        """What stands beside a value."""
+        beside = (one for name, one in self.siblings.items() if name != self.name and isinstance(one, str))
+        return " ".join(one[:_MAX_TOLD] for one in beside)
+
+
+def _masked(value: object, path: tuple[str | int, ...], around: _Around, slots: list[Slot]) -> object:
+    if isinstance(value, dict):
+        return {
+            key: _masked(
+                one, (*path, key), _Around(key, value, around.thought, around.in_form or key in _FORMS), slots
+            )
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked(one, (*path, index), around, slots) for index, one in enumerate(value)]
+    if value is None or isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    slot = _slot(value, path, around)
+    if slot is None:
+        return value
+    slots.append(slot)
+    return {"typed in": len(slots)}
+
+
+def _slot(value: str | float, path: tuple[str | int, ...], around: _Around) -> Slot | None:
+    name, text = around.name, str(value)
+    is_typed = name.lower() in _VALUES or (around.in_form and name.lower() not in _STRUCTURE)
+    named, is_password, is_named_secret = _read_name(name)
+    is_secret = is_named_secret or _holds_secret(text)
+    if not is_typed:
+        if not is_secret:
+            return None
+        return Slot(
+            path=path, name=_slug(name) or "value", value=value, is_secret=True, is_password=is_password
+        )
+    # What stands beside a field says what it is for; where nothing does, what the agent thought.
+    told = f"{named} {around.told.strip() or around.thought}"
+    is_password = _PASSWORD.search(told) is not None
+    hinted = f"{told} {around.thought}"
+    is_secret = (
+        is_secret or _looks_secret(text) or any(one.search(hinted) for one in (_PASSWORD, _SECRET_NAME))
+    )
+    return Slot(
+        path=path,
+        name=_field_name(name, around.siblings),
+        value=value,
+        is_secret=is_secret,
+        is_password=is_password,
+        is_search=_SEARCH.search(told) is not None,
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _read_name(name: str) -> tuple[str, bool, bool]:
+    """The words of a parameter's name, and whether it is one for a password, or for any secret."""
+    named = f"{name} {_HUMP.sub(' ', name).replace('_', ' ').replace('-', ' ')}"
+    is_password = _PASSWORD.search(named) is not None
+    return named, is_password, is_password or _SECRET_NAME.search(named) is not None
+
+
+def _holds_secret(text: str) -> bool:
+    if len(text) > _MAX_LITERAL or _IN_ADDRESS.search(text):
+        return True
+    return any(danger.pattern.search(text) for danger in SECRETS)
+
+
+def _looks_secret(text: str) -> bool:
+    # Only of what is typed: a selector may be as strange as a password.
+    if _PERSONAL.search(text) or any(
+        _DIGIT.search(run) and _LETTER.search(run) for run in _TOKEN.findall(text)
+    ):
+        return True
+    is_one_word = len(text) >= 6 and not re.search(r"\s", text)
+    return is_one_word and sum(one.search(text) is not None for one in _CLASSES) >= 3
+
+
+def _field_name(name: str, siblings: Mapping[str, Any]) -> str:
+    if name.lower() not in _PLAIN_NAMES:
+        return _slug(name) or "value"
+    for beside in _FIELD_NAMES:
+        told = siblings.get(beside)
+        if beside != name and isinstance(told, str) and not _holds_secret(told):
+            marks = _ATTRIBUTE.findall(told) or _MARKED.findall(told)
+            if found := _slug(marks[-1] if marks else told):
+                return found
+    return _slug(name) or "value"
+
+
+def _slug(text: str) -> str:
+    found = _NO_NAME.sub("_", _HUMP.sub("_", text[:80]).lower()).strip("_")[:40].strip("_")
+    return found if found and not found[0].isdigit() else ""

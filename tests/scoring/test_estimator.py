@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from langmem_tiers.scoring.tokens import ContentType
+from langmem_tiers.scoring.tokens.estimator import TokenEstimator
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [(ContentType.TEXT, 250), (ContentType.CODE, 286), (ContentType.JSON, 334), (ContentType.HTML, 400)],
+)
+def test_a_thousand_characters_take_as_many_tokens_as_their_kind_says(kind: ContentType, tokens: int) -> None:
+    estimate = TokenEstimator.estimate("x" * 1000, kind)
+    assert (estimate.tokens, estimate.content_type, estimate.confidence) == (tokens, kind, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("We walked along the shore.", "text"),
+        ('{"a": [1, 2], "b": "c"}', "json"),
+        ("<html><body><p>Hello</p></body></html>", "html"),
+        ("def f(x):\n    y = x + 1\n    return y\n\nclass A:\n    z = 3\n", "code"),
+    ],
+)
+def test_the_kind_is_found_by_itself(text: str, kind: str) -> None:
+    estimate = TokenEstimator.estimate(text)
+    assert estimate.content_type.value == kind
+    assert 0 <= estimate.confidence <= 1
+
+
+def test_the_kind_may_be_a_word() -> None:
+    assert TokenEstimator.estimate("xxxxx", "HTML").tokens == 2
+
+
+def test_messages_are_counted_with_their_frames_names_calls_and_the_opening_of_the_answer() -> None:
+    assert TokenEstimator.estimate_messages([]) == 3
+    plain = {"role": "user", "content": "abcd" * 10}
+    assert TokenEstimator.estimate_messages([plain]) == 3 + 4 + 10
+    assert TokenEstimator.estimate_messages([plain | {"name": "anna"}]) == 3 + 4 + 10 + 2
+    parts = {"role": "user", "content": [{"type": "text", "text": "abcd" * 10}, {"type": "image"}]}
+    assert TokenEstimator.estimate_messages([parts]) >= 3 + 4 + 10
+    called = plain | {"tool_calls": [{"name": "search", "arguments": "{}"}]}
+    assert TokenEstimator.estimate_messages([called]) > TokenEstimator.estimate_messages([plain])
+    assert TokenEstimator.estimate_messages([{"role": "user"}, object()]) == 3 + 8

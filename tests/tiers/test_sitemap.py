@@ -1,0 +1,658 @@
+"""Site maps: what is known of a site, what comes next, what is told."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
+from langmem_tiers.scoring.web_addresses import same_site
+from langmem_tiers.tiers.task.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
+
+HOME = "https://example.com/"
+
+
+def at(path: str) -> str:
+    return HOME + path
+
+
+def crawl(graph: SitemapGraph) -> list[str]:
+    """Visit what is offered until nothing is."""
+    seen = []
+    while (url := graph.next_page()) is not None:
+        graph.mark_visited(url)
+        seen.append(url.removeprefix(HOME))
+    return seen
+
+
+def test_the_example_of_the_design_runs() -> None:
+    graph = SitemapGraph("https://example.com", SitemapLimits(max_depth=2, max_pages=50))
+    links = [{"url": at("products"), "text": "Products"}, {"url": at("about"), "text": "About"}]
+    assert graph.add_links("https://example.com", links, "main_nav") == LinkReport(added=2)
+    page = graph.mark_visited(at("products"), title="Products", summary="50 items", section_count=5, at=9)
+    assert page == SitemapPage(
+        url=at("products"),
+        title="Products",
+        summary="50 items",
+        depth=1,
+        link_type="main_nav",
+        link_text="Products",
+        parent=HOME,
+        is_visited=True,
+        section_count=5,
+        visited_at=9.0,
+        order=1,
+    )
+    assert crawl(graph) == ["", "about"]
+    assert graph.is_complete
+
+
+def test_the_limits_are_those_of_the_design() -> None:
+    limits = SitemapLimits()
+    assert (limits.max_depth, limits.max_pages, limits.max_links_per_page) == (2, 50, 500)
+    assert limits.stay_on_site
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_depth": -1}, {"max_pages": 0}, {"max_links_per_page": 1.5}, {"stay_on_site": 1}]
+)
+def test_a_limit_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(wrong))):
+        SitemapLimits(**wrong)
+
+
+@pytest.mark.parametrize("url", ["", "example.com", "/a", "mailto:a@b.c", "https://\ud800/", None])
+def test_a_homepage_that_is_no_address_is_refused(url: Any) -> None:
+    with pytest.raises(InvalidInputError, match="homepage"):
+        SitemapGraph(url)
+
+
+def test_the_same_page_in_other_spellings_is_one_page() -> None:
+    graph = SitemapGraph("HTTPS://EXAMPLE.com:443")
+    spellings = ["/a", "a/", "https://example.com/a#part", "./b/../a?utm_source=x", "//example.com/a"]
+    report = graph.add_links(HOME, spellings)
+    assert (report.added, report.known, report.refused) == (1, 4, ())
+    assert graph.links(HOME) == (at("a"),)
+
+
+def test_links_are_read_from_texts_and_from_mappings_in_both_spellings() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a", {"url": "b", "text": " The\n B "}, {"href": "c", "label": "C"}])
+    assert [(page.url, page.link_text) for page in graph.pages()][1:] == [
+        (at("a"), ""),
+        (at("b"), "The B"),
+        (at("c"), "C"),
+    ]
+    assert graph.add_links(HOME, {"url": "d"}).added == 1
+    assert graph.add_links(HOME, "e").added == 1
+
+
+def test_a_link_may_have_a_type_of_its_own() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, [{"url": "a", "link_type": "footer"}, "b"], "section")
+    assert [page.link_type for page in graph.pages()] == ["unknown", "footer", "section"]
+
+
+class Hostile(Mapping[str, Any]):
+    """A mapping that breaks when it is read."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_entries_that_are_no_links_are_refused_with_a_reason_each() -> None:
+    entries: list[Any] = [
+        "mailto:a@b.c",
+        "",
+        None,
+        3,
+        {},
+        {"url": 7},
+        {"text": "no url"},
+        Hostile(),
+        b"a",
+        ["a"],
+        "ok",
+    ]
+    report = SitemapGraph(HOME).add_links(HOME, entries)
+    assert report.added == 1
+    assert len(report.refused) == len(entries) - 1
+    assert all(reason for _, reason in report.refused)
+
+
+def _breaks_off() -> Iterator[str]:
+    yield "a"
+    raise OSError
+
+
+def _without_end() -> Iterator[str]:
+    while True:
+        yield "a"
+
+
+@pytest.mark.parametrize(
+    ("links", "reason"),
+    [(None, "no list"), (3, "no list"), (_breaks_off(), "OSError"), (_without_end(), "not read")],
+)
+def test_a_list_that_cannot_be_read_to_its_end_is_reported(links: Any, reason: str) -> None:
+    report = SitemapGraph(HOME, SitemapLimits(max_links_per_page=3)).add_links(HOME, links)
+    assert reason in report.refused[0][1]
+
+
+def test_links_of_a_page_without_an_address_are_refused() -> None:
+    graph = SitemapGraph(HOME)
+    assert "the page is no address" in graph.add_links("mailto:a@b.c", ["a"]).refused[0][1]
+    assert len(graph) == 1
+
+
+def test_the_type_of_a_link_decides_among_pages_of_one_depth() -> None:
+    graph = SitemapGraph(HOME)
+    for kind in ("footer", "product", "unknown", "pagination", "content", "section", "main_nav"):
+        graph.add_links(HOME, [kind], kind)
+    order = ["", "main_nav", "section", "content", "pagination", "product", "unknown", "footer"]
+    assert crawl(graph) == order
+
+
+def test_depth_goes_before_the_type_of_the_link() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a"], "footer")
+    graph.add_links("/a", ["b"], LinkType.MAIN_NAV)
+    assert crawl(graph) == ["", "a", "b"]
+
+
+def test_the_most_prominent_link_to_a_page_counts() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a", "b"], "footer")
+    graph.add_links(HOME, ["b"], "main_nav")
+    graph.add_links(HOME, ["b"], "content")
+    assert crawl(graph) == ["", "b", "a"]
+
+
+def test_a_page_is_offered_until_it_is_marked() -> None:
+    graph = SitemapGraph(HOME)
+    assert [graph.next_page(), graph.next_page()] == [HOME, HOME]
+    graph.mark_failed(HOME, "500")
+    assert graph.next_page() is None
+
+
+def test_a_page_that_failed_is_not_offered_but_may_be_visited_later() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a"])
+    graph.mark_visited(HOME)
+    failed = graph.mark_failed("/a", "404\nnot found")
+    assert failed is not None
+    assert (failed.failure, failed.is_visited) == ("404 not found", False)
+    assert (graph.next_page(), graph.is_complete, graph.completeness) == (None, True, 0.5)
+    visited = graph.mark_visited("/a")
+    assert visited is not None
+    assert (visited.failure, graph.completeness) == ("", 1.0)
+    assert graph.mark_failed("/a", "too late") == visited
+
+
+@pytest.mark.parametrize("link", ["https://other.example/", "report.pdf"])
+def test_other_sites_and_files_are_known_but_never_offered(link: str) -> None:
+    graph = SitemapGraph(HOME)
+    assert graph.add_links(HOME, [link], "main_nav").added == 1
+    assert crawl(graph) == [""]
+    assert graph.completeness == 1.0
+
+
+def test_a_link_called_external_is_left_alone_until_another_leads_there() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a"], "external")
+    assert crawl(graph) == [""]
+    graph.add_links(HOME, ["a"], "footer")
+    assert crawl(graph) == ["a"]
+
+
+def test_subdomains_are_of_the_site() -> None:
+    graph = SitemapGraph("https://www.example.com")
+    graph.add_links(graph.homepage_url, ["https://shop.example.com/"])
+    assert graph.remaining == 2
+
+
+def test_other_sites_are_visited_if_asked_for() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(stay_on_site=False))
+    graph.add_links(HOME, ["https://other.example/x"], "main_nav")
+    assert crawl(graph) == ["", "https://other.example/x"]
+
+
+def test_a_homepage_that_is_a_file_is_offered() -> None:
+    assert SitemapGraph("https://example.com/a.pdf").next_page() == at("a.pdf")
+
+
+def test_pages_beyond_the_depth_are_known_but_not_offered() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_depth=1))
+    graph.add_links(HOME, ["a"])
+    graph.add_links("/a", ["b"])
+    graph.add_links("/b", ["c"])
+    assert crawl(graph) == ["", "a"]
+    assert [graph.depth_of(url) for url in ("/", "/a", "/b", "/c", "/d")] == [0, 1, 2, 2, None]
+
+
+def test_no_more_pages_are_offered_than_may_be_visited() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_pages=3))
+    graph.add_links(HOME, ["a", "b", "c", "d"])
+    assert (graph.remaining, graph.completeness) == (3, 0.0)
+    assert len(crawl(graph)) == 3
+    assert (graph.remaining, graph.completeness, graph.is_complete) == (0, 1.0, True)
+
+
+def test_a_page_keeps_only_so_many_links_and_a_site_so_many_pages() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=2, max_known_pages=4))
+    report = graph.add_links(HOME, ["a", "b", "c", "a"])
+    assert (report.added, report.known) == (2, 1)
+    assert "2 links already" in report.refused[0][1]
+    assert "4 pages are known" in graph.add_links("/a", ["b", "c", "d"]).refused[0][1]
+    assert "the page is left out" in graph.add_links("/new", ["b"]).refused[0][1]
+    assert len(graph) == 4
+
+
+def test_a_visited_page_is_noted_even_if_the_map_is_full() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_known_pages=1))
+    assert graph.mark_visited("/a") is not None
+    assert [page.url for page in graph.pages(visited=True)] == [at("a")]
+
+
+def test_a_page_that_nobody_linked_to_counts_as_linked_from_the_homepage() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links("/landing", ["a"])
+    assert (graph.depth_of("/landing"), graph.depth_of("/a")) == (1, 2)
+    assert graph.parents("/landing") == (HOME,)
+
+
+def test_a_shorter_way_found_later_moves_a_page_and_all_behind_it_up() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_depth=9))
+    for above, below in [("/", "a"), ("/a", "b"), ("/b", "c"), ("/c", "d"), ("/d", "a")]:
+        graph.add_links(above, [below])
+    assert graph.depth_of("/d") == 4
+    graph.add_links("/", ["c"])
+    assert [graph.depth_of(url) for url in ("/a", "/b", "/c", "/d")] == [1, 2, 1, 2]
+    page = graph.page("/c")
+    assert page is not None
+    assert page.parent == HOME
+    assert graph.parents("/c") == (HOME, at("b"))
+
+
+def test_a_shorter_way_brings_pages_within_the_depth() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_depth=2))
+    for above, below in [("/", "a"), ("/a", "b"), ("/b", "c")]:
+        graph.add_links(above, [below])
+    assert crawl(graph) == ["", "a", "b"]
+    graph.add_links("/", ["b"])
+    assert crawl(graph) == ["c"]
+
+
+def test_relative_links_lie_inside_a_page_that_was_linked_with_a_slash() -> None:
+    graph = SitemapGraph("https://example.com/en/")
+    graph.add_links(graph.homepage_url, ["docs/", "plain"])
+    graph.add_links(at("en/docs"), ["intro"])
+    graph.add_links(at("en/plain"), ["other"])
+    assert [page.url.removeprefix(HOME) for page in graph.pages()] == [
+        *("en", "en/docs", "en/plain", "en/docs/intro", "en/other")
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"at": float("nan")}, {"at": "now"}, {"section_count": -1}, {"at": 10**400}]
+)
+def test_a_number_that_cannot_be_kept_is_refused_and_nothing_is_noted(wrong: dict[str, Any]) -> None:
+    graph = SitemapGraph(HOME)
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        graph.mark_visited("/a", **wrong)
+    assert len(graph) == 1
+
+
+def test_texts_of_any_size_are_kept_as_short_lines() -> None:
+    graph = SitemapGraph(HOME)
+    page = graph.mark_visited(HOME, title="\ud800 t\n" * 10**6, summary="s" * 10**7)
+    assert page is not None
+    assert len(page.title) <= 300
+    assert len(page.summary) <= 2000
+    assert "\n" not in page.title
+    page.title.encode()
+
+
+def test_a_second_visit_keeps_the_title_that_the_first_one_gave() -> None:
+    graph = SitemapGraph(HOME)
+    graph.mark_visited(HOME, title="Home", summary="Start", at=1)
+    page = graph.mark_visited(HOME, summary="Start again", at=2)
+    assert page is not None
+    assert (page.title, page.summary, page.visited_at) == ("Home", "Start again", 2.0)
+
+
+def explored() -> SitemapGraph:
+    graph = SitemapGraph(HOME, SitemapLimits(max_depth=2, max_pages=9))
+    graph.add_links(HOME, [{"url": "products/", "text": "Products"}, "about", "a.pdf"], "main_nav")
+    graph.add_links("/products", [{"url": "1", "text": "One"}, "https://other.example/"], "content")
+    graph.add_links("/products/1", ["deep"])
+    graph.mark_visited(HOME, title="Home", at=1.5)
+    graph.mark_visited("/products", title="Products", summary="Catalog with\n50 items", section_count=5)
+    graph.mark_failed("/about", "404")
+    return graph
+
+
+def test_the_summary_tells_the_tree_and_what_was_not_visited_and_why() -> None:
+    assert explored().format_summary().splitlines() == [
+        "Site: https://example.com/",
+        "Pages visited: 2 of 7 known",
+        "Not visited: 1 failed, 1 files, 1 still to visit, 1 on other sites, 1 more than 2 links from the homepage",
+        "",
+        "Visited:",
+        "- Home (https://example.com/)",
+        "  - Products (https://example.com/products) [5 sections]: Catalog with 50 items",
+        "",
+        "Not visited, failed:",
+        "  - https://example.com/about: 404",
+        "",
+        "Not visited, files:",
+        "  - https://example.com/a.pdf",
+        "",
+        "Not visited, still to visit:",
+        "  - https://example.com/products/1 (One)",
+        "",
+        "Not visited, on other sites:",
+        "  - https://other.example/",
+        "",
+        "Not visited, more than 2 links from the homepage:",
+        "  - https://example.com/products/deep",
+    ]
+
+
+def test_a_page_below_one_that_was_not_visited_is_told_below_the_next_one_above() -> None:
+    graph = SitemapGraph(HOME)
+    graph.add_links(HOME, ["a"])
+    graph.add_links("/a", ["b"])
+    graph.mark_visited("/b", title="B")
+    assert "\n- B (https://example.com/b)" in graph.format_summary()
+    graph.mark_visited(HOME, title="Home")
+    assert "\n- Home (https://example.com/)\n  - B (https://example.com/b)" in graph.format_summary()
+
+
+def test_the_summary_says_that_the_limit_of_pages_was_reached() -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_pages=1))
+    graph.add_links(HOME, [f"{number}" for number in range(12)])
+    crawl(graph)
+    assert "Not visited: 12 beyond the limit of 1 pages" in graph.format_summary()
+    assert "... and 2 more" in graph.format_summary()
+
+
+@given(st.integers(0, 800))
+def test_the_summary_is_cut_at_whole_lines(most: int) -> None:
+    graph = explored()
+    whole, cut = graph.format_summary(), graph.format_summary(most)
+    assert len(cut) <= most
+    if len(whole) <= most:
+        assert cut == whole
+    elif cut:
+        kept = cut.removesuffix("\n...").splitlines()
+        assert kept == whole.splitlines()[: len(kept)]
+        assert cut.endswith("\n...")
+
+
+def test_the_summary_refuses_a_length_that_is_none() -> None:
+    with pytest.raises(InvalidInputError, match="max_characters"):
+        explored().format_summary(-1)
+
+
+def test_a_map_comes_back_from_json_as_it_was_and_goes_on() -> None:
+    graph = explored()
+    back = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
+    assert back == graph
+    assert back.pages() == graph.pages()
+    assert [back.parents(page.url) for page in graph.pages()] == [
+        graph.parents(page.url) for page in graph.pages()
+    ]
+    for one in (back, graph):
+        one.add_links("/products", ["2"], "main_nav")  # inside the folder
+    assert crawl(back) == crawl(graph) == ["products/2", "products/1"]
+    assert back != SitemapGraph(HOME)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("version",), 2),
+        (("version",), True),
+        (("limits",), None),
+        (("limits",), {}),
+        (("limits", "max_depth"), -1),
+        (("limits", "max_pages"), "many"),
+        (("pages",), {}),
+        (("pages",), []),
+        (("pages",), [None]),
+        (("pages", 2), None),
+        (("pages", 0, "url"), "mailto:a@b.c"),
+        (("pages", 0, "url"), "https://example.com/about"),
+        (("pages", 1, "url"), "https://EXAMPLE.com/products"),
+        (("pages", 1, "url"), None),
+        (("pages", 1, "url"), HOME),
+        (("pages", 1, "title"), 5),
+        pytest.param(("pages", 1, "title"), "x" * 10**6, id="long title"),
+        (("pages", 1, "link_text"), "two\nlines"),
+        (("pages", 1, "link_type"), "Main"),
+        (("pages", 1, "section_count"), -1),
+        (("pages", 1, "section_count"), True),
+        pytest.param(("pages", 1, "section_count"), 10**5000, id="long number"),
+        pytest.param(("limits", "max_pages"), 10**5000, id="long limit"),
+        (("pages", 1, "is_folder"), "yes"),
+        (("pages", 1, "visited_at"), float("inf")),
+        (("pages", 1, "depth"), 2),
+        (("pages", 1, "parent"), None),
+        (("pages", 1, "parent"), 1),
+        (("pages", 1, "parent"), 99),
+        (("pages", 0, "parent"), 1),
+        (("pages", 1, "links"), None),
+        (("pages", 1, "links"), [99]),
+        (("pages", 1, "links"), [1, 1]),
+        (("pages", 1, "links"), []),
+    ],
+)
+def test_a_damaged_map_is_refused_and_the_damage_named(where: tuple[Any, ...], value: Any) -> None:
+    data = explored().to_dict()
+    part: Any = data
+    for step in where[:-1]:
+        part = part[step]
+    part[where[-1]] = value
+    with pytest.raises(InvalidInputError, match=r"pages|version|limits") as caught:
+        SitemapGraph.from_dict(data)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("data", [None, [], "map", 3, {}])
+def test_what_is_no_map_is_refused(data: Any) -> None:
+    with pytest.raises(InvalidInputError, match="site map"):
+        SitemapGraph.from_dict(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_a_map_with_any_part_replaced_is_read_or_refused(data: st.DataObject) -> None:
+    stored = explored().to_dict()
+    part: Any = stored
+    for _ in range(data.draw(st.integers(0, 3))):
+        keys = [
+            key
+            for key in (part if isinstance(part, dict) else range(len(part)))
+            if isinstance(part[key], list | dict)
+        ]
+        if keys:
+            part = part[data.draw(st.sampled_from(keys))]
+    if part:
+        part[data.draw(st.sampled_from(list(part) if isinstance(part, dict) else range(len(part))))] = (
+            data.draw(JSON)
+        )
+    try:
+        graph = SitemapGraph.from_dict(stored)
+    except InvalidInputError:
+        return
+    crawl(graph)
+    graph.format_summary()
+
+
+class Brute:
+    """The same by brute force: all ways are walked again for each question."""
+
+    def __init__(self, limits: SitemapLimits) -> None:
+        self.limits = limits
+        self.links: dict[str, list[str]] = {HOME: []}
+        self.types = {HOME: "unknown"}
+        self.done: set[str] = set()
+        self.visited: set[str] = set()
+
+    def reach(self, url: str) -> None:
+        if url not in self.links:
+            self.link(HOME, url, "unknown")
+
+    def link(self, above: str, below: str, kind: str) -> None:
+        if below not in self.links[above]:
+            self.links[above].append(below)
+        ranks = {one: rank for rank, one in enumerate("main_nav content unknown footer external".split())}
+        self.links.setdefault(below, [])
+        self.types[below] = min(self.types.get(below, kind), kind, key=ranks.__getitem__)
+
+    def depths(self) -> dict[str, int]:
+        found, waiting = {HOME: 0}, deque([HOME])
+        while waiting:
+            above = waiting.popleft()
+            for below in self.links[above]:
+                if below not in found:
+                    found[below] = found[above] + 1
+                    waiting.append(below)
+        return {url: min(depth, self.limits.max_depth + 1) for url, depth in found.items()}
+
+    def next(self) -> str | None:
+        ranks = {one: rank for rank, one in enumerate("main_nav content unknown footer".split())}
+        depths, order = self.depths(), list(self.links)
+        offered = [
+            (depths[url], ranks.get(self.types[url], 9), order.index(url), url)
+            for url in order
+            if url not in self.done
+            and depths[url] <= self.limits.max_depth
+            and (url == HOME or self.types[url] != "external")
+        ]
+        return min(offered)[-1] if offered and len(self.visited) < self.limits.max_pages else None
+
+
+PATHS = st.sampled_from(["", *"abcdefgh"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("add"),
+            PATHS,
+            st.lists(PATHS, max_size=4),
+            st.sampled_from("main_nav content unknown footer external".split()),
+        ),
+        st.tuples(st.sampled_from(["visit", "fail"]), PATHS),
+        st.tuples(st.just("next")),
+    ),
+    max_size=25,
+)
+
+
+def take(graph: SitemapGraph, brute: Brute, step: tuple[Any, ...]) -> None:
+    if step[0] == "add":
+        graph.add_links(at(step[1]), ["/" + path for path in step[2]], step[3])
+        brute.reach(at(step[1]))
+        for path in step[2]:
+            brute.link(at(step[1]), at(path), step[3])
+        return
+    url = at(step[1]) if len(step) > 1 else graph.next_page()
+    if url is None:
+        return
+    brute.reach(url)
+    brute.done.add(url)
+    if step[0] == "fail":
+        graph.mark_failed(url, "reason")
+    else:
+        graph.mark_visited(url)
+        brute.visited.add(url)
+
+
+@settings(max_examples=400)
+@given(STEPS, st.integers(0, 4), st.integers(1, 6))
+def test_any_exploration_goes_as_by_brute_force_and_survives_json(
+    steps: list[tuple[Any, ...]], max_depth: int, max_pages: int
+) -> None:
+    limits = SitemapLimits(max_depth=max_depth, max_pages=max_pages)
+    graph, brute = SitemapGraph(HOME, limits), Brute(limits)
+    for step in steps:
+        take(graph, brute, step)
+        assert graph.next_page() == brute.next()
+        assert (graph.remaining == 0) == graph.is_complete == (brute.next() is None)
+        assert 0 <= graph.completeness <= 1
+    assert {page.url: page.depth for page in graph.pages()} == brute.depths()
+    assert {page.url: graph.links(page.url) for page in graph.pages()} == {
+        url: tuple(links) for url, links in brute.links.items()
+    }
+    back = SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
+    assert back == graph
+    before = {page.url for page in graph.pages(visited=True)}
+    after = [HOME + path for path in crawl(graph)]
+    assert [HOME + path for path in crawl(back)] == after
+    assert len(after) == len(set(after) - before)
+    assert len(after) <= max(0, max_pages - len(before))
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.one_of(st.text(max_size=30), st.text(max_size=20).map(at)), min_size=1, max_size=6), st.text()
+)
+def test_no_text_as_an_address_raises_or_leaves_the_site(urls: list[str], text: str) -> None:
+    graph = SitemapGraph(HOME)
+    for url in urls:
+        graph.add_links(url, [*urls, {"url": url, "text": text}], text)
+        graph.mark_failed(text + url, text)
+        graph.page(url), graph.links(url), graph.parents(url), graph.depth_of(url)
+    graph.mark_visited(urls[0], title=text, summary=text)
+    while (offered := graph.next_page()) is not None:
+        assert same_site(offered, HOME)
+        graph.mark_visited(offered)
+    assert len(graph.format_summary()) <= 4000
+    assert SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
+
+
+def grown(pages: int) -> None:
+    graph = SitemapGraph(HOME, SitemapLimits(max_depth=20, max_pages=pages, max_known_pages=pages + 1))
+    for number in range(pages):
+        graph.add_links(f"/{number}", [f"/{(number * 7 + step * step) % pages}" for step in range(5)])
+    crawl(graph)
+
+
+def climbing(pages: int) -> None:
+    """A long way first, then a shorter one to each of its pages, from its start on."""
+    graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=pages))
+    for number in range(pages):
+        graph.add_links(f"/{number}", [f"/{number + 1}"])
+    for number in range(pages):
+        graph.add_links(HOME, [f"/{number}"])
+
+
+@pytest.mark.parametrize("work", [grown, climbing])
+def test_eight_times_the_pages_take_not_much_more_than_eight_times_as_long(
+    work: Callable[[int], None],
+) -> None:
+    def seconds(pages: int) -> float:
+        start = time.thread_time()
+        work(pages)
+        return time.thread_time() - start
+
+    work(50)
+    assert min(seconds(4000) / min(seconds(500) for _ in range(3)) for _ in range(3)) < 24

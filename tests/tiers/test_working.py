@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.tasks import Action, StateSnapshot, Thought
+from langmem_tiers.tiers.task.working import WorkingMemory
+
+SEED = StateSnapshot(
+    snapshot_id="snap_001",
+    timestamp=1_700_000_000.5,
+    url="https://example.com/products",
+    page_title="Products",
+    visible_elements_summary="Product list with 20 items",
+    scroll_position=(0, 500),
+)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def state(name: object) -> StateSnapshot:
+    return replace(SEED, snapshot_id=str(name), url=f"https://example.com/{name}", page_title="")
+
+
+def walked(*names: object) -> WorkingMemory:
+    memory = WorkingMemory()
+    for name in names:
+        memory.record_navigation(state(name))
+    return memory
+
+
+def ids(snapshots: list[StateSnapshot]) -> list[str]:
+    return [one.snapshot_id for one in snapshots]
+
+
+def test_it_begins_with_nothing_and_a_budget_of_4000_tokens() -> None:
+    memory = WorkingMemory()
+    assert memory.token_budget == 4000
+    assert (memory.current_goal, memory.cycle_count, memory.current_snapshot) == (None, 0, None)
+    assert (memory.active_thought, memory.active_action, memory.elapsed_seconds) == (None, None, 0.0)
+    assert memory.format(100, words) == ""
+
+
+def test_the_goal_of_the_design() -> None:
+    seconds = iter([100.0, 130.0])
+    memory = WorkingMemory(now=lambda: next(seconds))
+    memory.set_goal("Find and extract all product prices")
+    assert memory.current_goal == "Find and extract all product prices"
+    assert memory.elapsed_seconds == 30.0
+
+
+def test_cycles_are_counted() -> None:
+    memory = WorkingMemory()
+    assert [memory.count_cycle(), memory.count_cycle(), memory.cycle_count] == [1, 2, 2]
+
+
+def test_what_is_thought_and_done_is_set_and_cleared() -> None:
+    memory = WorkingMemory()
+    memory.set_active(Thought("log in"), Action("click", {"selector": "#login"}))
+    assert memory.active_thought == Thought("log in")
+    assert memory.active_action == Action("click", {"selector": "#login"})
+    assert "About to do: click(#login)" in memory.format(100, words)
+    memory.clear_active()
+    assert memory == WorkingMemory()
+
+
+def test_the_navigation_of_the_design() -> None:
+    memory = WorkingMemory()
+    memory.record_navigation(SEED)
+    assert memory.get_navigation_history() == [SEED]
+    assert memory.current_snapshot == SEED
+
+
+def test_the_last_states_of_the_way() -> None:
+    memory = walked(*"abcd")
+    assert ids(memory.get_navigation_history()) == ["a", "b", "c", "d"]
+    assert ids(memory.get_navigation_history(2)) == ["c", "d"]
+    assert memory.get_navigation_history(0) == []
+    assert len(memory.get_navigation_history(99)) == 4
+
+
+def test_going_back_leads_to_the_state_before() -> None:
+    memory = walked(*"abc")
+    assert memory.can_go_back()
+    assert memory.backtrack() == state("b")
+    assert memory.current_snapshot == state("b")
+    assert memory.backtrack() == state("a")
+    assert not memory.can_go_back()
+    assert memory.backtrack() is None
+    assert memory.current_snapshot == state("a")
+
+
+def test_going_back_further_than_the_way_changes_nothing() -> None:
+    memory = walked(*"abc")
+    assert memory.backtrack(3) is None
+    assert ids(memory.get_navigation_history()) == ["a", "b", "c"]
+    assert memory.backtrack(2) == state("a")
+    assert WorkingMemory().backtrack() is None
+    with pytest.raises(InvalidInputError, match="steps"):
+        memory.backtrack(0)
+
+
+def test_what_was_gone_back_from_is_kept_as_a_branch() -> None:
+    memory = walked(*"abcd")
+    memory.backtrack()
+    memory.backtrack()
+    assert [ids(branch) for branch in memory.get_abandoned()] == [["c", "d"]]
+    memory.record_navigation(state("e"))
+    memory.backtrack()
+    assert [ids(branch) for branch in memory.get_abandoned()] == [["c", "d"], ["e"]]
+    assert ids(memory.get_navigation_history()) == ["a", "b"]
+
+
+@given(st.lists(st.integers(-3, 1), max_size=40))
+def test_no_state_is_lost_on_the_way(moves: list[int]) -> None:
+    memory = WorkingMemory()
+    recorded = []
+    for number, move in enumerate(moves):
+        if move >= 0:
+            memory.record_navigation(state(number))
+            recorded.append(str(number))
+        else:
+            memory.backtrack(-move)
+    kept = [*memory.get_abandoned(), memory.get_navigation_history()]
+    assert sorted(one for part in kept for one in ids(part)) == sorted(recorded)
+    assert WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict()))) == memory
+
+
+def test_the_way_and_its_branches_are_bounded_to_500() -> None:
+    memory = walked(*range(505))
+    assert len(memory.get_navigation_history()) == 500
+    assert memory.get_navigation_history()[0] == state(5)
+    for number in range(300):
+        memory.backtrack(3)
+        for more in "xyz":
+            memory.record_navigation(state(f"{number}{more}"))
+    assert sum(map(len, memory.get_abandoned())) <= 500
+
+
+def test_the_scratch_pad_of_the_design() -> None:
+    memory = WorkingMemory()
+    memory.set_scratch("extracted_items", [])
+    memory.set_scratch("current_page", 1)
+    assert memory.get_scratch("extracted_items", default=[]) == []
+    assert memory.get_scratch("current_page") == 1
+    assert memory.get_scratch("missing", default=[]) == []
+    assert memory.scratch_keys == ["extracted_items", "current_page"]
+    assert memory.delete_scratch("current_page")
+    assert not memory.delete_scratch("current_page")
+    assert memory.scratch_keys == ["extracted_items"]
+
+
+def test_notes_are_copied_both_ways() -> None:
+    memory = WorkingMemory()
+    items = [1]
+    memory.set_scratch("items", items)
+    items.append(2)
+    memory.get_scratch("items").append(3)
+    assert memory.get_scratch("items") == [1]
+
+
+@pytest.mark.parametrize("wrong", [object(), {1}, (1, 2), float("nan"), {1: 2}, [b"x"]])
+def test_a_note_that_is_no_json_is_refused_by_name(wrong: Any) -> None:
+    memory = WorkingMemory()
+    with pytest.raises(InvalidInputError, match="'odd'"):
+        memory.set_scratch("odd", wrong)
+    assert memory.scratch_keys == []
+
+
+def test_a_page_is_known_by_its_address_whatever_its_slash_or_fragment() -> None:
+    memory = WorkingMemory()
+    page_map = {"title": "Home"}
+    memory.store_page_map("https://example.com", page_map)
+    for url in ("https://example.com/", "https://example.com#top", "HTTPS://EXAMPLE.com"):
+        assert memory.has_page_map(url)
+        assert memory.get_page_map(url) is page_map
+    assert not memory.has_page_map("https://example.com/other")
+    assert memory.get_page_map("https://example.com/other") is None
+    assert memory.get_page_summary("https://example.com/other") is None
+    assert list(memory.get_all_page_maps().values()) == [page_map]
+
+
+def test_an_address_that_is_none_of_the_web_is_taken_as_it_is() -> None:
+    memory = WorkingMemory()
+    memory.store_page_map("menu/settings/", "The settings")
+    assert memory.get_page_map("menu/settings#top") == "The settings"
+    assert not memory.has_page_map("")
+
+
+class Kind(Enum):
+    HEADER = "header"
+
+
+@dataclass
+class Section:
+    name: str
+    kind: Kind = Kind.HEADER
+
+
+@dataclass
+class PageMap:
+    title: str
+    sections: list[Section] = field(default_factory=list)
+
+
+class Loose:
+    def __init__(self) -> None:
+        self.title = "Loose"
+        self.parent = self
+
+    @property
+    def summary(self) -> str:
+        raise RuntimeError
+
+    def sections(self) -> str:
+        return "never called"
+
+
+@pytest.mark.parametrize(
+    ("page_map", "summary"),
+    [
+        ("Product catalog\nwith 50 items", "Product catalog with 50 items"),
+        ({"title": "Products", "summary": "50 items"}, "Products: 50 items"),
+        ({"title": "T", "sections": ["Top", {"name": "Main"}, 3]}, "T [3 sections: Top, Main]"),
+        ({"title": "T", "sections": 5, "elements": [{}, {}]}, "T [5 sections; 2 elements]"),
+        ({"links": [], "forms": []}, "links, forms"),
+        (PageMap("Typed", [Section("Top")]), "Typed [1 sections: Top]"),
+        (Loose(), "Loose"),
+        ("x" * 1000, "x" * 300 + "..."),
+        (["a"], "['a']"),
+    ],
+)
+def test_a_page_is_told_in_one_line(page_map: object, summary: str) -> None:
+    memory = WorkingMemory()
+    memory.store_page_map("https://example.com", page_map)
+    assert memory.get_page_summary("https://example.com") == summary
+    back = WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict())))
+    assert back == memory
+    assert back.get_page_summary("https://example.com") == summary
+
+
+def test_pages_that_know_each_other_come_to_an_end() -> None:
+    nodes = [Loose() for _ in range(50)]
+    for node in nodes:
+        node.__dict__["neighbours"] = nodes
+    memory = WorkingMemory()
+    memory.store_page_map("https://example.com", nodes)
+    assert memory.get_page_map("https://example.com") is nodes
+
+
+def test_two_hundred_pages_are_held_and_the_oldest_leaves() -> None:
+    memory = WorkingMemory()
+    for number in range(201):
+        memory.store_page_map(f"https://example.com/{number}", "page")
+    memory.store_page_map("https://example.com/1", "again")
+    memory.store_page_map("https://example.com/new", "page")
+    assert len(memory.get_all_page_maps()) == 200
+    assert not memory.has_page_map("https://example.com/0")
+    assert memory.has_page_map("https://example.com/1")
+    assert not memory.has_page_map("https://example.com/2")
+
+
+def test_the_prompt_tells_what_matters_most_first() -> None:
+    memory = walked("a", "b")
+    memory.set_goal("Find all prices")
+    memory.set_scratch("page", 2)
+    memory.count_cycle()
+    memory.store_page_map("https://example.com/a", {"title": "Start"})
+    assert memory.format(100, words) == (
+        "Goal: Find all prices\n"
+        "Current page: https://example.com/b\n"
+        "Cycle: 1\n"
+        "Note page: 2\n"
+        "Came from: https://example.com/a\n"
+        "Page https://example.com/a: Start"
+    )
+    assert memory.format(7, words) == "Goal: Find all prices\nCurrent page: https://example.com/b"
+    assert memory.format(3, words) == "Goal: Find all"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(-1e9, 1e9) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.text(max_size=400),
+    st.dictionaries(st.text(min_size=1, max_size=9), values, max_size=4),
+    st.dictionaries(st.text(min_size=1, max_size=9), values, max_size=4),
+    st.integers(-1, 60),
+    st.integers(0, 60),
+)
+def test_a_prompt_never_exceeds_and_all_comes_back_equal(
+    goal: str, notes: dict[str, Any], pages: dict[str, Any], most: int, budget: int
+) -> None:
+    memory = WorkingMemory(budget, lambda: 5.0)
+    memory.set_goal(goal)
+    memory.set_active(Thought(goal), Action("type", notes))
+    memory.record_navigation(replace(SEED, page_title=goal[:9], form_state=notes))
+    for key, value in notes.items():
+        memory.set_scratch(key, value)
+    for key, value in pages.items():
+        memory.store_page_map(key, value)
+    for count in (len, words, lambda text: (len(text) + 3) // 4):
+        text = memory.format(most, count)
+        assert text == "" or count(text) <= min(most, budget)
+    back = WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 5.0)
+    assert back == memory
+    assert back.get_navigation_history() == memory.get_navigation_history()
+    assert back.format(60, len) == memory.format(60, len)
+
+
+def test_clearing_forgets_all_but_the_budget() -> None:
+    memory = walked("a", "b")
+    memory.set_goal("x")
+    memory.set_scratch("a", 1)
+    memory.store_page_map("https://example.com", "page")
+    memory.clear()
+    assert memory == WorkingMemory()
+
+
+GOOD = walked("a").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"token_budget": -1}, "token_budget"),
+        ({"goal": 3}, "goal"),
+        ({"goal_set_at": "now"}, "goal_set_at"),
+        ({"active_thought": []}, "active_thought"),
+        ({"active_action": {"tool_name": 3}}, r"active_action\.tool_name"),
+        ({"cycle_count": 1.5}, "cycle_count"),
+        ({"navigation": []}, "navigation"),
+        ({"navigation": {"path": [{}]}}, r"path\[0\]\.snapshot_id"),
+        (
+            {"navigation": {"path": [GOOD["navigation"]["path"][0] | {"scroll_position": [1]}]}},
+            "scroll_position",
+        ),
+        ({"navigation": {"abandoned": [[{}]]}}, r"abandoned\[0\]\[0\]"),
+        ({"scratch": {"a": float("nan")}}, r"scratch\['a'\]"),
+        ({"page_maps": 1}, "page_maps"),
+        ({"page_maps": {"https://a.example": {"x": float("inf")}}}, "https://a.example"),
+    ],
+)
+def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+    assert WorkingMemory.from_dict(GOOD).to_dict() == GOOD
+    with pytest.raises(InvalidInputError, match=named):
+        WorkingMemory.from_dict({**GOOD, **change})
+
+
+@given(values)
+def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
+    for data in (value, {"navigation": value}, {"navigation": {"abandoned": value}}, {"page_maps": value}):
+        with suppress(InvalidInputError):
+            WorkingMemory.from_dict(data)
