@@ -49,7 +49,10 @@ class Page(StrEnum):
 NEEDED = 1.7
 """The evidence at which a run is called a loop: a little less than two full repeats."""
 DEFAULT_THRESHOLD = 0.5
-"""The score that this evidence has."""
+"""The score that this evidence has: from here on an agent under way is warned."""
+RUN_THRESHOLD = 0.38
+"""The score from which on a run that is over is called a loop. Lower: who looks back need not be as sure as who
+interrupts, and of runs with three equal actions most are loops."""
 
 REPEAT: Mapping[ActionKind, float] = {
     ActionKind.ACT: 1.0,

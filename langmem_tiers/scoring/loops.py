@@ -19,6 +19,7 @@ from langmem_tiers.scoring.loop_tables import (
     MUCH_OF_RUN,
     NEEDED,
     OTHER_REPEATS,
+    RUN_THRESHOLD,
     ActionKind,
     Difference,
 )
@@ -26,7 +27,16 @@ from langmem_tiers.scoring.loop_tables import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["DEFAULT_THRESHOLD", "Loop", "LoopKind", "LoopReport", "LoopTracker", "Step", "find_loops"]
+__all__ = [
+    "DEFAULT_THRESHOLD",
+    "RUN_THRESHOLD",
+    "Loop",
+    "LoopKind",
+    "LoopReport",
+    "LoopTracker",
+    "Step",
+    "find_loops",
+]
 
 _FEWEST = 3
 """Times that make a loop worth telling of."""
@@ -115,7 +125,7 @@ class LoopTracker:
         surest = max((one for one in parts if _is_told(one)), key=self._weight, default=None)
         return None if surest is None else self._loop(surest)
 
-    def report(self, *, threshold: float = DEFAULT_THRESHOLD) -> LoopReport:
+    def report(self, *, threshold: float = RUN_THRESHOLD) -> LoopReport:
         """What the run holds up to here."""
         repeats = [one for one in self._again.values() if _is_told(one)]
         others = [*self._found_chains.values(), *self._cycles.under_way, *self._cycles.ended]
@@ -171,7 +181,7 @@ class LoopTracker:
         )
 
 
-def find_loops(steps: Sequence[Step], *, threshold: float = DEFAULT_THRESHOLD) -> LoopReport:
+def find_loops(steps: Sequence[Step], *, threshold: float = RUN_THRESHOLD) -> LoopReport:
     """The loops of a whole run.
 
     Args:

@@ -12,7 +12,7 @@ from benchmarks.loop_runs import made_up_runs
 from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
 from langmem_tiers.core.tasks import Action
-from langmem_tiers.scoring.loops import Loop, LoopKind, LoopTracker, Step, find_loops
+from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, Loop, LoopKind, LoopTracker, Step, find_loops
 from tests.timing import takes_at_most
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_twice_is_no_loop() -> None:
 
 def test_the_same_at_another_address_is_something_else() -> None:
     run = [Step.of("click('5')", url=f"http://shop.test/list?p={at}") for at in range(6)]
-    assert not find_loops(run).is_loop
+    assert not find_loops(run, threshold=DEFAULT_THRESHOLD).is_loop
     assert kinds(run) == {LoopKind.NEAR}
 
 
@@ -215,7 +215,7 @@ def test_the_same_choice_in_every_row_is_no_loop() -> None:
 def test_a_button_between_new_work_is_no_loop() -> None:
     rows = [f"fill('{name}', '{name} of the order')" for name in ("bolts", "paint", "ladder")]
     run = [one for row in rows for one in ("click('add')", row)]
-    assert not find_loops(steps(*run)).is_loop
+    assert not find_loops(steps(*run), threshold=DEFAULT_THRESHOLD).is_loop
 
 
 def test_a_run_that_moved_on_is_less_of_a_loop_than_one_that_ended_in_it() -> None:

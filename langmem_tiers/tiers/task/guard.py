@@ -115,8 +115,8 @@ class Guard:
         ]
 
     def report(self) -> LoopReport:
-        """What the task holds in loops up to here."""
-        return self._tracker.report(threshold=self._threshold)
+        """What the task holds in loops up to here, as one looks back at it."""
+        return self._tracker.report()
 
     def has_failed(self, signature: str) -> bool:
         """Whether an action with this signature failed in this task."""
