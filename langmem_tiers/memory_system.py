@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 DATABASE_FILE = "memory.db"
 _ENDED_SIGNIFICANCE = 0.6
 _WRITTEN = "files"
-_NOTHING: dict[str, Any] = {"stamp": [0, 0, 0, 0], "conversations": []}
+_NOTHING: dict[str, Any] = {"stamp": [0, 0, 0, 0, 0, 0], "conversations": []}
 _CONTEXT_MESSAGES, _CONTEXT_CHARACTERS = 3, 300
+_MOST_BOOSTED = 3  # times as many as are asked for are looked at
 _BOOST = 0.1  # for a memory that holds every word of what was spoken of
 _LOCK_FILE, _LOCK_SECONDS = ".lock", 30.0
 _ALL = 1_000_000
@@ -99,7 +100,7 @@ class MemorySystem:
         self._refuse_other_projects()
 
     def _refuse_other_projects(self) -> None:
-        for project in self._talks.projects():
+        for project in self._talks.projects(self.engine.namespaces()):
             if project != self.config.project_name:
                 self.engine.close()
                 raise InvalidConfigError(
@@ -210,10 +211,11 @@ class MemorySystem:
         if weights is not None:
             recall = replace(parts.config.recall, tf_idf=weights)
             parts = replace(parts, config=replace(parts.config, recall=recall))
-        wish = Asked(text, limit, Strategy.TF_IDF, _only_lasting(filters))
+        wide = min(_MOST_BOOSTED * limit, parts.config.recall.max_limit) if context else limit
+        wish = Asked(text, max(limit, wide), Strategy.TF_IDF, _only_lasting(filters))
         found = recall_memories(parts, self.project.path, wish).hits
         hits = [hit for hit in found if hit.score >= self.config.relevance_threshold]
-        return tuple(_boosted(hits, context) if context else hits)
+        return tuple((_boosted(hits, context) if context else hits)[:limit])
 
     def pause_conversation(self) -> Conversation:
         """Leave the conversation at hand for another time."""
@@ -299,6 +301,8 @@ class MemorySystem:
             query = said[-1].content if said else ""
         if not query.strip():
             return ()
+        if recent and recent[-1].content == query:  # it was added already
+            recent = recent[:-1]
         spoken = "\n".join(one.content[:_CONTEXT_CHARACTERS] for one in recent[-_CONTEXT_MESSAGES:])
         return self.search(in_its_context(query, recent), context=spoken)
 

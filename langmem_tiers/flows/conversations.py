@@ -9,6 +9,8 @@ from langmem_tiers.core.items import NamespaceMatch
 from langmem_tiers.core.memory_system import Conversation, ConversationStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.tiers.items import Items
@@ -33,10 +35,10 @@ class Conversations:
         self._project = project
         self._place = (CONVERSATIONS, *project)
 
-    def projects(self) -> tuple[str, ...]:
-        """The projects that have conversations in the database."""
+    def projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
+        """The projects that have conversations, or anything else, in the database."""
         found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS,))])
-        return tuple(place[-1] for place in found)
+        return tuple(dict.fromkeys(place[-1] for place in (*found, *others)))
 
     def all(self) -> tuple[Conversation, ...]:
         """All of them, oldest first."""

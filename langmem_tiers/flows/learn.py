@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidInputError, MessageNotFoundError
 from langmem_tiers.core.extracted import ExtractedFact, FactDraft, FactMovedError, FactState
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.memory_store import Cursor, CursorMove, MemoryWrite
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.scoring.fact_checks import validated
@@ -132,7 +133,9 @@ class Learner:
         extraction = by_model.extract(messages)
         said = {fact.content for fact in found}
         # What a model makes of a conversation with an order in it may be the order in other words.
-        order = next((why for why in (orders_in(message.content) for message in messages) if why), "")
+        order = next(
+            (why for why in (orders_in(without_fences(message.content)) for message in messages) if why), ""
+        )
         for draft in extraction.facts:
             if draft.content not in said:
                 fact = self._fact(draft, _source_of(draft, messages))

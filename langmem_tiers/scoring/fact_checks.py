@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from langmem_tiers.core.extracted import FactDraft, Validation
+from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.long_term import EntryKind
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.scoring.unsafe_text import orders_in, why_unsafe
@@ -118,7 +119,7 @@ def validated(draft: FactDraft, message: Message) -> Validation:
         message: Where it was found.
     """
     reason = why_unsafe(" \n".join([draft.content, draft.category or "", *draft.tags]))
-    if not reason and (order := orders_in(message.content)):
+    if not reason and (order := orders_in(without_fences(message.content))):
         reason = f"beside it in its message: {order}"
     doubts = _doubts(draft.content[:_MAX_READ], draft.kind, message.role)
     confidence = draft.confidence

@@ -74,8 +74,12 @@ class SqlMemoryStore(SqlExtractedFacts):
         space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
             memory_spaces.c.namespace_pk == own
         )
+        archived = case((memories.c.archived_at.is_not(None), memories.c.pk), else_=0)
         used = select(
-            func.count(memories.c.archived_at), func.coalesce(func.sum(memories.c.access_count), 0)
+            func.count(memories.c.archived_at),
+            func.coalesce(func.sum(archived), 0),
+            func.coalesce(func.sum(archived * archived), 0),
+            func.coalesce(func.sum(memories.c.access_count), 0),
         ).where(memories.c.namespace_pk == own)
         with self._database.read() as connection:
             numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())

@@ -100,7 +100,8 @@ class LongTerm:
             assert new.valid_from is not None  # noqa: S101 - of all that is made here
             meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
             alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
-            settled = settle(new, [one.entry for one in alike.found], now)
+            there = [one.entry for one in alike.found]
+            settled = settle(new, there, now, importance=draft.importance)
             if self._settled(settled, alike.revision, moves, now):
                 entry = settled.receipt.entry
                 self._use([one for one in alike.found if entry is not None and one.entry.id == entry.id], now)

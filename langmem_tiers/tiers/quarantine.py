@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.extracted import ExtractedFact, FactState
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.tiers.memory_parts import LastingParts
 
+_SPACES = re.compile(r"[ \t]{2,}")
 _OVERLAP = 500  # characters; no order is longer
 
 
@@ -48,5 +50,6 @@ def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft
 
 def _windows(text: str) -> Iterator[str]:
     # A check reads so far and no further: a long text is read in parts that overlap.
+    text = _SPACES.sub(" ", text)
     step = MAX_READ - _OVERLAP
     return (text[start : start + MAX_READ] for start in range(0, max(1, len(text) - _OVERLAP), step))

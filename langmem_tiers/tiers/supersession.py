@@ -33,13 +33,14 @@ class Settled:
     """Entries that are said again, with what is new about them."""
 
 
-def settle(new: Entry, there: Iterable[Entry], now: datetime) -> Settled:
+def settle(new: Entry, there: Iterable[Entry], now: datetime, *, importance: float | None = None) -> Settled:
     """Store an entry among others: it may say what one of them says, or end those that it contradicts.
 
     Args:
         new: What is to be stored.
         there: What may have to do with it, the likeliest first, archived or not.
         now: When.
+        importance: What the caller said of it; None, if it is by its kind.
     """
     statement = _read(new.content)
     same: list[tuple[Entry, str]] = []
@@ -55,6 +56,7 @@ def settle(new: Entry, there: Iterable[Entry], now: datetime) -> Settled:
     later = [(old, why) for old, why in against if _start(old) > _start(new)]
     new = _cut(new, later)
     covered: list[tuple[Entry, str]] = []
+    again: list[str] = []  # archived ones that are said again
     for old, why in sorted(same, key=lambda pair: _start(pair[0])):
         if not _meet(new, old):
             continue
@@ -63,14 +65,17 @@ def settle(new: Entry, there: Iterable[Entry], now: datetime) -> Settled:
         )
         if _start(old) > _start(new) and lasts:  # it is known already from there on
             new = replace(new, valid_until=_start(old))
+            again += [old.id] if old.state is EntryState.ARCHIVED else []
         elif _start(old) > _start(new):  # the new one says so before and after it
             covered.append((old, why))
         elif lasts:
-            return _duplicate(old, new, why)
+            return _duplicate(old, new, why, importance)
         else:  # known until then, and true for longer
             new = replace(new, valid_from=old.valid_until)
+            again += [old.id] if old.state is EntryState.ARCHIVED else []
     earlier = [pair for pair in against if pair not in later]
-    return _superseding(new, [*earlier, *covered], later, now)
+    settled = _superseding(new, [*earlier, *covered], later, now)
+    return replace(settled, restore=tuple(again))
 
 
 def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
@@ -80,9 +85,9 @@ def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
     return replace(new, valid_until=min(ends, default=None))
 
 
-def _duplicate(old: Entry, new: Entry, why: str) -> Settled:
+def _duplicate(old: Entry, new: Entry, why: str, given: float | None) -> Settled:
     # What the new one knows besides comes along.
-    importance = max(old.importance, new.importance)
+    importance = old.importance if given is None else max(old.importance, given)
     together = replace(
         old,
         tags=old.tags | new.tags,

@@ -39,6 +39,8 @@ class Uses:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._noted: dict[NamespacePath, dict[int, Access]] = {}
+        self._being_written: dict[NamespacePath, dict[int, Access]] = {}
+        self._writing = threading.Lock()
         self._count = 0
 
     def note(self, namespace: NamespacePath, keys: Iterable[int], now: datetime) -> None:
@@ -56,30 +58,33 @@ class Uses:
 
     def seen(self, kept: KeptEntry) -> KeptEntry:
         """The entry with the uses that are not written yet."""
-        noted = self._noted.get(kept.entry.namespace, {}).get(kept.key)
-        if noted is None:
-            return kept
         entry = kept.entry
-        last_at = noted.last_at if entry.last_access_at is None else max(entry.last_access_at, noted.last_at)
-        counted = replace(entry, access_count=entry.access_count + noted.count, last_access_at=last_at)
-        return replace(kept, entry=counted)
+        for noted in (self._noted, self._being_written):
+            access = noted.get(entry.namespace, {}).get(kept.key)
+            if access is not None:
+                last_at = max(entry.last_access_at or access.last_at, access.last_at)
+                entry = replace(entry, access_count=entry.access_count + access.count, last_access_at=last_at)
+        return kept if entry is kept.entry else replace(kept, entry=entry)
 
     def flush(self) -> None:
         """Write what was noted; what cannot be written now is written another time."""
-        with self._lock:
-            left, self._noted, self._count = self._noted, {}, 0
-        while left:
-            namespace, noted = next(iter(left.items()))
-            try:
-                self._store.touch(namespace, noted)
-            except StorageError as error:
-                _log.warning("uses of entries are written later: %s", type(error).__name__)
-                self._take_back(left)
-                return
-            del left[namespace]
+        with self._writing:  # whoever waits here finds all written that was noted before
+            with self._lock:
+                left, self._noted, self._count = self._noted, {}, 0
+                self._being_written = left
+            while left:
+                namespace, noted = next(iter(left.items()))
+                try:
+                    self._store.touch(namespace, noted)
+                except StorageError as error:
+                    _log.warning("uses of entries are written later: %s", type(error).__name__)
+                    self._take_back(left)
+                    return
+                del left[namespace]
 
     def _take_back(self, left: dict[NamespacePath, dict[int, Access]]) -> None:
         with self._lock:
+            self._being_written = {}
             for namespace, noted in left.items():
                 there = self._noted.setdefault(namespace, {})
                 for key, access in noted.items():

@@ -33,6 +33,8 @@ class Atom(NamedTuple):
     is_capital: bool
     is_first: bool
     """Whether it stands before the verb of its clause."""
+    is_start: bool = False
+    """Whether the text begins with it, which makes its capital say nothing."""
 
 
 @dataclass(slots=True)

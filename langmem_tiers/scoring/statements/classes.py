@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 _STATES = """
-" enable/disable, allow/forbid, open/close, increase/decrease, active/inactive, true/false, on/off,
-accept/reject, approve/reject, success/failure, succeed/fail, pass/fail, available/unavailable, start/stop,
-online/offline, lock/unlock, hide/show, hidden/visible, valid/invalid, legal/illegal, complete/incomplete,
-safe/unsafe, stable/unstable, secure/insecure, possible/impossible, include/exclude, before/after,
-above/below, with/without, more/less, often/rarely, always/rarely, always/sometimes, free/busy,
-mandatory/optional, need/optional, agree/disagree, like/dislike, trust/distrust, add/delete,
+enable/disable, allow/forbid, open/close, increase/decrease, active/inactive, true/false, on/off,
+accept/reject, approve/reject, success/failure, succeed/fail, pass/fail, available/unavailable,
+start/stop, online/offline, lock/unlock, hide/show, hidden/visible, valid/invalid, legal/illegal,
+complete/incomplete, safe/unsafe, stable/unstable, secure/insecure, possible/impossible, include/exclude,
+before/after, above/below, with/without, more/less, often/rarely, always/rarely, always/sometimes,
+free/busy, mandatory/optional, need/optional, agree/disagree, like/dislike, trust/distrust, add/delete,
 install/uninstall, connect/disconnect, alive/dead, asleep/awake, present/absent, full/empty, win/lose,
 remember/forget, employed/unemployed, single/married, correct/wrong, finish/unfinished, known/unknown,
 healthy/unhealthy, happy/unhappy, satisfied/dissatisfied, public/private, sync/async,
 synchronous/asynchronous, synchronously/asynchronously, single/multiple, automatic/manual,
 automatically/manually, strict/lenient, mutable/immutable, optimistic/pessimistic, verbose/quiet,
 required/optional, encrypted/unencrypted, more than/less than, high/low, hot/cold, warm/cold, hot/iced,
-fast/slow, early/late, earlier/later, big/small, short/long, short/detailed, short/verbose, formal/informal,
-formal/casual, loud/quiet, strong/weak, strong/mild, spicy/mild, sweet/savory, sweet/dry, hard/soft,
-firm/soft, thick/thin, wet/dry, rich/poor, young/old, cheap/expensive, easy/difficult, simple/complex,
-dark/light, dark/bright, left/right, ascending/descending, increasing/decreasing, horizontal/vertical,
-clockwise/counterclockwise, odd/even, local/remote, static/dynamic, permanent/temporary, internal/external,
-heavy/light, black/white, indoor/outdoor, indoors/outdoors, alone/together, monolith/microservice,
-monorepo/polyrepo, eager/lazy, remote/onsite, remote/office, oldest/newest, introvert/extrovert,
-alphabetical/chronological, upper/lower, uppercase/lowercase, best/worst, strict/relaxed,
-blocking/nonblocking, stateful/stateless, sunny/rainy, wide/narrow, near/far, tall/short, smoker/nonsmoker,
-deny/allow, block/allow, keep/delete, store/delete, at least/at most, full/part, readonly/writable,
-mandatory/voluntary, need/forbid, urban/rural, analog/digital, expand/collapse, gain/lose, buy/sell,
-lend/borrow, eager/lazy, profit/loss, in parallel/sequentially, upstairs/downstairs, optin/optout,
-parallel/sequential, rise/fall, morning person/night owl, top/bottom, inside/outside, front/back,
-wired/wireless, paid/unpaid, paid/free, renew/expire, refundable/nonrefundable, direct/indirect,
-digital/paper, import/export, push/pull, up/down, vegan/carnivore, accept/refuse
+fast/slow, early/late, earlier/later, big/small, short/long, short/detailed, short/verbose,
+formal/informal, formal/casual, loud/quiet, strong/weak, strong/mild, spicy/mild, sweet/savory, sweet/dry,
+hard/soft, firm/soft, thick/thin, wet/dry, rich/poor, young/old, cheap/expensive, easy/difficult,
+simple/complex, dark/light, dark/bright, left/right, ascending/descending, increasing/decreasing,
+horizontal/vertical, clockwise/counterclockwise, odd/even, local/remote, static/dynamic,
+permanent/temporary, internal/external, heavy/light, black/white, indoor/outdoor, indoors/outdoors,
+alone/together, monolith/microservice, monorepo/polyrepo, eager/lazy, remote/onsite, remote/office,
+oldest/newest, introvert/extrovert, alphabetical/chronological, upper/lower, uppercase/lowercase,
+best/worst, strict/relaxed, blocking/nonblocking, stateful/stateless, sunny/rainy, wide/narrow, near/far,
+tall/short, smoker/nonsmoker, deny/allow, block/allow, keep/delete, store/delete, at least/at most,
+full/part, readonly/writable, mandatory/voluntary, need/forbid, urban/rural, analog/digital,
+expand/collapse, gain/lose, buy/sell, lend/borrow, eager/lazy, profit/loss, in parallel/sequentially,
+upstairs/downstairs, optin/optout, parallel/sequential, rise/fall, morning person/night owl, top/bottom,
+inside/outside, front/back, wired/wireless, paid/unpaid, paid/free, renew/expire,
+refundable/nonrefundable, direct/indirect, digital/paper, import/export, push/pull, up/down,
+vegan/carnivore, accept/refuse, pause/resume, stop/resume, clean/dirty, salty/bland,
+curly/straight, comfortable/uncomfortable,
+noisy/quiet, crowded/deserted, crowded/empty, boring/exciting, boring/fun, friendly/rude, polite/rude,
+fresh/stale, sharp/blunt, bright/dim, deep/shallow, calm/nervous, relaxed/stressed, optimist/pessimist,
+proud/ashamed, rough/smooth, tight/loose, heavy/lightweight, brave/timid, lazy/hardworking,
+generous/stingy, messy/tidy, modern/outdated, popular/unpopular, useful/useless, helpful/useless,
+patient/impatient, reliable/unreliable, ripe/unripe, solid/liquid, spacious/cramped, sweet/bitter,
+sweet/sour, sweet/salty, tasty/disgusting, tense/relaxed, tolerant/intolerant, useful/pointless,
+vague/precise, violent/peaceful, wild/tame, stable/flaky, flat/steep, frozen/fresh, nearby/far,
+beginner/expert, cooked/raw, gains/loses, improve/worsen, better/worse, love/hate, expand/shrink,
+grow/shrink, arrive/depart, cheap/pricey, electric/diesel, electric/petrol, active/expired, valid/expired,
+single/girlfriend, single/boyfriend, single/wife, single/husband, single/engaged, single/partner,
+urgent/unimportant, strength/weakness, majority/minority, renting/owning, rent/own, warm/cool,
+deny/confirm, encourage/discourage, permit/prohibit, attract/repel, ahead/behind, minimum/maximum,
+first/last, inner/outer
+"""
+_EITHER = """
+pass/fail, open/close, open/closed, succeed/fail, available/unavailable, present/absent, alive/dead,
+possible/impossible, legal/illegal, valid/invalid, agree/disagree, active/inactive, known/unknown,
+remember/forget, awake/asleep, online/offline, complete/incomplete, include/exclude, employed/unemployed,
+finished/unfinished, enabled/disabled, public/private, paid/unpaid, accept/reject, approve/reject, work/broken,
+stay/leave, trust/distrust, safe/unsafe, locked/unlocked, visible/hidden, required/optional, true/false,
+vacant/occupied, attend/skip, win/lose, keep/discard
 """
 _CLASSES = """
 database: postgresql mysql mariadb sqlite oracle mssql mongodb cassandra dynamodb cockroachdb couchdb
@@ -103,6 +126,13 @@ case: camelcase snakecase kebabcase pascalcase
 level: beginner intermediate advanced expert
 book form: paperback hardcover ebook audiobook kindle
 milk: oat soy almond dairy whole skimmed
+steak: rare medium welldone
+eggs: scrambled poached fried boiled
+fuel: diesel petrol gasoline electric hybrid hydrogen
+heating: gas oil electric pellet
+notes app: notion obsidian evernote onenote roam logseq
+word processor: word latex pages
+english: british american
 sport: soccer tennis basketball swimming running
 mobile framework: flutter swiftui reactnative xamarin ionic kotlin swift
 data frames: pandas polars spark dask
@@ -161,7 +191,9 @@ def _members(table: str) -> dict[str, frozenset[str]]:
     return {member: frozenset(names) for member, names in found.items()}
 
 
-OPPOSITES = _pairs(_STATES)
+COMPLEMENTS = _pairs(_EITHER)
+"""Opposites between which there is nothing."""
+OPPOSITES = _pairs(_STATES) | COMPLEMENTS
 """Pairs of plain words, in both orders."""
 CLASSES = _members(_CLASSES)
 """The names of the classes that a word is a member of."""

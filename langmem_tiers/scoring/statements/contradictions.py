@@ -20,9 +20,17 @@ from langmem_tiers.scoring.statements.atoms import (
     VERB,
 )
 from langmem_tiers.scoring.statements.denials import denied, given_up, is_denying
-from langmem_tiers.scoring.statements.slots import MULTI, PLANS, is_exclusive
+from langmem_tiers.scoring.statements.endings import broken_diet, ended_state
+from langmem_tiers.scoring.statements.slot_words import MULTI, PLANS
+from langmem_tiers.scoring.statements.slots import is_exclusive
 from langmem_tiers.scoring.statements.swaps import swapped_roles
-from langmem_tiers.scoring.statements.vocabulary import CLASSES, are_opposite, keys_of
+from langmem_tiers.scoring.statements.vocabulary import (
+    CLASSES,
+    are_complements,
+    are_opposite,
+    keys_of,
+    share_class,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,15 +46,23 @@ _FAMILIES: Final = (
     keys_of("be happen set cost"),
     keys_of("be set change update switch"),
     keys_of("name rename"),
+    keys_of("build write rewrite implement code create redo"),
+    keys_of("be happen start"),
 )
 _TO_VALUES: Final = CHANGES | keys_of("increase decrease postpone reschedule set")
+_MEASURING: Final = keys_of("own pay earn take last cost weigh need set happen wear hold measure charge") | {
+    "be",
+    "",
+}
+"""Verbs by which a value is said of something."""
 _ORDERING: Final = frozenset({"over", "than", "before", "after", "above", "below", REJECTED})
-_NEWLY: Final = keys_of("new now instead")
+_NEWLY: Final = keys_of("new now instead next")
 _CERTAIN: Final = frozenset({"must", "should", "will"})
 _SETTLED: Final = keys_of("use choose happen start end open close leave arrive") | {"be"}
 """Verbs that say the same of what is and of what is settled to be."""
 _DEMANDS: Final = keys_of("want need")
 _LIKE_PLACES: Final = frozenset({OBJECT, COMPLEMENT, "to", "in", "on", "at", "for", "by", SUBJECT})
+_MEANS: Final = frozenset({"with", "in", "on"})
 _OBJECTS: Final = frozenset({OBJECT, COMPLEMENT})
 _MOST_ATOMS, _MOST_VALUES = 24, 4
 
@@ -63,6 +79,9 @@ def contradiction(old: Statement, new: Statement, found: Difference) -> str:
         denied(old, new)
         or given_up(old, new)
         or given_up(new, old)
+        or ended_state(old, new)
+        or broken_diet(old, new)
+        or broken_diet(new, old)
         or _reordered(old, new, found)
         or _opposed(old, new, found)
         or _replaced(old, new, found)
@@ -88,6 +107,8 @@ def _opposed(old: Statement, new: Statement, found: Difference) -> str:
     if len(ones) != 1 or len(others) != 1 or not are_opposite(ones[0].key, others[0].key):
         return ""
     one, other = ones[0], others[0]
+    if "told" in old.flags & new.flags and not are_complements(one.key, other.key):
+        return ""  # what was bought can be sold later, but who failed did not pass
     if _names_the_subject(old, new, one, other) or _holds_of_several(old, one, other):
         return ""
     is_swapped = one.role != "preposition" and swapped_roles(old, new)
@@ -157,12 +178,19 @@ def _are_related(old: Statement, new: Statement, *, is_word: bool) -> bool:
         return True
     if {one, other} == {"be", "name"} and "name" in old.keys & new.keys:
         return True
+    if {one, other} == {"own", "be"} or (not is_word and {one, other} <= _MEASURING):
+        return True
+    if not is_word and ((one == "be" and other in old.keys) or (other == "be" and one in new.keys)):
+        return True  # the retention is, logs are retained
     is_moved = other in _TO_VALUES and (one in STATES or one in {"be", "happen", "set", "start", "end"})
     return is_moved and not is_word
 
 
 def _values(one: Statement, atoms: Iterable[Atom]) -> list[Atom]:
     left_out = _NEWLY.union(one.predicates)
+    atoms = list(atoms)
+    if any(atom.kind == "number" for atom in atoms):
+        left_out |= {"only"}
     return [atom for atom in _without_reasons(atoms) if atom.role != VERB and atom.key not in left_out]
 
 
@@ -179,6 +207,10 @@ def _stand_alike(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
         return roles == other_roles and not is_word and not any(atom.is_first for atom in both)
     if roles == other_roles:
         return True
+    if roles | other_roles <= _MEANS and share_class(ones[-1].key, others[-1].key):
+        return True
+    if other_roles == {"to"} and roles == {"with"}:
+        return True  # is with one bank, switched to another
     loose = _OBJECTS if is_word and "to" not in roles | other_roles else _LIKE_PLACES
     return roles | other_roles <= loose
 

@@ -11,7 +11,7 @@ FILLERS = frozenset(
     here that which who pretty rather somewhat apparently obviously essentially literally again yet hence thus
     therefore indeed surely naturally nowadays lately recently anyway um uh particular specific certain mainly
     mostly primarily simply eventually finally totally completely fully strictly etc it he she they them him
-    one's these those this such any ever
+    one's entirely exactly wholly altogether these those this such any ever
     """.split()
 )
 """Words."""

@@ -119,6 +119,10 @@ _IRREGULAR_PASTS = frozenset(
 ) | {"was"}
 
 
+SAME_PASTS = frozenset("quit split shut cut put let".split())
+"""Forms that may be past although nothing shows it."""
+
+
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """The stem of a word in lower case."""

@@ -21,7 +21,17 @@ from langmem_tiers.scoring.statements.small_words import (
     PREPOSITIONS,
 )
 from langmem_tiers.scoring.statements.values import fold, is_day
-from langmem_tiers.scoring.statements.vocabulary import NOUNS_TOO, PHRASES, VERBS, key_of
+from langmem_tiers.scoring.statements.vocabulary import CLASSES, PHRASES, VERBS, key_of
+from langmem_tiers.scoring.statements.word_parts import (
+    COPULAS,
+    SAME_PARTICIPLES,
+    ends_like_verb,
+    is_letter,
+    is_noun,
+    is_participle,
+    is_speaker,
+    was_habit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +45,6 @@ _VERBS_IN_ING = {
     "pricing": "price",
     "wedding": "wed",
 }
-_NOUN_ENDINGS = tuple(
-    "tion tions sion sions ment ments ence ences ance ances arrival approval choice choices".split()
-)
 _SIGNS = {
     ">": "more than",
     "<": "less than",
@@ -46,7 +53,6 @@ _SIGNS = {
     "<=": "at most",
     "≤": "at most",
 }
-_COPULAS = frozenset({"=", "==", ":"})
 _ARROWS = frozenset({"->", "=>", "→"})
 _ABOUT_NUMBERS = {
     "about": "about", "around": "about", "over": "more than", "under": "less than", "above": "more than",
@@ -82,17 +88,27 @@ def _with_verbs(items: list[Item]) -> list[Item]:
         if place < len(items) and not (items[place].part == "mark" and items[place].key in ".;!?"):
             continue
         clause = range(start, place)
-        if not any(items[at].part in {"verb", "be"} for at in clause):
+        if not any(items[at].part in {"verb", "be"} for at in clause) or _starts_with_person(
+            items, start, place
+        ):
             for at in clause[1:]:
-                if items[at - 1].part in {"content", "person"} and _looks_like_verb(items[at]):
+                if items[at - 1].part in {"content", "person", "helper"} and _looks_like_verb(items[at]):
                     items[at] = items[at]._replace(part="verb")
                     break
         start = place + 1
     return items
 
 
+def _starts_with_person(items: list[Item], start: int, stop: int) -> bool:
+    # "The user abstains": behind a person stands a verb, known or not.
+    if start >= stop or items[start].part != "person":
+        return False
+    at = next((at for at in range(start + 1, stop) if items[at].part not in {"helper", "modal", "no"}), stop)
+    return at < stop and _looks_like_verb(items[at])
+
+
 def _looks_like_verb(item: Item) -> bool:
-    is_form = item.is_past or (item.word.endswith("s") and not item.word.endswith(("ss", "us", "is")))
+    is_form = item.is_past or ends_like_verb(item.word)
     return item.part == "content" and item.kind == "word" and not item.determiner and is_form
 
 
@@ -101,23 +117,13 @@ def _determined(pieces: Sequence[Piece]) -> list[Piece]:
     found: list[Piece] = []
     determiner = ""
     for place, piece in enumerate(pieces):
-        is_letter = piece.text == "A" and _is_letter(pieces, place)
-        if piece.kind == "word" and piece.word in POINTERS and not is_letter:
+        is_name = piece.text == "A" and is_letter(pieces, place)
+        if piece.kind == "word" and piece.word in POINTERS and not is_name:
             determiner = {"a": "a", "an": "a", "this": "this", "that": "this"}.get(piece.word, "the")
             continue
         found.append(piece._replace(determiner=determiner) if determiner else piece)
         determiner = ""
     return found
-
-
-def _is_letter(pieces: Sequence[Piece], place: int) -> bool:
-    # "service A", "A depends on B": no article.
-    if place > 0 and pieces[place - 1].kind == "word":
-        return True
-    behind = pieces[place + 1] if place + 1 < len(pieces) else None
-    if behind is None or behind.word in BE:
-        return True
-    return behind.word.endswith("s") and key_of(behind.word) in VERBS and key_of(behind.word) not in NOUNS_TOO
 
 
 def _phrased(pieces: Sequence[Piece]) -> list[Item]:
@@ -137,12 +143,16 @@ def _phrased(pieces: Sequence[Piece]) -> list[Item]:
 
 def _runs_on(pieces: Sequence[Piece], at: int) -> bool:
     # On a product, not on a day.
-    return at < len(pieces) and pieces[at].is_capital and not is_day(pieces[at].word)
+    if at >= len(pieces) or is_day(pieces[at].word):
+        return False
+    return pieces[at].is_capital or key_of(pieces[at].word) in CLASSES
 
 
 def _phrase(pieces: Sequence[Piece], stems: Sequence[str], at: int) -> tuple[str, int]:
     for rest, canonical in PHRASES.get(stems[at], ()):
         stop = at + 1 + len(rest)
+        if not canonical and rest == ("cours",) and at + 1 < len(pieces) and pieces[at + 1].determiner:
+            continue  # the start of the course
         if tuple(stems[at + 1 : stop]) == rest and (
             rest != ("on",) or canonical != "use" or _runs_on(pieces, stop)
         ):
@@ -155,7 +165,7 @@ def _phrase_item(canonical: str, pieces: Sequence[Piece]) -> Item:
     if canonical == "no longer":
         return Item("no", "no longer", text)
     part = _part(canonical)
-    past = any(is_past(piece.word) for piece in pieces)
+    past = any(is_past(piece.word) for piece in pieces) and canonical != "own"
     return Item(part, canonical, text, determiner=pieces[0].determiner, is_past=past, word=pieces[0].word)
 
 
@@ -173,9 +183,11 @@ def _item(pieces: Sequence[Piece], at: int) -> Item | None:
         return _mark_item(piece, behind)
     if piece.kind != "word" or is_day(piece.word):
         return _value_item(piece)
+    if piece.word in ASSISTANTS and at > 0 and pieces[at - 1].word == "'s":
+        return Item("content", key_of(piece.word), piece.text, word=piece.word)  # somebody's assistant
     if behind is not None and behind.kind == "number" and (sign := _sign(piece.word)):
         return Item("content", sign, piece.text)
-    if _was_habit(pieces, at):
+    if was_habit(pieces, at):
         return Item("no", "no longer", piece.text)
     is_after_be = at > 0 and pieces[at - 1].word in BE and not piece.determiner
     return _small_word(piece, behind) or _content(piece, behind, is_start=at == 0, is_after_be=is_after_be)
@@ -185,7 +197,10 @@ def _value_item(piece: Piece) -> Item:
     if piece.kind == "word":
         return Item("content", key_of(piece.word), piece.text, "day", "", piece.determiner)
     value = f"{piece.word} {piece.unit}".strip()
-    kind = "number" if piece.kind == "date" and value.isdecimal() else piece.kind  # a year is both
+    if piece.kind == "version":
+        value = value.removeprefix("v")
+    # A year is a number as well, and so is a version of one number.
+    kind = "number" if piece.kind in {"date", "version"} and value.isdecimal() else piece.kind
     return Item("content", f"{kind}:{value}", piece.text, piece.kind, piece.unit, piece.determiner)
 
 
@@ -193,18 +208,10 @@ def _sign(word: str) -> str:
     return _ABOUT_NUMBERS.get(word) or ("about" if key_of(word) == "about" else "")
 
 
-def _was_habit(pieces: Sequence[Piece], at: int) -> bool:
-    # "used to live", but not "is used to store".
-    if [piece.word for piece in pieces[at : at + 2]] != ["used", "to"] or at + 2 >= len(pieces):
-        return False
-    is_passive = at > 0 and pieces[at - 1].word in BE
-    return not is_passive and (pieces[at + 2].word == "be" or key_of(pieces[at + 2].word) in VERBS)
-
-
 def _mark_item(piece: Piece, behind: Piece | None) -> Item | None:
     if piece.word in _SIGNS:
         return Item("content", _SIGNS[piece.word], piece.text)
-    if piece.word in _COPULAS:
+    if piece.word in COPULAS:
         return Item("be", "be", piece.text, word=piece.word)
     if piece.word in _ARROWS:
         return Item("preposition", "to", piece.text)
@@ -231,49 +238,24 @@ def _helper(piece: Piece, behind: Piece | None) -> Item | None:
     word = piece.word
     if word in GET and behind is not None and is_past(behind.word):
         return Item("be", "be", piece.text, word="be")  # "got married"
-    if word in DO or (word in HAVE and _is_participle(behind)):
+    if word in DO and behind is not None and behind.determiner and word != "do":
+        return Item("verb", "do", piece.text, is_past=word == "did", word=word)  # does the dishes
+    if word in DO or (word in HAVE and is_participle(behind)):
         return Item("helper", word, piece.text, is_past=word == "did")
     return None
 
 
-def _is_participle(behind: Piece | None) -> bool:
-    if behind is None or behind.kind != "word":
-        return False
-    word = behind.word
-    return word in {"been", "not", "never", "always", "recently"} or (is_past(word) and stem(word) != word)
-
-
 def _content(piece: Piece, behind: Piece | None, *, is_start: bool, is_after_be: bool) -> Item | None:
     word = piece.word
-    if (word == "user" or word in ASSISTANTS) and _is_speaker(piece, behind):
+    if (word == "user" or word in ASSISTANTS) and is_speaker(piece, behind):
         return Item("person", "user" if word == "user" else "you", piece.text)
     key = key_of(_VERBS_IN_ING[word]) if word in _VERBS_IN_ING and is_after_be else key_of(word)
     if not key or (word == "own" and piece.determiner):  # "her own flat"
         return None
     part = _part(key)
-    if part == "verb" and _is_noun(piece, key, behind, is_start=is_start):
+    if part == "verb" and piece.is_capital and not is_start and key in CLASSES:
+        part = "content"  # React, Express
+    if part == "verb" and is_noun(piece, key, behind, is_start=is_start):
         part = "content"
-    return Item(part, key, piece.text, "word", "", piece.determiner, piece.is_capital, is_past(word), word)
-
-
-def _is_speaker(piece: Piece, behind: Piece | None) -> bool:
-    # "the user likes", but not "the user table".
-    if behind is None or behind.kind != "word" or (piece.determiner == "the" and behind.is_capital):
-        return True
-    if behind.word in BE or behind.word in NEGATIONS or behind.word in DO or behind.word == "'s":
-        return True
-    key = key_of(behind.word)
-    return not key or key in VERBS or key in MODALS or key in PREPOSITIONS
-
-
-def _is_noun(piece: Piece, key: str, behind: Piece | None, *, is_start: bool) -> bool:
-    if piece.word.endswith(_NOUN_ENDINGS) or piece.determiner in {"the", "a"}:
-        return True
-    if key not in NOUNS_TOO and not piece.word.endswith("ing"):
-        return False
-    if is_start and piece.word.endswith("s"):
-        return True  # no command ends in s: "tests run in parallel"
-    word = behind.word if behind is not None else ""
-    if word.endswith("s") and not piece.word.endswith("s") and key_of(word) in VERBS:
-        return not is_start  # "the health check runs"
-    return word in BE or word == "'s" or key_of(word) in MODALS or word in _COPULAS or word == "of"
+    was = is_past(word) or (is_after_be and word in SAME_PARTICIPLES)
+    return Item(part, key, piece.text, "word", "", piece.determiner, piece.is_capital, was, word)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 NOUNS = """
+utc: coordinated universal time
+petrol: gasoline, gas station fuel
+welldone: well done
 deadline: due date, due, cutoff date, cut off date, submission date
 maximum: max, upper limit, upper bound
 minimum: min, lower limit, lower bound

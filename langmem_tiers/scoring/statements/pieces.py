@@ -39,6 +39,11 @@ _NOT_LINKED = str.maketrans(
 )
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)")
 _DASHED = re.compile(r"\b(\d{1,2})-([A-Za-z]{3,9})-(\d{4})\b")
+_PRONOUNS = re.compile(
+    r"\b(?:she|he|they|xe|ze)(?:/(?:her|hers|him|his|them|theirs|they|she|he))+\b", re.IGNORECASE
+)
+_SQUARES = re.compile(r"\bsquare (m|f)(?:et(?:er|re)s?|eet|oot)\b", re.IGNORECASE)
+_JOINT = re.compile(r"\b(co|re|pre|non)-(?=[a-z])", re.IGNORECASE)
 _TITLE = re.compile(
     r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|Inc|Ltd|Jr|Sr|vs|etc|approx|Co|Corp|e\.g|i\.e|dept|appt)\Z"
 )
@@ -93,7 +98,9 @@ def _bare(text: str) -> str:
 def pieces_of(text: str) -> list[Piece]:
     """The pieces of a text in their order."""
     text = _MOMENT.sub(r"\1 \2", _bare(text)).replace("US$", "$")
-    text = _DASHED.sub(r"\1 \2 \3", text)
+    text = _SQUARES.sub(r"sq\1", text)
+    text = _PRONOUNS.sub(lambda match: match.group().replace("/", ""), text)
+    text = _JOINT.sub(r"\1", _DASHED.sub(r"\1 \2 \3", text))
     found: list[Piece] = []
     for match in _PIECE.finditer(text):
         kind, written = str(match.lastgroup).rstrip("2"), match.group()
@@ -118,7 +125,7 @@ def _is_unsaid(text: str, match: re.Match[str]) -> bool:
 
 def _words(written: str) -> list[Piece]:
     lowered = written.lower()
-    is_capital = written[0].isupper()
+    is_capital = written[0].isupper() or (not written.islower() and written.isalpha())
     if lowered in _SHORT_FORMS:
         return [Piece("word", written, word) for word in _SHORT_FORMS[lowered]]
     if "'" in lowered:

@@ -35,18 +35,19 @@ _UNIT_NAMES = """
 1 s: s sec secs second seconds; 60 s: minute minutes mins min; 3600 s: hour hours hr hrs h; 86400 s: day
 days; 604800 s: week weeks wk wks; 0.001 s: ms millisecond milliseconds msec; 1 month: month months; 12
 month: year years yr yrs; 1 byte: byte bytes; 1000 byte: kb kib kilobyte kilobytes; 1e6 byte: mb mib
-megabyte megabytes; 1e9 byte: gb gib gigabyte gigabytes gigs gig; 1e12 byte: tb tib terabyte terabytes; 1 %:
-% percent pct; 1 m: m meter meters metre metres; 1000 m: km kilometer kilometers kilometre kilometres kms;
-0.01 m: cm centimeter centimeters centimetre centimetres; 0.001 m: mm millimeter millimeters; 1 mile: mile
-miles mi; 1 foot: ft foot feet; 1 inch: inch inches; 1 g: g gram grams gramme grammes; 1000 g: kg kgs kilo
-kilos kilogram kilograms; 0.001 g: mg milligram milligrams; 1 pound: lb lbs pound pounds gbp £ quid; 1 l:
-liter liters litre litres; 0.001 l: ml milliliter milliliters millilitre millilitres; 1 usd: usd dollar
-dollars $ bucks; 1 eur: eur euro euros €; 1 jpy: jpy yen ¥; 1 chf: chf franc francs; 1 inr: inr rupee rupees
-₹; 1 °: degree degrees °; 1 px: px pixel pixels; 1 rpm: rpm; 1 mbit: mbit mbits megabit megabits; 1 gbit:
-gbit gbits gigabit gigabits; 1 hz: hz hertz; 1000 hz: khz kilohertz; 1 m2: m2 sqm; 1 ton: ton tons; 1 oz: oz
-ounce ounces; 1 tbsp: tbsp tablespoon tablespoons; 1 tsp: tsp teaspoon teaspoons; 1 gal: gal gallon gallons;
-1 yd: yd yard yards; 1 pint: pint pints; 1 ghz: ghz; 1 mhz: mhz; 1 kwh: kwh; 1 w: watt watts; 1 kcal: kcal
-calories calorie; 1 cent: cents cent
+megabyte megabytes; 1e9 byte: gb gib gigabyte gigabytes gigs gig; 1e12 byte: tb tib terabyte terabytes; 1
+%: % percent pct; 1 m: m meter meters metre metres; 1000 m: km kilometer kilometers kilometre kilometres
+kms; 0.01 m: cm centimeter centimeters centimetre centimetres; 0.001 m: mm millimeter millimeters; 1 mile:
+mile miles mi; 1 foot: ft foot feet; 1 inch: inch inches; 0.000001 g: mcg microgram micrograms µg ug; 1 g:
+g gram grams gramme grammes; 1000 g: kg kgs kilo kilos kilogram kilograms; 0.001 g: mg milligram
+milligrams; 1 pound: lb lbs pound pounds gbp £ quid; 1 l: liter liters litre litres; 0.001 l: ml
+milliliter milliliters millilitre millilitres; 1 usd: usd dollar dollars $ bucks; 1 eur: eur euro euros €;
+1 jpy: jpy yen ¥; 1 chf: chf franc francs; 1 inr: inr rupee rupees ₹; 1 °: degree degrees °; 1 px: px
+pixel pixels; 1 rpm: rpm; 1 mbit: mbit mbits megabit megabits; 1 gbit: gbit gbits gigabit gigabits; 1 hz:
+hz hertz; 1000 hz: khz kilohertz; 1 m2: m2 sqm; 1 sqf: sqf sqft; 1 ton: ton tons; 1 oz: oz ounce ounces; 1 tbsp: tbsp
+tablespoon tablespoons; 1 tsp: tsp teaspoon teaspoons; 1 gal: gal gallon gallons; 1 yd: yd yard yards; 1
+pint: pint pints; 1 ghz: ghz; 1 mhz: mhz; 1 kwh: kwh; 1 w: watt watts; 1 kcal: kcal calories calorie; 1
+cent: cents cent
 """
 _PART = re.compile(r"([$€£¥₹])?\s?(-?[\d,]*\.?\d+)(k|m|bn|b)?\Z")
 CURRENCIES = frozenset("usd eur gbp jpy chf inr".split())
@@ -55,6 +56,9 @@ _HEAT_UNITS = frozenset({"°c", "°f"})
 _SCALES_OF_HEAT: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
 _YEARS = frozenset("year years yr yrs".split())
 _SPANS = frozenset("minute hour day week month year".split())
+_PARTS: Final = {"half": 50, "quarter": 25, "third": 33}
+"""Parts of a whole in percent."""
+_WHOLES = frozenset("of the our my all".split())
 _MOST_DIGITS = 20  # longer ones are names of something: they are kept as they are
 
 _Number = tuple[Decimal, int, str]
@@ -91,12 +95,9 @@ def ordinal_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
 
 def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     """The number that begins there, with its unit, in the smallest unit of its kind."""
-    is_half = word_at(pieces, at) == "half" and word_at(pieces, at + 1) in {"a", "an"}
-    found = (
-        (Decimal("0.5"), at + 2, "")
-        if is_half and word_at(pieces, at + 2) in _UNITS
-        else number_at(pieces, at)
-    )
+    if share := _share_at(pieces, at):
+        return share
+    found = _part_at(pieces, at) or number_at(pieces, at)
     if found is None:
         return None
     number, stop, sign = found
@@ -109,6 +110,31 @@ def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     while base in {"s", "month"} and (more := _same_again(pieces, stop, base)):
         number, stop = number + more[0] / factor, more[1]
     return Piece("number", written(pieces, at, stop), _shown(number * factor), unit=base), stop
+
+
+def _part_at(pieces: Sequence[Piece], at: int) -> _Number | None:
+    """Half an hour, a quarter of an hour."""
+    start = at + (word_at(pieces, at) in {"a", "an"})
+    part = _PARTS.get(word_at(pieces, start))
+    behind = start + 1 + (word_at(pieces, start + 1) == "of")
+    if (
+        part is None
+        or word_at(pieces, behind) not in {"a", "an"}
+        or word_at(pieces, behind + 1) not in _UNITS
+    ):
+        return None
+    return Decimal(part) / 100, behind + 1, ""
+
+
+def _share_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
+    """Half of the tests: 50 % of them."""
+    start = at + (word_at(pieces, at) in {"a", "an"})
+    part = _PARTS.get(word_at(pieces, start))
+    if part is None or word_at(pieces, start + 1) not in _WHOLES or _part_at(pieces, at) is not None:
+        return None
+    if word_at(pieces, start) != "half" and word_at(pieces, start + 1) != "of":
+        return None
+    return Piece("number", written(pieces, at, start + 1), str(part), unit="%"), start + 1
 
 
 def _unit(pieces: Sequence[Piece], place: tuple[int, int], sign: str) -> tuple[str, int]:

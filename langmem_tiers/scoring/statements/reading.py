@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.scoring.statements.items import items_of
+from langmem_tiers.scoring.statements.parts import parts_of
 from langmem_tiers.scoring.statements.pieces import pieces_of, plain
 from langmem_tiers.scoring.statements.roles import roles_of
+from langmem_tiers.scoring.statements.shapes import shaped
 from langmem_tiers.scoring.statements.small_words import is_adding
 
 if TYPE_CHECKING:
@@ -38,13 +40,15 @@ class Statement:
     person_roles: frozenset[tuple[str, str]] = frozenset()
     modals: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
-    """question, also, now, past, imperative, passive, event, needless: what holds for all of it."""
+    """question, also, now, past, imperative, passive, event, told, needless: what holds for all of it."""
     denials: tuple[str, ...] = ()
     """What stands behind each word that denies."""
     clauses: tuple[frozenset[str], ...] = ()
     """The keys of each sentence of the text."""
     predicates: tuple[str, ...] = ()
     """The verbs of its clauses; be for a clause that has no other."""
+    parts: tuple[Statement, ...] = ()
+    """Each of its clauses as a statement of its own, if it has several."""
 
 
 def read_statement(text: str) -> Statement:
@@ -56,15 +60,20 @@ def read_statement(text: str) -> Statement:
     simple = plain(text)
     if len(simple) > _MAX_CHARACTERS or simple.count(" ") >= MAX_WORDS:
         return Statement(text, simple)
-    pieces = pieces_of(text)
-    sentence = roles_of(items_of(pieces))
+    pieces = shaped(pieces_of(text))
+    items = items_of(pieces)
+    sentence = roles_of(items)
     if is_adding([piece.word for piece in pieces]):
         sentence.flags.add("also")
     if simple.endswith("?") or _asks([piece.word for piece in pieces[:2]]):
         sentence.flags.add("question")
     if any(piece.word in _NOW for piece in pieces):
         sentence.flags.add("now")
-    return _statement(text, simple, sentence)
+    whole = _statement(text, simple, sentence)
+    parts = parts_of(items)
+    if len(parts) < 2:
+        return whole
+    return replace(whole, parts=tuple(_statement(text, "", roles_of(part)) for part in parts))
 
 
 def _asks(first: list[str]) -> bool:

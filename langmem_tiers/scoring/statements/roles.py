@@ -6,12 +6,10 @@ No grammar of English, but enough of one to tell "A depends on B" from "B depend
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from langmem_tiers.scoring.statements.atoms import (
-    CHANGES,
     COMPLEMENT,
-    GONE,
     OBJECT,
     OWNER,
     REASON,
@@ -22,41 +20,27 @@ from langmem_tiers.scoring.statements.atoms import (
     Atom,
     Sentence,
 )
-from langmem_tiers.scoring.statements.vocabulary import NOUNS_TOO, keys_of
+from langmem_tiers.scoring.statements.role_words import (
+    DENYING_VERBS,
+    FINITE,
+    LASTING,
+    OBLIGING,
+    OBLIGING_WORDS,
+    SAID,
+    end_front,
+    has_be,
+    has_helper,
+    is_infinitive,
+    is_noun_here,
+    is_one_phrase,
+    make_subject,
+    was,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.scoring.statements.items import Item
-
-_SAID = frozenset(
-    """before after above below under over until since between within without against except unless if when while
-    because than from per beyond outside""".split()
-)
-"""Prepositions that change what is said; others only join."""
-_DENYING_VERBS: Final = {
-    "dislike": "like", "avoid": "use", "stop": "", "refuse": "want", "lack": "own", "forbid": "allow",
-    "disable": "enable",
-}  # fmt: skip
-"""Verbs that deny, with what they deny."""
-_LASTING: Final = (
-    STATES
-    | CHANGES
-    | GONE
-    | keys_of(
-        """
-        choose name birthday marry set increase decrease postpone reschedule release launch establish die join graduate
-        approve agree enable disable allow forbid happen start end grow locate schedule assign build write
-        """
-    )
-)
-"""Verbs whose past still holds, or which happen once: others tell of one event among several."""
-
-
-def _is_infinitive(item: Item) -> bool:
-    # "to plan", but neither "to trains" nor "to Go".
-    is_plain = item.word.endswith("ss") or not item.word.endswith(("s", "ing"))
-    return is_plain and not item.is_capital and not item.is_past
 
 
 def roles_of(items: Sequence[Item]) -> Sentence:
@@ -78,7 +62,8 @@ class _Reader:
         self.is_passive = self.is_reason = False
 
     def read(self) -> Sentence:
-        if self.items and self.items[0].part == "verb" and not self.items[0].is_past:
+        first = next((item for item in self.items if item.part not in {"no", "helper"}), None)
+        if first is not None and first.part == "verb" and not (first.is_past or first.word.endswith("ing")):
             self.sentence.flags.add("imperative")
         for index, item in enumerate(self.items):
             getattr(self, f"_{item.part}")(item, index)
@@ -98,14 +83,23 @@ class _Reader:
             self.sentence.denials.append(item.key)
             self.is_denied = False
         is_first = not self.has_verb
-        self.sentence.atoms.append(
-            Atom(item.key, item.text, role, item.kind, item.unit, item.determiner, item.is_capital, is_first)
-        )
+        is_start = not self.sentence.atoms and item is self.items[0]
+        said = (item.key, item.text, role, item.kind, item.unit, item.determiner, item.is_capital)
+        self.sentence.atoms.append(Atom(*said, is_first, is_start))
 
     def _content(self, item: Item, index: int) -> None:
         behind = self.items[index + 1] if index + 1 < len(self.items) else None
         if behind is not None and behind.part == "possessive":
             self._add(item, OWNER)
+            return
+        if item.key == "off" and self._is_state(index, self._next(index)):
+            self._verb(item._replace(part="verb", key="disable", is_past=True), index)
+            return
+        if item.key == "default" and item.text.lower().startswith("by "):
+            self._add(item, "by")
+            return
+        if self.role == COMPLEMENT and item.word in OBLIGING_WORDS and not item.determiner:
+            self._oblige(OBLIGING_WORDS[item.word])
             return
         is_prepositional = self.role not in {SUBJECT, OBJECT, COMPLEMENT}
         if item.determiner and is_prepositional and self.was_content:
@@ -117,9 +111,9 @@ class _Reader:
 
     def _verb(self, item: Item, index: int) -> None:
         before = self.items[index - 1] if index else None
-        if item.key in _DENYING_VERBS and self._denies(item, index):
+        if item.key in DENYING_VERBS and self._denies(item, index):
             self._deny(item, index, before)
-        elif self._is_noun_here(before, index):
+        elif self._is_noun(item, index, before) or (self.role == COMPLEMENT and item.word in OBLIGING_WORDS):
             self._content(item, index)
             return
         else:
@@ -127,16 +121,31 @@ class _Reader:
         self.has_verb, self.role, self.was_content = True, OBJECT, False
 
     def _predicate(self, item: Item, index: int, before: Item | None) -> None:
-        if before is not None and before.part in {"be", "no"} and item.is_past and self._has_be(index):
+        if before is not None and before.part in {"be", "no"} and item.is_past and has_be(self.items, index):
+            if item.key in OBLIGING:
+                self._oblige(OBLIGING[item.key])
+                return
             self.is_passive = True
             self.sentence.flags.add("passive")
-        if item.key in STATES and self._was(item, index):
+        if item.key in STATES and was(self.items, index):
             self.sentence.flags.add("past")
-        if item.is_past and item.key not in _LASTING and not self._has_helper(index):
+        if item.is_past and item.key not in LASTING and not has_helper(self.items, index):
             self.sentence.flags.add("event")
+        if item.is_past and not has_helper(self.items, index):
+            self.sentence.flags.add("told")
         self._add(item, VERB)
         if not self.predicate or self.predicate == "be":
             self.predicate = item.key
+
+    def _oblige(self, modal: str) -> None:
+        """What is required must be, what is allowed may be, what is optional need not be."""
+        if modal == "optional":
+            self.sentence.flags.add("needless")
+            self.sentence.denials.append("")
+        elif modal == "must" and self.is_denied:
+            self.sentence.flags.add("needless")
+        self.sentence.modals.add("must" if modal == "optional" else modal)
+        self.predicate = self.predicate or "be"
 
     def _denies(self, item: Item, index: int) -> bool:
         behind = self._next(index)
@@ -146,50 +155,32 @@ class _Reader:
 
     def _deny(self, item: Item, index: int, before: Item | None) -> None:
         self.sentence.denials.append(item.key)
-        if meant := _DENYING_VERBS[item.key]:
+        if meant := DENYING_VERBS[item.key]:
             self._predicate(item._replace(key=meant), index, before)
 
-    def _is_noun_here(self, before: Item | None, index: int) -> bool:
-        item = self.items[index]
+    def _is_noun(self, item: Item, index: int, before: Item | None) -> bool:
         behind = self.items[index + 1] if index + 1 < len(self.items) else None
-        if behind is not None and behind.key == "-":
-            return True  # "check-in"
-        if before is None:
-            return False
-        if before.part == "be":
-            return not item.is_past and not item.text.lower().endswith("ing")  # "the branch is develop"
-        if before.part == "verb" and before.key not in _DENYING_VERBS:
-            return item.key in NOUNS_TOO or item.text.lower().endswith("ing")  # "prefers trains"
-        if before.part == "preposition":
-            return before.key != "to" or not _is_infinitive(item)
-        return before.part in {"owner", "possessive"} or before.key == "-"
-
-    def _has_be(self, index: int) -> bool:
-        return any(item.part == "be" for item in self.items[max(0, index - 2) : index])
-
-    def _helped(self, index: int) -> bool:
-        before = self.items[max(0, index - 3) : index]
-        return any(item.part in {"be", "helper"} or item.key == "to" for item in before)
-
-    def _was(self, item: Item, index: int) -> bool:
-        # "used", "was using", "was used", but not "has used".
-        before = self.items[max(0, index - 3) : index]
-        if any(one.part == "be" and one.is_past for one in before):
-            return True
-        return item.is_past and not self._helped(index)
-
-    def _has_helper(self, index: int) -> bool:
-        return any(item.part == "be" and not item.is_past for item in self.items[max(0, index - 3) : index])
+        return is_noun_here(item, before, behind, is_behind_verb=self.has_verb and bool(self.predicate))
 
     def _be(self, item: Item, index: int) -> None:
         behind = self._next(index)
         is_passive = behind is not None and behind.part == "verb"
         if item.is_past and not is_passive and (behind is None or not behind.is_past):
             self.sentence.flags.add("past")
-        if item.word == ":" and self.has_verb:
+        if item.word == ":" and self.has_verb and not self._is_all_subject(index):
             return
+        if self.has_verb and item.word in FINITE and self._is_all_subject(index):
+            make_subject(self.sentence.atoms, self.clause_start)
+            self.sentence.flags -= {"imperative", "event"}
+            self.predicate = ""
         self.predicate = self.predicate or "be"
         self.has_verb, self.role, self.was_content = True, COMPLEMENT, False
+
+    def _is_all_subject(self, index: int) -> bool:
+        """Whether what was taken for a verb is a part of the subject: debug logging is off, signing is a must."""
+        if self.predicate in {"", "be"} or any(role == SUBJECT for _, role in self.clause_persons):
+            return False
+        return is_one_phrase(self.items, index)
 
     def _modal(self, item: Item, _index: int) -> None:
         self.sentence.modals.add(item.key)
@@ -211,18 +202,27 @@ class _Reader:
 
     def _preposition(self, item: Item, index: int) -> None:
         behind = self._next(index)
+        if item.key == "on" and self._is_state(index, behind):
+            self._verb(item._replace(part="verb", key="enable", is_past=True), index)
+            return
         if behind is None or behind.part == "mark":
             if item.key in {"on", "off", "over", "up", "down"}:
                 self._add(item, self.role)
             return
-        if item.key == "to" and behind.part == "verb" and _is_infinitive(behind):
+        if item.key == "to" and behind.part == "verb" and is_infinitive(behind):
             self.role = OBJECT
             return
         self.is_reason = self.is_reason or item.key == REASON
-        if item.key in _SAID:
-            self._add(item, "preposition")
         self.role = self._role_of(item, behind)
+        if item.key in SAID and not (self.role == REJECTED and item.key != REJECTED):
+            self._add(item, "preposition")
         self.was_content = False
+
+    def _is_state(self, index: int, behind: Item | None) -> bool:
+        # "Logging is on", "is off by default"
+        if not index or self.items[index - 1].part != "be":
+            return False
+        return behind is None or behind.part in {"mark", "preposition"} or behind.key == "default"
 
     def _role_of(self, item: Item, behind: Item) -> str:
         if item.key == "of":
@@ -237,8 +237,11 @@ class _Reader:
         if item.key == "or":
             self._add(item, "conjunction")
 
-    def _person(self, item: Item, _index: int) -> None:
+    def _person(self, item: Item, index: int) -> None:
         self.sentence.persons.add(item.key)
+        if index + 1 < len(self.items) and self.items[index + 1].part == "possessive":
+            self.clause_persons.append((item.key, OWNER))
+            return
         if not self.has_verb:
             self.role, self.was_content = SUBJECT, False
         self.clause_persons.append((item.key, self.role))
@@ -255,11 +258,21 @@ class _Reader:
             if index + 1 < len(self.items):
                 self._end_clause()
         elif not self.has_verb:
+            end_front(self.sentence.atoms, self.clause_start)
             self.role, self.was_content = SUBJECT, False
         elif self.role not in {OBJECT, COMPLEMENT}:
             self.was_content = True
 
+    def _end_note(self) -> None:
+        """A note without a verb equates: essay due May 3."""
+        atoms = self.sentence.atoms
+        if self.has_verb or len(atoms) < self.clause_start + 2 or atoms[-1].kind not in {"date", "time"}:
+            return
+        atoms[-1] = atoms[-1]._replace(role=COMPLEMENT, is_first=False)
+        self.predicate = "be"
+
     def _end_clause(self) -> None:
+        self._end_note()
         atoms = self.sentence.atoms
         flipped = {SUBJECT: OBJECT, "by agent": SUBJECT} if self.is_passive else {}
         self.sentence.person_roles += [(key, flipped.get(role, role)) for key, role in self.clause_persons]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langmem_tiers.scoring.statements.atoms import VERB
 from langmem_tiers.scoring.statements.swaps import swapped_roles
+from langmem_tiers.scoring.statements.vocabulary import are_complements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,16 +24,37 @@ _FLAGS = {
 
 def why_not_same(old: Statement, new: Statement, found: Difference) -> str:
     """Why the two do not say the same; nothing if they do."""
-    if (found.old or found.new) and not _is_converse(old, new, found):
+    is_turned = _is_turned(old, new, found)
+    if (found.old or found.new) and not is_turned and not _is_converse(old, new, found):
         return _unshared(found)
     for flag in old.flags ^ new.flags:
-        if flag in _FLAGS:
+        if flag in _FLAGS and not (flag == "past" and _are_both_told(old, new, found)):
             return _FLAGS[flag]
     if old.persons and new.persons and old.persons != new.persons:
         return f"{_listed(old.persons)} against {_listed(new.persons)}"
     if not _have_like_modals(old, new):
         return f"{_listed(old.modals) or 'a fact'} against {_listed(new.modals) or 'a fact'}"
+    if is_turned:
+        return ""
     return _denied_otherwise(old, new, found) or ("" if found.old else swapped_roles(old, new))
+
+
+def _are_both_told(old: Statement, new: Statement, found: Difference) -> bool:
+    # "My wedding was in 2016", "I got married in 2016"
+    other = new if "past" in old.flags else old
+    return "told" in other.flags or any(
+        atom.kind == "date" and atom.key in found.common and atom.key[-4:].isdecimal() for atom in other.atoms
+    )
+
+
+def _is_turned(old: Statement, new: Statement, found: Difference) -> bool:
+    """Whether one denies the opposite of what the other says: who fails does not pass."""
+    if len(found.old) != 1 or len(found.new) != 1 or abs(len(old.denials) - len(new.denials)) != 1:
+        return False
+    one, other = found.old[0], found.new[0]
+    denying = old if len(old.denials) > len(new.denials) else new
+    is_of_it = denying.denials[-1] in {one.key, other.key, ""}
+    return is_of_it and (one.role == VERB) == (other.role == VERB) and are_complements(one.key, other.key)
 
 
 def _denied_otherwise(old: Statement, new: Statement, found: Difference) -> str:
@@ -58,17 +81,28 @@ def _is_converse(old: Statement, new: Statement, found: Difference) -> bool:
 def _have_like_modals(old: Statement, new: Statement) -> bool:
     """Whether both are as sure, and oblige as much."""
     differing = old.modals ^ new.modals
-    if differing == {"may", "might"}:
+    if differing == {"may", "might"} or (_forbids(old) and _forbids(new)):
         return True
     for modal in differing:
         without = old if modal in new.modals else new
         with_it = new if modal in new.modals else old
-        if modal == "must" and "imperative" in without.flags:
+        if modal == "must" and ("imperative" in without.flags or "need" in without.keys):
+            continue
+        if modal == "should" and "want" in without.keys:
+            continue
+        if modal in {"may", "can"} and ("allow" in without.keys or {"may", "can"} & without.modals):
             continue
         if modal == "will" and (set(with_it.predicates) <= {"be", "happen"} or _has_time(with_it)):
             continue
         return False
     return True
+
+
+def _forbids(one: Statement) -> bool:
+    """Must not, may not, can not, never do."""
+    if len(one.denials) != 1 or "needless" in one.flags or one.modals - {"must", "may", "can", "should"}:
+        return False
+    return bool(one.modals) or "imperative" in one.flags or "allow" in one.keys
 
 
 def _has_time(one: Statement) -> bool:

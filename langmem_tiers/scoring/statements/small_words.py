@@ -30,10 +30,13 @@ PREPOSITIONS = frozenset(
     """.split()
 ) | {"instead of"}
 CONJUNCTIONS = frozenset("and but or".split())
-_ADDING = frozenset("also too additionally both another besides further moreover likewise".split())
+_ADDING = frozenset("also additionally both another besides further moreover likewise".split())
 _ADDING_PAIRS = frozenset({("as", "well"), ("in", "addition"), ("one", "more"), ("along", "with")})
 
 
 def is_adding(words: list[str]) -> bool:
     """Whether a text says that it adds to what was said."""
+    # "too" adds behind what is added, but not in "too small".
+    if any(word == "too" and after in ".,;!" for word, after in pairwise([*words, "."])):
+        return True
     return not _ADDING.isdisjoint(words) or any(pair in _ADDING_PAIRS for pair in pairwise(words))

@@ -28,6 +28,7 @@ _MUTUAL = keys_of(
     "marry engaged friend sibling neighbor colleague twin equal meet cousin same identical roommate"
 )
 """Words of what holds in both directions."""
+_NONE: frozenset[str] = frozenset()
 _MOST_ATOMS = 60
 """Of longer texts no order but the same is compared."""
 
@@ -57,10 +58,11 @@ def swapped_roles(old: Statement, new: Statement) -> str:
 
 
 def _changed_places(old: Statement, new: Statement) -> str:
-    if (old.keys | new.keys) & _MUTUAL:
-        return ""
     if _persons_swapped(old, new):
         return "who does it to whom"
+    mutual = (old.keys | new.keys) & _MUTUAL
+    if any(OWNER not in old.roles.get(key, _NONE) | new.roles.get(key, _NONE) for key in mutual):
+        return ""
     is_equation = set(old.predicates) == set(new.predicates) == {"be"}
     moved = [
         _Move(atom, old.roles[atom.key], new.roles[atom.key])
@@ -89,14 +91,30 @@ def _joined_otherwise(old: Statement, new: Statement) -> str:
 
 def _persons_swapped(old: Statement, new: Statement) -> bool:
     """Whether "I pay Bob" became "Bob pays me"."""
+    is_mutual = bool((old.keys | new.keys) & _MUTUAL)
     for person in old.persons & new.persons:
+        if _owner_for_doer(old, new, person):
+            return True
         before = {role for key, role in old.person_roles if key == person} - {OWNER, COMPLEMENT}
         after = {role for key, role in new.person_roles if key == person} - {OWNER, COMPLEMENT}
-        if before and after and before.isdisjoint(after) and SUBJECT in before | after:
+        if not is_mutual and before and after and before.isdisjoint(after) and SUBJECT in before | after:
             return any(
                 (SUBJECT in old.roles[key]) != (SUBJECT in new.roles[key]) for key in old.keys & new.keys
             )
     return False
+
+
+def _owner_for_doer(old: Statement, new: Statement, person: str) -> bool:
+    """Whether "I walk Bob's dog" became "Bob walks my dog"."""
+    before, after = ({role for key, role in one.person_roles if key == person} for one in (old, new))
+    if not (SUBJECT in before ^ after and OWNER in before & after | (before ^ after)):
+        return False
+    doing, owning = (old, new) if SUBJECT in before else (new, old)
+    is_alike = old.predicates[0] == new.predicates[0] and old.predicates[0] not in {"be", "own"}
+    return any(
+        (OWNER in roles or is_alike) and SUBJECT in owning.roles.get(key, ()) and SUBJECT not in roles
+        for key, roles in doing.roles.items()
+    )
 
 
 def _crossed(old: Statement, new: Statement) -> str:

@@ -20,24 +20,30 @@ prefer: favor, preference, like better, would rather have, like best, like more,
 like: love, fan of, fond of, keen on, enjoy, adore, be fond of, be a fan of, be keen on, be a big fan
     of, take pleasure in, be a lover of, be into, be very fond of, have a liking for
 dislike: hate, detest, loathe, can not stand, despise, be averse to
-use: run on, utilize, make use of, employ, leverage
+use: run on, be on, utilize, make use of, employ, leverage
 start: begin, commence, kick off, get start, kickoff
 end: finish, complete, conclude, wrap up, terminate, be over
 buy: purchase, acquire
 need: require, mandatory, necessary, compulsory, obligatory, be in need of, requirement, obligation,
     call for, be essential, essential
-want: would like, wish, desire, would love, be looking for, would prefer to have
+want: would like, wish, desire, would love, would prefer to have
+seek: look for, search for, hunt for, be on the lookout for, be in search of
+die: pass away, decease, lose one life
+save up: put money aside, set money aside, put aside money, put aside, set aside
+grow up: spend childhood, spend youth, be bring up
+date: go out with, be in a relationship with, be together with
 live: reside, dwell, make one home, be living
 locate: situate, be base in, base, headquarter
 work: be employ, have a job, be working, have a job, hold a job
-delete: remove, erase, get rid of, eliminate, take out, wipe
+delete: remove, erase, eliminate, take out, wipe
 fix: repair, mend, resolve, patch
 show: display, demonstrate, exhibit
-store: save, persist, keep, retain
+store: persist, keep, retain, save
 run: execute
 check: verify, double check
-own: possess, have got, have, be the owner of, have in possession, be in possession of
-name: call, go by, know as, be know as
+own: consist of, be compose of, be make up of, comprise, possess, have got, have, be the owner of, have in
+    possession, be in possession of
+name: want to be call, prefer to be call, like to be call, call, go by, know as, be know as
 birthday: bear, date of birth, birth date, birthdate, dob
 marry: wed, be marry to, get marry, tie the knot with
 cancel: call off, scrap
@@ -49,13 +55,13 @@ disable: deactivate, turn off, switch off
 allow: permit, authorize, let, be okay to, be fine to
 forbid: prohibit, ban, disallow
 reject: decline, refuse, turn down
-approve: sign off on, greenlight
+approve: sign off on, sign off, greenlight
 change: alter, modify, adjust, amend
 release: publish, ship, come out
 deploy: roll out
 contact: reach out to, get in touch with
 attend: take part in, participate in, go along to
-avoid: steer clear of, stay away from, refrain from
+avoid: steer clear of, stay away from
 ask: inquire
 answer: reply, respond, response
 happen: occur, take place, be schedule for, be schedule, be plan for, be hold, schedule, be set for, be
@@ -75,6 +81,7 @@ teach: instruct
 seem: appear, look like
 consume: ingest
 visit: pay a visit to, go to see, stop by
+belong: be a member of, be member of
 join: become a member of
 exercise: work out
 retire: go into retirement
@@ -91,12 +98,18 @@ stay: remain
 close: shut
 discuss: talk about
 arrive: get in, get there
-return: come back, go back, get back
+return: come back, go back, get back, send back, give back, bring back, take back
+clear: clear out, empty out, clean out
+suffer: suffer from, be plague by, struggle with
+abstain: abstain from, stay off, refrain from, stay clear of
+walk: go on foot, go by foot
+cycle: bike, go by bike, go by bicycle, ride a bike, ride a bicycle
+commute: travel to work, get to work, go to work
 replace: swap out, swap, exchange, trade in, substitute, supersede
-abandon: ditch, give away, donate, phase out, drop support for, get off, sunset, forgo, move away from,
+abandon: get rid of, ditch, give away, donate, phase out, drop support for, get off, sunset, forgo, move away from,
     migrate away from, migrate off, move off, walk away from
 resign: step down, hand in notice
-divorce: split up with, break up with, separate from
+divorce: split up with, break up with, separate from, split up, break up, break off, part way
 hire: recruit, take on, bring on board
 fire: lay off, dismiss, let go
 sleep: go to bed, go to sleep
@@ -112,7 +125,8 @@ reach: get to
 total: amount to, come to, add up to
 rent: lease
 vomit: throw up
-handle: deal with, take care of, look after
+handle: deal with, be responsible for, be in charge of, be responsible
+care: take care of, look after, care for, mind
 trigger: cause, lead to, result in
 ensure: guarantee
 """
@@ -140,6 +154,7 @@ hourly: every hour, each hour, per hour, once an hour
 nightly: every night, each night, per night
 always: every time, all the time, at all times, constantly, in all cases, without exception
 often: frequently
+alternate: every other, every second
 sometimes: occasionally, from time to time, now and then
 rarely: seldom
 before: prior to, ahead of, earlier than
@@ -199,7 +214,7 @@ vegetarian: veggie
 vegan: plant based
 near: close to, next to, nearby
 regularly: on a regular basis
-alone: by oneself, on ones own
+alone: by herself, by himself, by myself, by themselves, by oneself, on ones own
 different: distinct
 similar: alike
 remote: remotely, from home
@@ -220,5 +235,5 @@ def entries_of(table: str) -> dict[str, str]:
 
 SYNONYMS = entries_of(_VERBS) | entries_of(NOUNS) | entries_of(_OTHERS)
 """Each word or phrase with what stands for it."""
-VERB_KEYS = frozenset(entries_of(_VERBS).values()) - {"birthday", "name"}
+VERB_KEYS = frozenset(entries_of(_VERBS).values()) - {"birthday", "name", "date"}
 """What stands for verbs."""

@@ -40,6 +40,9 @@ _DAYS: Final = frozenset(
 )
 
 
+_HALVES: Final = {"morning": "am", "afternoon": "pm", "evening": "pm"}
+
+
 def is_day(word: str) -> bool:
     """Whether the word names a day."""
     return word in _DAYS
@@ -172,6 +175,8 @@ def _written_clock(pieces: Sequence[Piece], at: int, match: re.Match[str]) -> tu
     half = match[4]
     if half is None and word_at(pieces, stop) in {"am", "pm"}:
         half, stop = word_at(pieces, stop)[0], stop + 1
+    if half is None and hour <= 12 and word_at(pieces, stop) == "in" and word_at(pieces, stop + 2) in _HALVES:
+        half, stop = _HALVES[word_at(pieces, stop + 2)][0], stop + 3
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
     seconds = f":{match[3]}" if match[3] and match[3] != "00" else ""
@@ -197,6 +202,8 @@ def _spoken(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     shift = (15 if pieces[at].word == "quarter" else 30) * (1 if word_at(pieces, at + 1) == "past" else -1)
     minutes = int(found[0]) * 60 + shift
     half, stop = word_at(pieces, found[1]), found[1]
+    if half == "in" and word_at(pieces, stop + 2) in _HALVES:
+        half, stop = _HALVES[word_at(pieces, stop + 2)], stop + 2
     if half in {"am", "pm"}:
         minutes, stop = minutes % 720 + (720 if half == "pm" else 0), stop + 1
     return Piece("time", written(pieces, at, stop), f"{minutes // 60:02}:{minutes % 60:02}"), stop

@@ -76,6 +76,8 @@ OPPOSITES: Final = (
     | classes.OPPOSITES
 )
 """Pairs of keys, in both orders."""
+COMPLEMENTS: Final = frozenset((key_of(one), key_of(other)) for one, other in classes.COMPLEMENTS)
+"""Those of them between which there is nothing."""
 SCOPES: Final = frozenset(key_of(word) for word in classes.SCOPES)
 REGIONS: Final = frozenset(key_of(word) for word in classes.REGIONS)
 
@@ -88,6 +90,13 @@ def are_opposite(one: str, other: str) -> bool:
     return len(short) > 3 and any(
         long == prefix + short for prefix in ("un", "in", "im", "dis", "non", "ir", "il")
     )
+
+
+def are_complements(one: str, other: str) -> bool:
+    """Whether what is not the one is the other: open and closed, but not hot and cold."""
+    if (one, other) in COMPLEMENTS:
+        return True
+    return are_opposite(one, other) and (one, other) not in OPPOSITES
 
 
 def _adjective(key: str) -> str:

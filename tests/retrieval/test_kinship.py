@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from langmem_tiers.retrieval.kinship import Kinship
+from langmem_tiers.retrieval.offline import OfflineEmbedder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_VECTORS = {"tea": (3.0, 0.0), "chai": (2.0, 0.0), "car": (0.0, 1.0), "anti": (-1.0, 0.0), "": (0.0, 0.0)}
+
+
+class _Counting:
+    """An embedder of a few words that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.asked += texts
+        return np.array([_VECTORS[text] for text in texts], np.float32)
+
+
+def test_the_nearness_of_two_words_is_the_cosine_of_their_vectors() -> None:
+    kin = Kinship(_Counting())
+    assert kin("tea", "chai") == pytest.approx(1.0)
+    assert kin("tea", "car") == pytest.approx(0.0)
+    assert kin("tea", "anti") == pytest.approx(-1.0)
+
+
+def test_a_word_without_a_vector_is_near_to_nothing() -> None:
+    assert Kinship(_Counting())("tea", "") == 0.0
+
+
+def test_a_word_is_embedded_once() -> None:
+    embed = _Counting()
+    kin = Kinship(embed)
+    for _ in range(3):
+        kin("tea", "car")
+    assert embed.asked == ["tea", "car"]
+
+
+def test_the_words_that_were_asked_for_longest_ago_are_forgotten() -> None:
+    embed = _Counting()
+    kin = Kinship(embed, most_words=2)
+    kin("tea", "car")
+    kin("tea", "chai")
+    assert embed.asked == ["tea", "car", "chai"]
+    kin("tea", "car")
+    assert embed.asked == ["tea", "car", "chai", "car"]
+    assert repr(kin) == "Kinship(2 of 2 words)"
+
+
+def test_a_cache_of_one_word_is_refused() -> None:
+    with pytest.raises(ValueError, match="most_words must be at least 2"):
+        Kinship(_Counting(), most_words=1)
+
+
+def test_offline_words_tell_synonyms_from_siblings() -> None:
+    kin = Kinship(OfflineEmbedder().embed_documents)
+    near = [kin(*pair.split()) for pair in ("lawyer attorney", "begin start", "scared afraid", "fix repair")]
+    apart = [kin(*pair.split()) for pair in ("tea coffee", "dog cat", "guitar violin", "read write")]
+    assert min(near) > 0.5
+    assert max(apart) < 0.3

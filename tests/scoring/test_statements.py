@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.scoring.statements import Comparison, Verdict, compare, read_statement
+
+
+def judged(old: str, new: str) -> Comparison:
+    return compare(read_statement(old), read_statement(new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("We use PostgreSQL.", "we use   postgresql"),
+        ("We don't deploy on Fridays", "We do not deploy on Fridays"),
+        ("My favourite colour is grey", "My favorite color is gray"),
+        ("PostgreSQL was chosen as the database", "We chose PostgreSQL as our database"),
+        ("I prefer dark mode", "The user prefers dark mode"),
+        ("I prefer dark mode", "My preference is dark mode"),
+        ("The deadline is 2024-03-05", "The due date is March 5, 2024"),
+        ("The timeout is thirty seconds", "timeout: 30s"),
+        ("The talk takes 1 hour and 30 minutes", "The talk takes 90 min"),
+        ("The app runs in k8s", "The application runs in Kubernetes"),
+        ("Run the tests before deploying", "Deploy after running the tests"),
+        ("Pets are not allowed", "Pets are forbidden"),
+        ("Alice lives in Zürich", "Alice lives in Zurich"),
+    ],
+)
+def test_other_words_for_the_same_are_the_same(old: str, new: str) -> None:
+    found = judged(old, new)
+    assert found.verdict is Verdict.SAME, found.reason
+    assert found.similarity == 1.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The deadline is March 5", "The deadline is March 12"),
+        ("The deadline is March 5", "The deadline was moved to March 12"),
+        ("We use PostgreSQL as the database", "We use MySQL as the database"),
+        ("We decided to use PostgreSQL.", "We decided to use MySQL instead of PostgreSQL."),
+        ("We use PostgreSQL", "We switched from PostgreSQL to MySQL"),
+        ("Alice lives in Berlin", "Alice moved to Munich"),
+        ("Use tabs", "Do not use tabs"),
+        ("We deploy on Fridays", "We do not deploy"),
+        ("The user prefers dark mode", "The user prefers light mode"),
+        ("The user prefers tea over coffee", "The user prefers coffee over tea"),
+        ("Bob works at SAP", "Bob no longer works at SAP"),
+        ("The offsite is on June 12", "The offsite was cancelled"),
+        ("The repository is public", "The repository is private"),
+    ],
+)
+def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:
+    found = judged(old, new)
+    assert found.verdict is Verdict.CONTRADICTS, found.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Alice likes tea", "Alice likes coffee"),
+        ("Alice reports to Bob", "Bob reports to Alice"),
+        ("I owe Bob 50 euros", "Bob owes me 50 euros"),
+        ("Bob was mentored by Alice", "Bob mentored Alice"),
+        ("The staging timeout is 30 seconds", "The production timeout is 60 seconds"),
+        ("Ticket 12 is open", "Ticket 13 is open"),
+        ("Alice lives in Germany", "Alice lives in Berlin"),
+        ("We use PostgreSQL", "We use PostgreSQL 16"),
+        ("We use PostgreSQL", "We also use MySQL"),
+        ("We use PostgreSQL as the database", "Should we use MySQL as the database?"),
+        ("The user might move to Spain", "The user will move to Spain"),
+        ("You must not merge", "You do not have to merge"),
+        ("We deploy", "We do not deploy on Fridays"),
+        ("The user met Bob on Monday", "The user met Bob on Friday"),
+        ("Alice likes tea. Bob likes milk.", "Alice likes milk. Bob likes tea."),
+        ("The invoice is 10000000000000000000000001", "The invoice is 10000000000000000000000002x"),
+    ],
+)
+def test_what_can_hold_at_once_is_different(old: str, new: str) -> None:
+    found = judged(old, new)
+    assert found.verdict is Verdict.DIFFERENT, found.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("The database is PostgreSQL", "The database is MySQL", ("PostgreSQL", "MySQL", "same place")),
+        ("The limit is 5", "The limit is 10", ("5", "10")),
+        ("Use tabs", "Do not use tabs", ("denies",)),
+        ("We use Redis", "We use Redis in production", ("production",)),
+        ("Alice manages Bob", "Bob manages Alice", ("Alice", "Bob", "change places")),
+    ],
+)
+def test_the_reason_names_the_words_that_decided(old: str, new: str, words: tuple[str, ...]) -> None:
+    reason = judged(old, new).reason
+    assert all(word in reason for word in words), reason
+
+
+def test_empty_texts_are_different_unless_equal() -> None:
+    assert judged("", "").verdict is Verdict.SAME
+    assert judged("", "We use Redis").verdict is Verdict.DIFFERENT
+    assert judged("...", "!!!").verdict is Verdict.DIFFERENT
+
+
+def test_other_languages_are_the_same_only_in_the_same_order() -> None:
+    assert judged("我喜欢咖啡", "我喜欢咖啡!").verdict is Verdict.SAME
+    assert judged("我喜欢咖啡", "我不喜欢咖啡").verdict is Verdict.DIFFERENT
+    assert judged("Der Hund beißt den Mann", "Der Mann beißt den Hund").verdict is Verdict.DIFFERENT
+
+
+def test_a_long_text_is_the_same_only_word_for_word_and_costs_little() -> None:
+    long = "the quick brown fox jumps over the lazy dog " * 25_000
+    start = time.perf_counter()
+    assert judged(long, long.upper()).verdict is Verdict.SAME
+    assert judged(long, long + "twice").verdict is Verdict.DIFFERENT
+    assert time.perf_counter() - start < 2.0
+
+
+@pytest.mark.parametrize("unit", ["a.", "1,", "a/", "a@", "not ", "5 GB and ", "A uses B, ", "'"])
+def test_no_text_is_read_in_quadratic_time(unit: str) -> None:
+    text = unit * (5900 // len(unit))
+    start = time.perf_counter()
+    judged(text, text[::-1])
+    assert time.perf_counter() - start < 2.0
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_any_two_texts_can_be_compared(old: str, new: str) -> None:
+    found = judged(old, new)
+    assert 0.0 <= found.similarity <= 1.0
+    assert found.reason
+    assert judged(old, old).verdict is Verdict.SAME
+
+
+_WORDS = "alice bob uses likes not never tea redis 5 30s from to before the a is was monday 2024-03-05 and or".split()
+
+
+@given(st.lists(st.sampled_from(_WORDS), max_size=12), st.lists(st.sampled_from(_WORDS), max_size=12))
+def test_the_same_both_ways(old: list[str], new: list[str]) -> None:
+    one, other = read_statement(" ".join(old)), read_statement(" ".join(new))
+    assert (compare(one, other).verdict is Verdict.SAME) == (compare(other, one).verdict is Verdict.SAME)
