@@ -19,6 +19,7 @@ from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.parts import MemoryParts
 from langmem_tiers.retrieval.embedding import Embedding
 from langmem_tiers.retrieval.index_text import Indexer
+from langmem_tiers.retrieval.kinship import Kinship
 from langmem_tiers.retrieval.memory_search import MemorySearch
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.retrieval.retriever import Retriever
@@ -194,7 +195,15 @@ def _lasting(database: Database, given: Given, embedding: Embedding | None) -> L
         counter=given.counter,
         ids=given.ids,
         now=lambda: check_time(given.clock.now()),
+        kin=_kin(given.embedder),
     )
+
+
+def _kin(embedder: Embedder | None) -> Kinship | None:
+    # Words are looked up one by one: only an embedder in this process is quick enough for that.
+    if embedder is None or not getattr(embedder, "is_quick", False):
+        return None
+    return Kinship(embedder.embed_documents)
 
 
 def _model_facts(given: Given, finder: FactFinder) -> ModelFacts | None:

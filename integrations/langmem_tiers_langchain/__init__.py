@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.offline import OfflineEmbeddings
     from langmem_tiers_langchain.retriever import TieredMemoryRetriever
     from langmem_tiers_langchain.store import TieredStore
+    from langmem_tiers_langchain.tasks import TieredTaskMiddleware
     from langmem_tiers_langchain.tools import create_manage_memory_tool, create_search_memory_tool
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "TieredMemoryMiddleware",
     "TieredMemoryRetriever",
     "TieredStore",
+    "TieredTaskMiddleware",
     "create_manage_memory_tool",
     "create_search_memory_tool",
     "part_tokens",
@@ -46,6 +48,7 @@ _HOMES = {
     "TieredMemoryMiddleware": "middleware",
     "TieredMemoryRetriever": "retriever",
     "TieredStore": "store",
+    "TieredTaskMiddleware": "tasks",
     "create_manage_memory_tool": "tools",
     "create_search_memory_tool": "tools",
     "part_tokens": "convert",

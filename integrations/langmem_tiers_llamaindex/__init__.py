@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.offline import OfflineEmbedding
     from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
     from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
+    from langmem_tiers_llamaindex.tasks import WatchedTool, watch_agent, watch_tools
     from langmem_tiers_llamaindex.tools import TieredMemoryToolSpec
 
 __all__ = [
@@ -36,10 +37,13 @@ __all__ = [
     "TieredMemoryRetriever",
     "TieredMemoryToolSpec",
     "TieredSyncChatStore",
+    "WatchedTool",
     "attach",
     "message_tokens",
     "to_draft",
     "to_message",
+    "watch_agent",
+    "watch_tools",
 ]
 
 _HOMES = {
@@ -56,10 +60,13 @@ _HOMES = {
     "TieredMemoryRetriever": "retriever",
     "TieredMemoryToolSpec": "tools",
     "TieredSyncChatStore": "sync_chat_store",
+    "WatchedTool": "tasks",
     "attach": "engines",
     "message_tokens": "convert",
     "to_draft": "convert",
     "to_message": "convert",
+    "watch_agent": "tasks",
+    "watch_tools": "tasks",
 }
 _FRAMEWORK = ("llama_index", "llama_index_instrumentation")
 

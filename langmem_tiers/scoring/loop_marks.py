@@ -46,6 +46,12 @@ _UNSTEADY = re.compile(r"\[[a-zA-Z]{0,3}\d+\]|\b\d{1,2}:\d\d(?::\d\d)?\b|, focus
 """What differs between two looks at one page: numbers of elements, clocks, the focus."""
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_FAILURE = re.compile(
+    r"\b(?:not (?:clickable|found|visible|available|possible|allowed|interactable)"
+    r"|no (?:such|effect|change)|nothing happened|failed|failure"
+    r"|error|cannot|could ?n.t|could not|unable|timed out|timeout|denied|invalid|unchanged)\b",
+    re.IGNORECASE,
+)
 _PREFIX = re.compile(r"^(?:browser_|page\.|playwright_|mcp__\w+?__)")
 
 
@@ -73,6 +79,12 @@ class Mark(NamedTuple):
     failed: bool
 
 
+def _reads_like_failure(observation: object) -> bool:
+    # A tool may say that it could do nothing, and call that a success.
+    text = observation if isinstance(observation, str) else ""
+    return 0 < len(text) <= _PAGE_CHARACTERS and _FAILURE.search(text) is not None
+
+
 def mark_of(step: Step) -> Mark:
     """The mark of a step. Never raises, whatever its parts are."""
     tool = _text(step.tool) or "unknown"
@@ -96,7 +108,7 @@ def mark_of(step: Step) -> Mark:
         url=_address(_text(step.url)),
         page=page,
         lines=lines,
-        failed=bool(step.failed),
+        failed=bool(step.failed) or _reads_like_failure(step.observation),
     )
 
 

@@ -101,7 +101,7 @@ class LongTerm:
             meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
             alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
             there = [one.entry for one in alike.found]
-            settled = settle(new, there, now, importance=draft.importance)
+            settled = settle(new, there, now, importance=draft.importance, kin=self._parts.kin)
             if self._settled(settled, alike.revision, moves, now):
                 entry = settled.receipt.entry
                 self._use([one for one in alike.found if entry is not None and one.entry.id == entry.id], now)

@@ -26,6 +26,8 @@ class LastingParts:
     counter: TokenCounter
     ids: IdSource
     now: Callable[[], datetime]
+    kin: Callable[[str, str], float] | None = None
+    """How near two words are in meaning, by an embedder that is quick enough to be asked."""
 
     def new_id(self) -> str:
         """An id for something new; later ones sort behind it."""

@@ -11,7 +11,7 @@ from langmem_tiers.core.long_term import Outcome, Receipt, Relation, RelationKin
 from langmem_tiers.scoring.statements import Verdict, compare, read_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from langmem_tiers.core.entries import Entry
@@ -33,7 +33,14 @@ class Settled:
     """Entries that are said again, with what is new about them."""
 
 
-def settle(new: Entry, there: Iterable[Entry], now: datetime, *, importance: float | None = None) -> Settled:
+def settle(
+    new: Entry,
+    there: Iterable[Entry],
+    now: datetime,
+    *,
+    importance: float | None = None,
+    kin: Callable[[str, str], float] | None = None,
+) -> Settled:
     """Store an entry among others: it may say what one of them says, or end those that it contradicts.
 
     Args:
@@ -41,6 +48,7 @@ def settle(new: Entry, there: Iterable[Entry], now: datetime, *, importance: flo
         there: What may have to do with it, the likeliest first, archived or not.
         now: When.
         importance: What the caller said of it; None, if it is by its kind.
+        kin: How near two words are in meaning; None goes by words alone.
     """
     statement = _read(new.content)
     same: list[tuple[Entry, str]] = []
@@ -48,7 +56,7 @@ def settle(new: Entry, there: Iterable[Entry], now: datetime, *, importance: flo
     for old in there:
         if not _is_about_the_same(new, old) or not _meet(new, old):
             continue
-        found = compare(_read(old.content), statement)
+        found = compare(_read(old.content), statement, kin)
         if found.verdict is Verdict.SAME:
             same.append((old, found.reason))
         elif found.verdict is Verdict.CONTRADICTS:

@@ -364,3 +364,41 @@ def test_of_a_page_of_10_mb_only_beginning_and_end_are_looked_at() -> None:
     assert len(huge[0].observation.raw_output if huge[0].observation else "") > 2 * middle
     assert takes_at_most(0.3, lambda: [guard.observe(entry) for entry in huge])
     assert {loop.kind for loop in guard.report().loops} == {LoopKind.UNCHANGED}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [(ExecutionOutcome.FAILURE, "?"), (ExecutionOutcome.SUCCESS, "Element not clickable.")],
+)
+def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
+    outcome: ExecutionOutcome, said: str
+) -> None:
+    guard, levels = Guard(), []
+    for index in range(12):
+        entry = MemoryEntry(
+            entry_id=str(index),
+            timestamp=float(index),
+            thought=Thought(),
+            action=Action("click", {"index": index}),
+            observation=Observation(said),
+            outcome=outcome,
+            url="http://shop.test",
+        )
+        advice = guard.observe(entry)
+        levels.append("" if advice is None else advice.level.value)
+    assert levels[-1] == "block"
+    assert levels.index("warning") < levels.index("block")
+
+
+def test_ticking_one_box_after_the_other_is_no_loop() -> None:
+    guard = Guard()
+    for index in range(30):
+        entry = MemoryEntry(
+            entry_id=str(index),
+            timestamp=float(index),
+            thought=Thought(),
+            action=Action("click", {"index": index}),
+            observation=Observation("Clicked."),
+            url="http://shop.test",
+        )
+        assert guard.observe(entry) is None

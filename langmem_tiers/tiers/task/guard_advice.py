@@ -53,6 +53,10 @@ class Watch:
     noted: bool = False
     tool: str = ""
     """Of a loop of actions that are only alike, else empty."""
+    began: int = -1
+    """The first step of the loop."""
+    chain: str = ""
+    """Its tool: actions that are only alike and fail are one loop too."""
     period: int = 1
     """The longest that the loop had."""
     actions: dict[str, list[str]] = field(default_factory=dict)
@@ -75,8 +79,11 @@ class Watch:
 
     def is_of(self, mark: Mark, loop: Loop) -> bool:
         """Whether the loop is the one under watch."""
-        return mark.action in self.actions or (
-            loop.kind is LoopKind.NEAR and bool(self.tool) and mark.tool == self.tool
+        is_same_chain = loop.period == 1 and (loop.first, loop.tool) == (self.began, self.chain)
+        return (
+            mark.action in self.actions
+            or is_same_chain
+            or (loop.kind is LoopKind.NEAR and bool(self.tool) and mark.tool == self.tool)
         )
 
     def notice(self, mark: Mark, last_time: int) -> None:
@@ -152,6 +159,7 @@ def _bring_up_to_date(watch: Watch, mark: Mark, loop: Loop, around: Sequence[Mar
     while len(watch.actions) > _ACTIONS:
         del watch.actions[next(iter(watch.actions))]
     watch.tool = mark.tool if loop.kind is LoopKind.NEAR else watch.tool
+    watch.began, watch.chain = loop.first, loop.tool
     watch.period = max(watch.period, loop.period)
     watch.pages = (
         [*(page for page in watch.pages if page != mark.page), mark.page][-_ACTIONS:] if mark.page else []

@@ -1,0 +1,300 @@
+"""Task memory for agents: tool calls become cycles, warnings reach the model, and a loop is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from langchain.agents.middleware.types import AgentMiddleware, AgentState
+from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool and hands it in
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.errors import GraphBubbleUp
+
+from langmem_tiers.agent_memory import AgentMemory
+from langmem_tiers.core.checks import check_whole
+from langmem_tiers.core.errors import InvalidConfigError, LangmemTiersError
+from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from langmem_tiers_langchain.marks import is_added
+from langmem_tiers_langchain.task_view import in_front, told_of
+from langmem_tiers_langchain.thread_tasks import ThreadTasks
+from langmem_tiers_langchain.tool_cycles import Call, Ending, call_of, ending_of, failed_with, messages_of
+from langmem_tiers_langchain.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
+
+    from langchain.agents.middleware.types import ModelRequest, ModelResponse
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.runtime import Runtime
+    from langgraph.types import Command
+
+    from langmem_tiers_langchain.identity import Owner
+
+ANSWER_TOOL = "answer_guard"
+"""The tool with which an agent answers a block."""
+_HOW_TO_ANSWER = f"To answer, call {ANSWER_TOOL} with the reason, in three words or more."
+_LIFTED = "The block is lifted for now."
+_NOT_LIFTED = "Nothing is lifted: no action is blocked, or the reason has fewer than three words."
+_log = logging.getLogger("langmem_tiers")
+_WARNINGS = 100
+"""Different ones that are remembered, so that each is logged once."""
+
+
+class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Gives an agent a memory of what it does: ``middleware=[TieredTaskMiddleware(engine=engine)]``.
+
+    Each tool call is recorded as a cycle of thought, action and observation. Warnings of loops, and what was done
+    so far, come in front of the newest turn of what the model sees; the state's messages are never changed. A call
+    that the guard blocks is not run: the model is told why, and may answer with the tool ``answer_guard``. If memory
+    fails, the agent goes on without it, with a warning.
+
+    The same call of several at once waits for its twin, so that the guard sees one after another.
+
+    Args:
+        memory: The one task of all runs.
+        engine: In its place: keeps a task for each thread, called like the thread, which goes on after a restart.
+        namespace: Whose tasks, with an engine: labels such as ``("acme", "{user_id}")`` or a function of the runtime;
+            the ``user_id`` of the run or else its thread, if left out. Tasks are in the namespace that has the label
+            ``"agent"`` behind these, apart from what ``TieredMemoryMiddleware`` keeps of the thread.
+        budget_tokens: What may be put in front of the model.
+        show: Whether what was done so far is shown as well, not only warnings.
+        goal_from_first_message: Whether what the user says first is the goal of a task that has none.
+
+    Raises:
+        InvalidConfigError: Neither a memory nor an engine is given, or both.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | None = None,
+        *,
+        engine: MemoryEngine | None = None,
+        namespace: Owner = None,
+        budget_tokens: int = 2000,
+        show: bool = True,
+        goal_from_first_message: bool = True,
+    ) -> None:
+        super().__init__()
+        self._memory, self._tasks = _checked(memory, engine, namespace)
+        self._budget_tokens = check_whole(budget_tokens, 1, "budget_tokens")
+        self._show = show
+        self._takes_goal = goal_from_first_message
+        self._turns = Turns()
+        self.failures: Counter[str] = Counter()
+        """What failed while the agent went on, by the name of the error."""
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()
+        self.tools = [self._answer_tool()]
+
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Take up the task of the run; what the user says first is its goal, if it has none."""
+        messages = state["messages"]
+        memory = self._task(runtime, messages, afresh=True)
+        said = (str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one))
+        goal = next((text for text in said if text.strip()), None)
+        if memory is not None and self._takes_goal and goal is not None:
+            try:
+                # Not start_task: what was handed in with the memory, or done already, stays in sight.
+                if not memory.working.current_goal:
+                    memory.working.set_goal(goal)
+            except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+                self._failed(error)
+        return None
+
+    async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The same without keeping the event loop."""
+        return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Show the model what there is to say about its task."""
+        return handler(self._told(request))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """The same without keeping the event loop."""
+        return await handler(await asyncio.to_thread(self._told, request))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
+    ) -> ToolMessage | Command[Any]:
+        """Run a tool unless the guard blocks the call, and record what came of it."""
+        found = self._asked(request)
+        if found is None:
+            return handler(request)
+        memory, call, key = found
+        with self._turns.taken(key):
+            if (block := self._block(memory, call, request)) is not None:
+                return block
+            start = time.perf_counter()
+            try:
+                result = handler(request)
+            except GraphBubbleUp:  # it waits for somebody, and is called again
+                raise
+            except Exception as error:
+                self._record(memory, call, failed_with(error), start)
+                raise
+            self._ended(memory, call, result, start)
+            return result
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """The same without keeping the event loop."""
+        found = await asyncio.to_thread(self._asked, request)
+        if found is None:
+            return await handler(request)
+        memory, call, key = found
+        async with self._turns.ataken(key):
+            if (block := await asyncio.to_thread(self._block, memory, call, request)) is not None:
+                return block
+            start = time.perf_counter()
+            try:
+                result = await handler(request)
+            except GraphBubbleUp:
+                raise
+            except Exception as error:
+                await asyncio.to_thread(self._record, memory, call, failed_with(error), start)
+                raise
+            await asyncio.to_thread(self._ended, memory, call, result, start)
+            return result
+
+    def _task(
+        self,
+        runtime: Any,  # noqa: ANN401 - of a node or of a tool
+        messages: Sequence[BaseMessage],
+        *,
+        afresh: bool = False,
+    ) -> AgentMemory | None:
+        if self._tasks is None:
+            return self._memory
+        try:
+            return self._tasks.of(runtime, messages, afresh=afresh)
+        except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+            self._failed(error)
+            return None
+
+    def _asked(self, request: ToolCallRequest) -> tuple[AgentMemory, Call, Hashable] | None:
+        if request.tool_call["name"] == ANSWER_TOOL:
+            return None
+        memory = self._task(request.runtime, messages_of(request.state))
+        if memory is None:
+            return None
+        try:
+            call = call_of(request)
+            what = (call.action.tool_name, call.action.parameters_json)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)
+            return None
+        return memory, call, (memory.namespace, memory.task, *what)
+
+    def _block(self, memory: AgentMemory, call: Call, request: ToolCallRequest) -> ToolMessage | None:
+        try:
+            advice = memory.check_action(call.action, **call.place)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)
+            return None
+        if advice is None or advice.level is not AdviceLevel.BLOCK:
+            return None
+        return ToolMessage(
+            f"{advice.message} {_HOW_TO_ANSWER}",
+            tool_call_id=request.tool_call["id"],
+            name=request.tool_call["name"],
+            status="error",
+        )
+
+    def _ended(self, memory: AgentMemory, call: Call, result: object, start: float) -> None:
+        try:
+            ending = ending_of(result)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)
+        else:
+            self._record(memory, call, ending, start)
+
+    def _record(self, memory: AgentMemory, call: Call, ending: Ending, start: float) -> None:
+        duration_ms = (time.perf_counter() - start) * 1000
+        try:
+            memory.record_cycle(
+                call.thought,
+                call.action,
+                ending.observation,
+                ending.outcome,
+                duration_ms=duration_ms,
+                error_message=ending.error_message,
+                **call.place,
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)
+
+    def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        memory = self._task(request.runtime, request.state["messages"])
+        if memory is None:
+            return request
+        try:
+            text = told_of(memory, self._budget_tokens, with_history=self._show)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error)
+            return request
+        return request.override(messages=in_front(request.messages, text)) if text else request
+
+    def _answer_tool(self) -> StructuredTool:
+        def answer(reason: str, runtime: ToolRuntime[Any, Any]) -> str:
+            memory = self._task(runtime, messages_of(runtime.state))
+            try:
+                accepted = memory is not None and memory.answer_guard(reason)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._failed(error)
+                accepted = False
+            return _LIFTED if accepted else _NOT_LIFTED
+
+        async def aanswer(reason: str, runtime: ToolRuntime[Any, Any]) -> str:
+            return await asyncio.to_thread(answer, reason, runtime)
+
+        return StructuredTool.from_function(
+            answer,
+            aanswer,
+            name=ANSWER_TOOL,
+            description=(
+                "Say why an action that was blocked, since it goes in circles, has to be done once more. Use it "
+                "only after a block, and only if nothing else is left to try."
+            ),
+        )
+
+    def _failed(self, error: Exception) -> None:
+        kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
+        with self._lock:
+            self.failures[kind] += 1
+            is_new = (what := f"{kind} {told}") not in self._warned
+            self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
+        level = logging.WARNING if is_new else logging.DEBUG
+        _log.log(level, "the agent goes on without task memory: %s %s", kind, told, exc_info=not told)
+
+
+def _checked(
+    memory: object, engine: object, namespace: Owner
+) -> tuple[AgentMemory | None, ThreadTasks | None]:
+    if (memory is None) == (engine is None):
+        raise InvalidConfigError(
+            "a task is kept in one place: pass memory= for one task of all runs, or engine= for one of each thread"
+        )
+    if engine is not None:
+        if not isinstance(engine, MemoryEngine):
+            raise InvalidConfigError(f"engine must be a MemoryEngine, got a {type(engine).__name__}")
+        return None, ThreadTasks(engine, namespace)
+    if not isinstance(memory, AgentMemory):
+        raise InvalidConfigError(f"memory must be an AgentMemory, got a {type(memory).__name__}")
+    if namespace is not None:
+        raise InvalidConfigError("a memory has its namespace: leave namespace= out, or pass engine=")
+    return memory, None

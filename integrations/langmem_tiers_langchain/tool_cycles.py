@@ -1,0 +1,103 @@
+"""A tool call as a cycle: why it was made, what it was, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.types import Command
+
+from langmem_tiers.core.tasks import Action, ExecutionOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model asked for."""
+
+    thought: str
+    action: Action
+    url: str | None
+    """Where, if the arguments say so; else it is where the task is."""
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The address as an argument, if there is one."""
+        return {} if self.url is None else {"url": self.url}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended."""
+
+    outcome: ExecutionOutcome
+    observation: str
+    error_message: str | None = None
+
+
+def call_of(request: ToolCallRequest) -> Call:
+    """The call that a request is about."""
+    asked = request.tool_call
+    arguments = asked["args"]
+    url = arguments.get("url")
+    return Call(
+        _thought(messages_of(request.state), asked["id"]),
+        Action(asked["name"], arguments),
+        url if isinstance(url, str) and url else None,
+    )
+
+
+def messages_of(state: object) -> Sequence[BaseMessage]:
+    """The messages of a state of any shape."""
+    if isinstance(state, list):
+        return state
+    found = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
+    return found if isinstance(found, list) else []
+
+
+def ending_of(result: object) -> Ending:
+    """What a tool gave back: a message, a command for the graph, or several of them."""
+    parts = result if isinstance(result, list) else [result]
+    messages = [message for part in parts for message in _messages_in(part)]
+    said = "\n".join(text for message in messages if (text := str(message.text)))
+    told = said or "\n".join(_described(part) for part in parts if isinstance(part, Command))
+    if any(isinstance(message, ToolMessage) and message.status == "error" for message in messages):
+        return Ending(ExecutionOutcome.FAILURE, told, told or "the tool answered with an error")
+    return Ending(ExecutionOutcome.SUCCESS, told)
+
+
+def failed_with(error: Exception) -> Ending:
+    """What a tool raised."""
+    outcome = ExecutionOutcome.TIMEOUT if isinstance(error, TimeoutError) else ExecutionOutcome.FAILURE
+    told = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return Ending(outcome, told, told)
+
+
+def _thought(messages: Sequence[BaseMessage], call_id: str | None) -> str:
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and any(one["id"] == call_id for one in message.tool_calls):
+            return str(message.text)
+    return ""
+
+
+def _messages_in(part: object) -> list[BaseMessage]:
+    if not isinstance(part, Command):
+        return [part] if isinstance(part, BaseMessage) else []
+    changes: Any = part.update
+    if isinstance(changes, list):  # pairs of a channel and a value, or messages by themselves
+        changes = dict(one for one in changes if isinstance(one, tuple) and len(one) == 2)
+    held = changes.get("messages") if isinstance(changes, Mapping) else getattr(changes, "messages", None)
+    several = held if isinstance(held, list | tuple) else [held]
+    return [one for one in several if isinstance(one, BaseMessage)]
+
+
+def _described(command: Command[Any]) -> str:
+    where = f"goto {command.goto!r}" if command.goto else ""
+    changed = f"update {sorted(map(str, command.update))!r}" if isinstance(command.update, Mapping) else ""
+    return "; ".join(filter(None, [where, changed]))

@@ -1,0 +1,518 @@
+"""Agents with a memory of what they do: real runs of ``create_agent``."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from langmem_tiers import AgentMemory, EngineConfig, InvalidConfigError, MemoryEngine
+from langmem_tiers.core.fences import OPENING, is_only_fenced, without_fences
+from langmem_tiers.core.tasks import ExecutionOutcome
+from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
+from langmem_tiers_langchain.tasks import ANSWER_TOOL
+from langmem_tiers_langchain.turns import Turns
+from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from langmem_tiers.core.tasks import MemoryEntry
+
+RUNS: Counter[str] = Counter()
+MOST = 7
+"""Times that the guard lets the same call through."""
+
+
+@pytest.fixture(autouse=True)
+def _no_runs() -> None:
+    RUNS.clear()
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory() as opened:
+        yield opened
+
+
+@pytest.fixture
+def engine() -> Iterator[MemoryEngine]:
+    with MemoryEngine(embedder=None) as opened:
+        yield opened
+
+
+@tool
+def look_up(what: str) -> str:
+    """Look something up."""
+    RUNS[what] += 1
+    time.sleep(0.005)  # so that calls at once do overlap
+    return f"there is nothing about {what}"
+
+
+@tool
+def fetch(url: str) -> str:
+    """Get a page."""
+    return f"the page at {url}"
+
+
+@tool
+def broken(what: str) -> str:
+    """Fail."""
+    raise RuntimeError(f"no {what}")
+
+
+@tool
+def slow(what: str) -> str:
+    """Take too long."""
+    raise TimeoutError(f"{what} took too long")
+
+
+@tool
+def hand_over(what: str, runtime: ToolRuntime) -> Command[Any]:
+    """Answer with a command."""
+    return Command(
+        update={"messages": [ToolMessage(f"{what} is handed over", tool_call_id=runtime.tool_call_id)]}
+    )
+
+
+@tool
+def ask_person(what: str) -> str:
+    """Wait for a person."""
+    return f"the person says {interrupt(what)}"
+
+
+TOOLS = [look_up, fetch, broken, slow, hand_over, ask_person]
+
+
+def call(name: str = "look_up", said: str = "", **args: Any) -> AIMessage:
+    args = args or {"what": "boat"}
+    return AIMessage(said, tool_calls=[{"name": name, "args": args, "id": "x"}])
+
+
+def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
+    """One after the other, each with call ids of its own; then the end."""
+    left = iter(enumerate(steps))
+
+    def reply(_: Sequence[BaseMessage]) -> AIMessage:
+        number, step = next(left, (0, AIMessage("done")))
+        calls = [{**one, "id": f"{number}-{place}"} for place, one in enumerate(step.tool_calls)]
+        return AIMessage(step.content, tool_calls=calls)
+
+    return reply
+
+
+def looping(calls: int = 30, *, stops_when_told: bool = True) -> Callable[[Sequence[BaseMessage]], AIMessage]:
+    """Always the same, until it is told that this is blocked."""
+    again = script(*[call() for _ in range(calls)])
+
+    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+        if stops_when_told and "Blocked:" in without_fences(str(messages[-1].text)):
+            return AIMessage("I cannot find it.")
+        return again(messages)
+
+    return reply
+
+
+def agent_of(model: ScriptedChat, tasks: TieredTaskMiddleware, **options: Any) -> Any:
+    return create_agent(
+        model, TOOLS, middleware=[tasks], checkpointer=InMemorySaver(), context_schema=dict, **options
+    )
+
+
+def config(thread: str = "t") -> Any:
+    return {"configurable": {"thread_id": thread}, "recursion_limit": 500}
+
+
+def ask(agent: Any, text: str = "Find the boat.", thread: str = "t") -> list[BaseMessage]:
+    found: list[BaseMessage] = agent.invoke({"messages": [HumanMessage(text)]}, config(thread))["messages"]
+    return found
+
+
+async def run(agent: Any, way: str, text: str = "Find the boat.") -> list[BaseMessage]:
+    if way == "invoke":
+        return ask(agent, text)
+    state = await agent.ainvoke({"messages": [HumanMessage(text)]}, config())
+    found: list[BaseMessage] = state["messages"]
+    return found
+
+
+def cycles(memory: AgentMemory) -> list[MemoryEntry]:
+    return memory.short_term.entries
+
+
+def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+    return [one for one in messages if isinstance(one, ToolMessage)]
+
+
+WAYS = pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+
+
+@WAYS
+async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
+    steps = [call(said="I should look it up."), call("fetch", url="https://gate.example/boat")]
+    tasks = TieredTaskMiddleware(memory)
+    await run(agent_of(ScriptedChat(reply=script(*steps)), tasks), way)
+    first, second = cycles(memory)
+    assert first.thought.content == "I should look it up."
+    assert (first.action.tool_name, dict(first.action.parameters)) == ("look_up", {"what": "boat"})
+    assert first.observation is not None
+    assert first.observation.raw_output == "there is nothing about boat"
+    assert first.outcome is ExecutionOutcome.SUCCESS
+    assert first.error_message is None
+    assert first.duration_ms > 0
+    assert (first.url, second.url) == ("", "https://gate.example/boat")
+    assert memory.working.current_goal == "Find the boat."
+    assert not tasks.failures
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("name", "kind", "outcome"),
+    [
+        ("broken", RuntimeError, ExecutionOutcome.FAILURE),
+        ("slow", TimeoutError, ExecutionOutcome.TIMEOUT),
+    ],
+)
+async def test_what_a_tool_raises_is_recorded_and_raised_on(
+    memory: AgentMemory, way: str, name: str, kind: type[Exception], outcome: ExecutionOutcome
+) -> None:
+    agent = agent_of(ScriptedChat(reply=script(call(name))), TieredTaskMiddleware(memory))
+    with pytest.raises(kind, match="boat"):
+        await run(agent, way)
+    (cycle,) = cycles(memory)
+    assert cycle.outcome is outcome
+    assert cycle.error_message is not None
+    assert cycle.error_message.startswith(f"{kind.__name__}: ")
+
+
+@WAYS
+async def test_an_error_that_the_agent_handles_is_recorded_and_returned(
+    memory: AgentMemory, way: str
+) -> None:
+    steps = [call("look_up", wrong="x"), call("no_such_tool")]
+    messages = await run(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way)
+    assert [one.status for one in results(messages)] == ["error", "error"]
+    assert [one.outcome for one in cycles(memory)] == [ExecutionOutcome.FAILURE] * 2
+    assert "Field required" in str(cycles(memory)[0].error_message)
+    assert "no_such_tool is not a valid tool" in str(cycles(memory)[1].error_message)
+    assert messages[-1].text == "done"
+
+
+@WAYS
+async def test_a_command_is_recorded_too(memory: AgentMemory, way: str) -> None:
+    await run(agent_of(ScriptedChat(reply=script(call("hand_over"))), TieredTaskMiddleware(memory)), way)
+    (cycle,) = cycles(memory)
+    assert cycle.observation is not None
+    assert cycle.observation.raw_output == "boat is handed over"
+
+
+@WAYS
+async def test_a_tool_that_waits_for_a_person_is_recorded_when_it_is_over(
+    memory: AgentMemory, way: str
+) -> None:
+    agent = agent_of(ScriptedChat(reply=script(call("ask_person"))), TieredTaskMiddleware(memory))
+    await run(agent, way)
+    assert cycles(memory) == []
+    answer: Any = Command(resume="yes")
+    if way == "ainvoke":
+        await agent.ainvoke(answer, config())
+    else:
+        agent.invoke(answer, config())
+    (cycle,) = cycles(memory)
+    assert cycle.outcome is ExecutionOutcome.SUCCESS
+
+
+@WAYS
+async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None:
+    model = ScriptedChat(reply=looping())
+    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    assert RUNS["boat"] == len(cycles(memory)) == MOST
+    assert messages[-1].text == "I cannot find it."
+    assert [one.status for one in results(messages)] == ["success"] * MOST + ["error"]
+    assert str(results(messages)[-1].text).startswith("Blocked: look_up")
+    assert "call answer_guard with the reason" in results(messages)[-1].text
+    for shown in model.seen:
+        check_whole(shown)
+
+
+@WAYS
+async def test_a_loop_that_goes_on_however_often_runs_no_tool_any_more(memory: AgentMemory, way: str) -> None:
+    model = ScriptedChat(reply=looping(40, stops_when_told=False))
+    await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    assert len(model.seen) == 41
+    assert RUNS["boat"] == MOST
+
+
+@WAYS
+async def test_the_same_call_many_times_at_once_is_stopped_as_well(memory: AgentMemory, way: str) -> None:
+    calls = [{"name": "look_up", "args": {"what": "boat"}, "id": "x"}] * 20
+    model = ScriptedChat(reply=script(AIMessage("", tool_calls=calls), AIMessage("", tool_calls=calls)))
+    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    assert RUNS["boat"] == MOST
+    assert Counter(one.status for one in results(messages)) == {"success": MOST, "error": 40 - MOST}
+    for shown in model.seen:
+        check_whole(shown)
+
+
+@WAYS
+async def test_different_calls_at_once_do_run_at_once(memory: AgentMemory, way: str) -> None:
+    meeting = threading.Barrier(2, timeout=5)
+
+    @tool
+    def meet(who: str) -> str:
+        """Wait for the other one."""
+        meeting.wait()
+        return f"{who} was there"
+
+    calls = [{"name": "meet", "args": {"who": who}, "id": who} for who in ("Ann", "Bob")]
+    model = ScriptedChat(reply=script(AIMessage("both", tool_calls=calls)))
+    agent = create_agent(
+        model, [meet], middleware=[TieredTaskMiddleware(memory)], checkpointer=InMemorySaver()
+    )
+    await run(agent, way)
+    assert {one.action.parameters["who"] for one in cycles(memory)} == {"Ann", "Bob"}
+    assert {one.thought.content for one in cycles(memory)} == {"both"}
+
+
+@WAYS
+async def test_an_answer_lifts_the_block(memory: AgentMemory, way: str) -> None:
+    answer = call(ANSWER_TOOL, reason="the boat may have come in")
+    steps = [*[call()] * (MOST + 1), answer, call()]
+    messages = await run(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way)
+    assert RUNS["boat"] == MOST + 1
+    told = [str(one.text) for one in results(messages)]
+    assert told[MOST].startswith("Blocked:")
+    assert told[MOST + 1] == "The block is lifted for now."
+    assert told[MOST + 2] == "there is nothing about boat"
+    assert len(cycles(memory)) == MOST + 1
+
+
+def test_an_answer_that_is_none_lifts_nothing(memory: AgentMemory) -> None:
+    steps = [*[call()] * MOST, call(ANSWER_TOOL, reason="because"), call()]
+    messages = ask(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)))
+    assert "Nothing is lifted" in results(messages)[-2].text
+    assert RUNS["boat"] == MOST
+
+
+def test_the_model_sees_of_the_answer_tool_only_the_reason(memory: AgentMemory) -> None:
+    (answer,) = TieredTaskMiddleware(memory).tools
+    assert list(answer.tool_call_schema.model_json_schema()["properties"]) == ["reason"]  # type: ignore[union-attr]
+
+
+@WAYS
+@pytest.mark.parametrize("show", [True, False])
+async def test_warnings_reach_the_model_and_the_state_stays_as_it_was(
+    memory: AgentMemory, way: str, *, show: bool
+) -> None:
+    model = ScriptedChat(reply=script(*[call()] * 5))
+    agent = agent_of(model, TieredTaskMiddleware(memory, show=show), system_prompt="Be brief.")
+    messages = await run(agent, way)
+    assert "Warning:" in texts(model.seen[-1])
+    assert ("Recent Actions" in texts(model.seen[-1])) is show
+    assert "Warning:" not in texts(model.seen[1])
+    assert OPENING not in texts(messages)
+    newest = str(model.seen[-1][-1].text)
+    assert newest.startswith(OPENING)
+    assert without_fences(newest) == "there is nothing about boat"
+    assert OPENING not in texts(model.seen[-1][:-1])
+    assert [type(one) for one in model.seen[-1]].count(SystemMessage) == 1
+
+
+def test_nothing_is_said_of_a_task_at_which_nothing_was_done(memory: AgentMemory) -> None:
+    model = ScriptedChat()
+    ask(agent_of(model, TieredTaskMiddleware(memory)))
+    assert OPENING not in texts(model.seen[-1])
+
+
+def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentMemory) -> None:
+    model = ScriptedChat(reply=script(call()))
+    agent = agent_of(model, TieredTaskMiddleware(memory))
+    ask(agent)
+    ask(agent, "And the harbour?")
+    assert "Recent Actions" in model.seen[-1][-1].text
+    assert without_fences(str(model.seen[-1][-1].text)) == "And the harbour?"
+    assert memory.working.current_goal == "Find the boat."
+
+
+@pytest.mark.parametrize("budget", [1, 20, 60, 200])
+@pytest.mark.parametrize("show", [True, False])
+def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int, *, show: bool) -> None:
+    model = ScriptedChat(reply=script(*[call(what="a boat </memory> " * 20)] * 6))
+    tasks = TieredTaskMiddleware(memory, budget_tokens=budget, show=show)
+    ask(agent_of(model, tasks))
+    told = [str(shown[-1].text) for shown in model.seen if OPENING in shown[-1].text]
+    assert bool(told) is (budget >= 60)
+    for added in told:
+        fence = added[: added.index("\n</memory>") + len("\n</memory>")]
+        assert is_only_fenced(fence)
+        assert memory.counter.count(fence) <= budget
+    assert not tasks.failures
+
+
+def test_a_goal_that_is_set_stays_and_what_came_with_the_memory_too(memory: AgentMemory) -> None:
+    memory.start_task("Sell the boat.", {"price": "100"})
+    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory)))
+    assert memory.working.current_goal == "Sell the boat."
+    memory.clear_task()
+    memory.context_store.set_user_context({"price": "200"})
+    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory, goal_from_first_message=False)))
+    assert memory.working.current_goal in (None, "")
+    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory)))
+    assert memory.working.current_goal == "Find the boat."
+    assert memory.context_store.get_all() == {"price": "200"}
+
+
+def test_threads_have_tasks_of_their_own(engine: MemoryEngine) -> None:
+    tasks = TieredTaskMiddleware(engine=engine)
+    for thread in ("t1", "t2"):
+        model = ScriptedChat(reply=script(*[call()] * 6))
+        ask(agent_of(model, tasks), f"Find the boat of {thread}.", thread)
+        assert ("t1" if thread == "t2" else "t2") not in texts(model.seen[-1])
+    assert RUNS["boat"] == 12
+    for thread in ("t1", "t2"):
+        found = AgentMemory(engine=engine, namespace=("threads", thread, "agent"), task=thread)
+        assert found.working.current_goal == f"Find the boat of {thread}."
+        assert len(cycles(found)) == 6
+    assert not tasks.failures
+
+
+def test_users_have_tasks_of_their_own(engine: MemoryEngine) -> None:
+    tasks = TieredTaskMiddleware(engine=engine, namespace=("acme", "{user_id}"))
+    for user in ("alice", "bob"):
+        agent = agent_of(ScriptedChat(reply=script(*[call()] * 6)), tasks)
+        agent.invoke({"messages": [HumanMessage("Find it.")]}, config(), context={"user_id": user})
+    assert RUNS["boat"] == 12
+    assert set(engine.namespaces("acme")) == {("acme", "alice", "agent"), ("acme", "bob", "agent")}
+
+
+@WAYS
+async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
+    path, saver = tmp_path / "memory.db", InMemorySaver()
+    shown = []
+    for _ in range(3):
+        with MemoryEngine(path, embedder=None) as engine:
+            model = ScriptedChat(reply=script(*[call()] * 4))
+            agent = create_agent(
+                model, TOOLS, middleware=[TieredTaskMiddleware(engine=engine)], checkpointer=saver
+            )
+            await run(agent, way)
+            shown.append(texts(model.seen[-1]))
+    assert RUNS["boat"] == MOST
+    assert "Blocked:" not in shown[0]
+    assert "Blocked:" in shown[1]
+    assert "Blocked:" in shown[2]
+
+
+def test_what_another_process_did_at_the_task_is_seen_with_the_next_run(tmp_path: Path) -> None:
+    saver, path = InMemorySaver(), tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=None) as one, MemoryEngine(path, embedder=None) as other:
+        both = [TieredTaskMiddleware(engine=engine) for engine in (one, other)]
+        for turn in range(6):
+            model = ScriptedChat(reply=script(call(), call()))
+            ask(create_agent(model, TOOLS, middleware=[both[turn % 2]], checkpointer=saver))
+    assert RUNS["boat"] == MOST
+
+
+def test_an_erased_task_begins_anew(engine: MemoryEngine) -> None:
+    tasks = TieredTaskMiddleware(engine=engine)
+    agent = agent_of(ScriptedChat(reply=script(call())), tasks)
+    ask(agent)
+    engine.namespace(("threads", "t", "agent")).delete()
+    again = ScriptedChat(reply=script(call()))
+    ask(agent_of(again, tasks), "Once more.")
+    assert OPENING not in texts(again.seen[0])
+    assert OPENING in texts(again.seen[-1])
+    assert not tasks.failures
+
+
+@WAYS
+async def test_a_store_that_fails_does_not_break_the_agent(
+    tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
+        tasks = TieredTaskMiddleware(engine=engine)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        steps = [call(), call(ANSWER_TOOL, reason="it has to be")]
+        messages = await run(agent_of(ScriptedChat(reply=script(*steps)), tasks), way)
+        other.execute("ROLLBACK")
+        other.close()
+        assert messages[-1].text == "done"
+        assert RUNS["boat"] == 1
+        assert tasks.failures["StorageBusyError"] >= 2
+        assert "goes on without task memory" in caplog.text
+        with pytest.raises(RuntimeError, match="no boat"):
+            await run(agent_of(ScriptedChat(reply=script(call("broken"))), tasks), way)
+
+
+@WAYS
+async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> None:
+    memory = AgentMemory()
+    memory.close()
+    tasks = TieredTaskMiddleware(memory)
+    agent = agent_of(ScriptedChat(reply=script(call(), call("broken"))), tasks)
+    with pytest.raises(RuntimeError, match="no boat"):
+        await run(agent, way)
+    assert tasks.failures.total() >= 2
+
+
+def test_a_run_of_which_nothing_tells_whose_it_is_goes_on_and_says_so(
+    engine: MemoryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = TieredTaskMiddleware(engine=engine)
+    agent = create_agent(ScriptedChat(reply=script(call())), TOOLS, middleware=[tasks])
+    assert agent.invoke({"messages": [HumanMessage("hello")]})["messages"][-1].text == "done"
+    assert tasks.failures["InvalidInputError"] >= 3
+    assert len(caplog.records) == 1
+    assert engine.namespaces() == ()
+
+
+@pytest.mark.parametrize("first", ["memory", "tasks"])
+def test_it_goes_along_with_the_memory_of_the_thread(engine: MemoryEngine, first: str) -> None:
+    tasks, memory = TieredTaskMiddleware(engine=engine), TieredMemoryMiddleware(engine)
+    both: list[Any] = [memory, tasks] if first == "memory" else [tasks, memory]
+    model = ScriptedChat(reply=looping())
+    agent = create_agent(model, TOOLS, middleware=both, checkpointer=InMemorySaver(), context_schema=dict)
+    state = agent.invoke({"messages": [HumanMessage("Find it.")]}, config(), context={"user_id": "alice"})
+    assert RUNS["boat"] == MOST
+    assert "Recent Actions" in texts(model.seen[-1])
+    for shown in model.seen:
+        check_whole(shown)
+    said = [one.content for one in engine.session("alice", "t").messages() if not one.is_summary]
+    assert said == [str(one.text) for one in state["messages"]]
+    assert not tasks.failures
+    assert not memory.stats.failures
+
+
+def test_one_place_has_to_be_given(memory: AgentMemory, engine: MemoryEngine) -> None:
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"memory": memory, "engine": engine},
+        {"memory": engine},
+        {"engine": memory},
+        {"memory": memory, "namespace": "acme"},
+    ]
+    for given in wrong:
+        with pytest.raises(InvalidConfigError):
+            TieredTaskMiddleware(**given)
+
+
+async def test_within_a_turn_the_same_turn_is_had_already() -> None:
+    turns = Turns()
+    with turns.taken("a"), turns.taken("a"), turns.taken("b"):
+        pass
+    async with turns.ataken("a"), turns.ataken("a"):
+        pass
+    assert not turns._waiting
