@@ -41,6 +41,8 @@ bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation,
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.facts
 	$(BIN)/python -m benchmarks.lasting
+	$(BIN)/python -m benchmarks.loops
+	$(BIN)/python -m benchmarks.agents
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from langmem_tiers.compression.extraction import ContextCompressor
-from langmem_tiers.compression.extraction_budget import ExtractionBudget
-from langmem_tiers.core.checks import check_whole
+from langmem_tiers.compression.extraction_budget import ExtractionBudget, head_and_tail
+from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.tasks import (
@@ -19,21 +21,20 @@ from langmem_tiers.core.tasks import (
     OperationMode,
     Thought,
     action_signature,
+    plain_value,
 )
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.task_journal import TaskJournal, kept
+from langmem_tiers.flows.task_journal import KEPT_CHARACTERS, KeptCycle, KeptNote, TaskJournal, kept
 from langmem_tiers.flows.task_parts import TaskContextStore, TaskPatterns, TaskWorkingMemory, replay
 from langmem_tiers.flows.task_prompt import prompt_of
 from langmem_tiers.flows.task_sites import TaskSites
 from langmem_tiers.flows.task_surface import TaskSurface
 from langmem_tiers.scoring.web_addresses import domain_of, normalized
-from langmem_tiers.tiers.task.context_store import EXTRACTION_SECONDS
-from langmem_tiers.tiers.task.cycles import ShortTermMemory
+from langmem_tiers.tiers.task.cycles import ShortTermMemory, entry_from_dict
 from langmem_tiers.tiers.task.guard import Guard
 from langmem_tiers.tiers.task.pattern_learning import propose_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
@@ -47,6 +48,7 @@ EXTRACTING = frozenset(
 )
 ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
 _BY_MODE = {OperationMode.SCRAPE: EXTRACTING, OperationMode.NAVIGATE: NAVIGATION}
+_ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 _LEARNED_FROM = 500  # cycles of a task that patterns are looked for in
 
 
@@ -85,18 +87,28 @@ class AgentMemory(TaskSurface):
         model: LanguageModel | None = None,
     ) -> None:
         self.context_window_budget = check_whole(context_window_budget, 1, "context_window_budget")
+        self.max_extraction_budget_percent = check_fraction(
+            max_extraction_budget_percent, "max_extraction_budget_percent"
+        )
+        self.max_extraction_tokens = check_whole(max_extraction_tokens, 0, "max_extraction_tokens")
+        self.max_single_extraction_chars = check_whole(
+            max_single_extraction_chars, 0, "max_single_extraction_chars"
+        )
         self.extraction_budget = ExtractionBudget(
             max_percent=max_extraction_budget_percent,
             max_tokens=max_extraction_tokens,
             max_single_chars=max_single_extraction_chars,
         )
+        self._max_entries = check_whole(short_term_max_entries, 1, "short_term_max_entries")
+        check_whole(long_term_max_patterns, 1, "long_term_max_patterns")
         self.engine = MemoryEngine(embedder=None) if engine is None else engine
         self._owns_engine = engine is None
         self.namespace = check_namespace(namespace)
         self.counter = self.engine.counter if counter is None else counter
         self.compressor = ContextCompressor(self.counter, model)
-        self._max_entries = check_whole(short_term_max_entries, 1, "short_term_max_entries")
         self._lock = threading.RLock()
+        self._replayed_at: float | None = None
+        self.advice: GuardAdvice | None = None
         self.long_term = TaskPatterns(
             long_term_max_patterns, self._seconds, self.engine.parts.lasting, self.namespace
         )
@@ -133,6 +145,8 @@ class AgentMemory(TaskSurface):
     ) -> str:
         """Begin a task: nothing of the one before is in sight any more, learned patterns stay.
 
+        A memory that was opened with ``task=`` and holds nothing yet keeps that name.
+
         Args:
             goal: What is to be done.
             user_context: What the user said about it.
@@ -140,12 +154,17 @@ class AgentMemory(TaskSurface):
 
         Returns:
             What it is called.
+
+        Raises:
+            InvalidInputError: There is no goal, or a task of that name is under way.
         """
         told: object = goal
         if not isinstance(told, str) or not told.strip():
             raise InvalidInputError(f"a task needs a goal, got {told!r}: say what is to be done")
+        if user_context is not None and not isinstance(user_context, Mapping):
+            raise InvalidInputError(f"user context must be a mapping, got a {type(user_context).__name__}")
         with self._lock:
-            self._begin(self.engine.new_id() if task is None else check_name(task, "task"))
+            self._start(None if task is None else check_name(task, "task"))
             self.working.set_goal(goal)
             if user_context:
                 self.context_store.set_user_context(user_context)
@@ -175,9 +194,9 @@ class AgentMemory(TaskSurface):
         """
         with self._lock:
             entry = self._entry(thought, action, observation, outcome, priority, about)
-            self._journal.append(entry)
-            self._take(entry)
-            self._keep_extraction(entry)
+            extraction = self._extraction(entry)
+            entry = self._journal.append(entry, extraction)
+            self._take(entry, extraction)
             return entry
 
     def format_for_prompt(self, domain: str = "", max_tokens: int | None = None) -> str:
@@ -188,16 +207,16 @@ class AgentMemory(TaskSurface):
             max_tokens: In place of the budget, if that is less.
         """
         with self._lock:
-            most = (
-                self.context_window_budget
-                if max_tokens is None
-                else min(max_tokens, self.context_window_budget)
+            asked = (
+                self.context_window_budget if max_tokens is None else check_whole(max_tokens, 0, "max_tokens")
             )
-            return prompt_of(self, domain or domain_of(self._url), max(0, most))
+            most = min(asked, self.context_window_budget)
+            return prompt_of(self, domain or domain_of(self._url), most)
 
     def is_repeated_failure(self, action: Action, url: str | None = None) -> bool:
         """Whether exactly this failed before, at this page."""
-        return self.short_term.has_failed(action_signature(action, self._url if url is None else url))
+        with self._lock:
+            return self.short_term.has_failed(action_signature(action, self._url if url is None else url))
 
     def check_action(self, action: Action, url: str | None = None) -> GuardAdvice | None:
         """What the guard says to an action before it is taken; a block must be answered first."""
@@ -209,13 +228,15 @@ class AgentMemory(TaskSurface):
         with self._lock:
             accepted = self.guard.answer(reason)
             if accepted:
-                self._journal.note("answer", [self.working.cycle_count, reason])
+                self.advice = None  # the block is lifted
+                self._journal.note("answer", reason)
             return accepted
 
     def warnings(self) -> list[str]:
         """What the agent should know before it acts again."""
-        said = [] if self.advice is None else [self.advice.message]
-        return list(dict.fromkeys([*said, *self.short_term.get_loop_warnings()]))
+        with self._lock:
+            said = [] if self.advice is None else [self.advice.message]
+            return list(dict.fromkeys([*said, *self.short_term.get_loop_warnings()]))
 
     def mark_url_visited(self, url: str) -> None:
         """Note that a page was seen."""
@@ -236,12 +257,12 @@ class AgentMemory(TaskSurface):
 
     def set_operation_mode(self, mode: OperationMode | str) -> None:
         """What the agent is out for: it decides what is kept and shown."""
-        try:
-            self._mode = OperationMode(mode)
-        except ValueError:
-            known = ", ".join(OperationMode)
-            raise InvalidInputError(f"unknown mode {mode!r}: use one of {known}") from None
-        self._journal.note("mode", self._mode.value)
+        known = {one.value: one for one in OperationMode}
+        if mode not in known:
+            raise InvalidInputError(f"unknown mode {mode!r}: use one of {', '.join(known)}")
+        with self._lock:
+            self._mode = known[mode]
+            self._journal.note("mode", self._mode.value)
 
     def get_operation_mode(self) -> OperationMode:
         """What the agent is out for."""
@@ -249,9 +270,10 @@ class AgentMemory(TaskSurface):
 
     def get_task_summary(self) -> str:
         """How the task went so far."""
-        return self._sites.task_summary(
-            self.working, self._counts, self.short_term, self._url, len(self._visited)
-        )
+        with self._lock:
+            return self._sites.task_summary(
+                self.working, self._counts, self.short_term, self._url, len(self._visited)
+            )
 
     def learn_from_success(self) -> list[LearnedPattern]:
         """Learn steps that worked more than once in this task; what was learned."""
@@ -273,22 +295,31 @@ class AgentMemory(TaskSurface):
         """End the task and forget the patterns of the namespace as well."""
         with self._lock:
             self._begin(self.engine.new_id())
-            for pattern in self.long_term.patterns:
-                self.long_term.remove_pattern(pattern.pattern_id)
+            self.long_term.clear()
 
     def close(self) -> None:
         """Give the engine back, if it is its own. Everything recorded is there already."""
         if self._owns_engine:
             self.engine.close()
 
+    def _start(self, task: str | None) -> None:
+        if task is None:
+            task = self.task if self._journal.is_empty else self.engine.new_id()
+        if not TaskJournal(self.engine.session, self.namespace, task).is_empty:
+            raise InvalidInputError(
+                f"task {task!r} is under way: go on with AgentMemory(task={task!r}), or name the new one otherwise"
+            )
+        self._begin(task)
+        self.long_term.refresh()
+
     def _begin(self, task: str) -> None:
         self._journal = TaskJournal(self.engine.session, self.namespace, task)
         self.short_term = ShortTermMemory(max_entries=self._max_entries)
         note = self._journal.note
-        self.working = TaskWorkingMemory(self.context_window_budget // 4, self._seconds, note)
-        self.context_store = TaskContextStore(self._seconds, note)
+        self.working = TaskWorkingMemory(self.context_window_budget // 4, self._seconds, note, self._lock)
+        self.context_store = TaskContextStore(self._seconds, note, self._lock)
         self.guard = Guard()
-        self.advice: GuardAdvice | None = None
+        self.advice = None
         self._sites = TaskSites(self._seconds, note)
         self._visited: dict[str, None] = {}
         self._counts = {True: 0, False: 0}
@@ -298,26 +329,28 @@ class AgentMemory(TaskSurface):
     def _go_on(self) -> None:
         self._journal.is_replaying = True
         try:
-            answers: list[tuple[int, str]] = []
-            for kind, value, at in self._journal.notes():
-                if kind == "answer":
-                    answers.append((int(value[0]), str(value[1])))
-                elif kind == "visited":
-                    self._visited[_page(value)] = None
-                elif kind == "mode":
-                    self._mode = OperationMode(value)
-                elif kind == "extraction" and at < self._seconds() - EXTRACTION_SECONDS:
-                    continue
-                elif not replay(self.working, self.context_store, kind, value):
-                    self._sites.replay(kind, value)
-            for entry in self._journal.cycles():
-                self._take(entry)
-                for reason in [reason for count, reason in answers if count == self.working.cycle_count]:
-                    self.guard.answer(reason)
+            for event in self._journal.events():
+                if isinstance(event, KeptCycle):
+                    self._replayed_at = event.entry.timestamp
+                    self._take(event.entry, event.extraction)
+                else:
+                    self._replayed_at = event.at
+                    self._replay(event)
         finally:
             self._journal.is_replaying = False
+            self._replayed_at = None
 
-    def _take(self, entry: MemoryEntry) -> None:
+    def _replay(self, note: KeptNote) -> None:
+        if note.kind == "answer":
+            self.answer_guard(note.value)
+        elif note.kind == "visited":
+            self.mark_url_visited(note.value)
+        elif note.kind == "mode":
+            self.set_operation_mode(note.value)
+        elif not replay(self.working, self.context_store, note.kind, note.value):
+            self._sites.replay(note.kind, note.value)
+
+    def _take(self, entry: MemoryEntry, extraction: str | None) -> None:
         self.short_term.add(entry)
         self.working.count_cycle()
         self._counts[not entry.outcome.is_failure] += 1
@@ -325,6 +358,9 @@ class AgentMemory(TaskSurface):
         self._url = _after(entry) or entry.url
         if entry.action.tool_name in NAVIGATION and not entry.outcome.is_failure and self._url:
             self._visited[_page(self._url)] = None
+        if _is_extraction(entry):
+            data = entry.observation.raw_output if extraction is None and entry.observation else extraction
+            self.context_store.hold_extraction(f"{entry.action.tool_name} {entry.entry_id}", data)
 
     def _entry(
         self,
@@ -340,27 +376,34 @@ class AgentMemory(TaskSurface):
             raise InvalidInputError(
                 f"an action must be an Action, got a {type(given_action).__name__}: use Action(tool, {{...}})"
             )
-        thought = thought if isinstance(thought, Thought) else Thought(str(thought or ""))
-        if observation is not None and not isinstance(observation, Observation):
-            observation = Observation(str(observation))
-        observation = None if observation is None else kept(observation)
-        about.setdefault("url", self._url)
-        about["tags"] = frozenset(about.get("tags", ()))
-        outcome = ExecutionOutcome(outcome)
-        given = self._priority(action, outcome) if priority is None else MemoryPriority(priority)
-        entry = MemoryEntry(
-            entry_id=self.engine.new_id(),
-            timestamp=self._seconds(),
-            thought=thought,
-            action=action,
-            observation=observation,
-            outcome=outcome,
-            priority=given,
-            estimated_tokens=0,
-            **about,
+        if unknown := about.keys() - _ABOUT:
+            raise InvalidInputError(
+                f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_ABOUT))}"
+            )
+        said = thought.content if isinstance(thought, Thought) else thought
+        error, seen = about.get("error_message"), _seen(observation)
+        # Checked before it is written down, or nobody could ever read it again.
+        entry = entry_from_dict(
+            {
+                **about,
+                "entry_id": "new",
+                "timestamp": self._seconds(),
+                "thought": head_and_tail(_text(said), KEPT_CHARACTERS),
+                "action": {"tool_name": action.tool_name, "parameters": plain_value(action.parameters)},
+                "observation": None
+                if seen is None
+                else {"raw_output": seen.raw_output, "summary": seen.summary},
+                "outcome": outcome,
+                "priority": MemoryPriority.NORMAL if priority is None else priority,
+                "url": self._url if about.get("url") is None else about["url"],
+                "error_message": None if error is None else _text(error),
+                "tags": _tags(about.get("tags")),
+            },
+            "cycle",
         )
-        tokens = self.counter.count(entry.format_for_prompt())
-        object.__setattr__(entry, "estimated_tokens", tokens)
+        if priority is None:
+            object.__setattr__(entry, "priority", self._priority(action, entry.outcome))
+        object.__setattr__(entry, "estimated_tokens", self.counter.count(entry.format_for_prompt()))
         return entry
 
     def _priority(self, action: Action, outcome: ExecutionOutcome) -> MemoryPriority:
@@ -368,17 +411,45 @@ class AgentMemory(TaskSurface):
             return MemoryPriority.HIGH
         return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
 
-    def _keep_extraction(self, entry: MemoryEntry) -> None:
-        if entry.observation is None or entry.action.tool_name not in EXTRACTING or entry.outcome.is_failure:
-            return
+    def _extraction(self, entry: MemoryEntry) -> str | None:
+        if entry.observation is None or not _is_extraction(entry):
+            return None
         data = entry.observation.raw_output
-        if self.compressor.should_compress(entry.action.tool_name, data):
-            data = self.compressor.compress(data).format_for_prompt()
-        if data:
-            self.context_store.cache_extraction(f"{entry.action.tool_name} {entry.entry_id}", data)
+        if not self.compressor.should_compress(entry.action.tool_name, data):
+            return None
+        return self.compressor.compress(data).format_for_prompt()
 
     def _seconds(self) -> float:
-        return self.engine.parts.now().timestamp()
+        return self.engine.parts.now().timestamp() if self._replayed_at is None else self._replayed_at
+
+
+def _is_extraction(entry: MemoryEntry) -> bool:
+    is_one = entry.action.tool_name in EXTRACTING and not entry.outcome.is_failure
+    return is_one and entry.observation is not None and bool(entry.observation.raw_output)
+
+
+def _seen(observation: object) -> Observation | None:
+    if observation is None:
+        return None
+    if not isinstance(observation, Observation):
+        return kept(Observation(_text(observation)))
+    summary = None if observation.summary is None else _text(observation.summary)
+    return kept(Observation(_text(observation.raw_output), summary))
+
+
+def _text(value: object) -> str:
+    plain = "" if value is None else plain_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _tags(given: object) -> list[object]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(f"tags must be texts, got a {type(given).__name__}: use a set")
+    return list(given)
 
 
 def _page(url: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.compression.extraction_budget import head_and_tail
@@ -23,6 +24,27 @@ _TOLD_CHARACTERS = 8_000
 _NOTES = ": notes"
 
 
+@dataclass(frozen=True, slots=True)
+class KeptCycle:
+    """A cycle as it was written down."""
+
+    entry: MemoryEntry
+    extraction: str | None
+    """What was extracted, where that is not the observation as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNote:
+    """A change as it was written down."""
+
+    kind: str
+    value: Any
+    at: float
+    """Seconds since 1970."""
+    after: int
+    """Cycles that were written down before it."""
+
+
 class TaskJournal:
     """Writes down what happens at one task, and reads it again.
 
@@ -42,45 +64,73 @@ class TaskJournal:
         self.is_replaying = False
         self._cycles = open_session(namespace, task)
         self._notes = open_session(namespace, f"{task}{_NOTES}")
+        self._written = 0
 
-    def append(self, entry: MemoryEntry) -> None:
-        """Keep a cycle."""
-        if self.is_replaying:
-            return
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written down."""
+        return not self._cycles.info().message_count and not self._notes.info().message_count
+
+    def append(self, entry: MemoryEntry, extraction: str | None = None) -> MemoryEntry:
+        """Keep a cycle, and what was extracted with it; the cycle with its id, which is that of its message."""
         told = [entry.thought.content, f"{entry.action.tool_name} {entry.action.parameters_json}"]
         if entry.observation is not None:
             told.append(head_and_tail(entry.observation.text, _TOLD_CHARACTERS))
-        draft = MessageDraft(
-            Role.ASSISTANT,
-            "\n".join(filter(None, told)) or entry.action.tool_name,
-            id=entry.entry_id,
-            payload={"cycle": entry_to_dict(entry)},
-        )
-        self._cycles.add(draft)
+        # What is empty is what a cycle has that says nothing of it, and the id is that of the message.
+        payload: dict[str, Any] = {"cycle": {name: one for name, one in entry_to_dict(entry).items() if one}}
+        del payload["cycle"]["entry_id"]
+        if extraction is not None:
+            payload["extraction"] = extraction
+        draft = MessageDraft(Role.ASSISTANT, "\n".join(filter(None, told)), payload=payload)
+        (message,) = self._cycles.add(draft).stored
+        self._written += 1
+        object.__setattr__(entry, "entry_id", message.id)  # nobody has seen it yet
+        return entry
 
     def note(self, kind: str, value: object) -> None:
         """Keep a change."""
         if not self.is_replaying:
-            payload = {"note": kind, "value": plain_value(value)}
+            payload = {"note": kind, "value": plain_value(value), "after": self._written}
             self._notes.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
 
     def cycles(self) -> Iterator[MemoryEntry]:
         """All cycles, oldest first."""
-        for message in self._cycles.messages():
-            payload = message.payload
-            if isinstance(payload, dict) and isinstance(payload.get("cycle"), dict):
-                yield entry_from_dict(payload["cycle"])
+        return (kept_as.entry for kept_as in self._kept_cycles())
 
-    def notes(self) -> Iterator[tuple[str, Any, float]]:
-        """All changes, oldest first, each with its time in seconds since 1970."""
+    def events(self) -> Iterator[KeptCycle | KeptNote]:
+        """All cycles and changes in the order in which they were made, to go on behind them."""
+        self._written = 0
+        notes = self._kept_notes()
+        note = next(notes, None)
+        for cycle in self._kept_cycles():
+            while note is not None and note.after <= self._written:
+                yield note
+                note = next(notes, None)
+            self._written += 1
+            yield cycle
+        if note is not None:
+            yield note
+        yield from notes
+
+    def _kept_cycles(self) -> Iterator[KeptCycle]:
+        for message in self._cycles.messages():
+            payload: Any = message.payload
+            if isinstance(payload, dict) and isinstance(payload.get("cycle"), dict):
+                entry = entry_from_dict({**payload["cycle"], "entry_id": message.id})
+                yield KeptCycle(entry, payload.get("extraction"))
+
+    def _kept_notes(self) -> Iterator[KeptNote]:
         for message in self._notes.messages():
             payload: Any = message.payload
             if isinstance(payload, dict) and isinstance(payload.get("note"), str):
-                yield payload["note"], payload.get("value"), message.created_at.timestamp()
+                at = message.created_at.timestamp()
+                yield KeptNote(payload["note"], payload.get("value"), at, payload.get("after", 0))
 
 
 def kept(observation: Observation) -> Observation:
     """The observation as it is kept: of a very long one its beginning and its end."""
-    if len(observation.raw_output) <= KEPT_CHARACTERS:
-        return observation
-    return Observation(head_and_tail(observation.raw_output, KEPT_CHARACTERS), observation.summary)
+    summary = observation.summary
+    return Observation(
+        head_and_tail(observation.raw_output, KEPT_CHARACTERS),
+        None if summary is None else head_and_tail(summary, KEPT_CHARACTERS),
+    )

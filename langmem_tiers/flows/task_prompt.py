@@ -31,9 +31,9 @@ def prompt_of(memory: AgentMemory, domain: str, max_tokens: int) -> str:
     counter = memory.counter
     essential = [
         ContextSection("Goal", memory.working.current_goal or "", SectionKind.ESSENTIAL),
-        ContextSection("Warnings", "\n".join(memory.warnings()), SectionKind.ESSENTIAL),
+        ContextSection("Warnings", _warnings(memory), SectionKind.ESSENTIAL),
     ]
-    working = memory.working.format(memory.working.token_budget, counter.count)
+    working = _without_goal(memory.working.format(memory.working.token_budget, counter.count))
     sections = [
         *essential,
         ContextSection("Working memory", working, SectionKind.OTHER),
@@ -47,6 +47,15 @@ def prompt_of(memory: AgentMemory, domain: str, max_tokens: int) -> str:
     fitted = fit_extractions(found, max(0, max_tokens - used), counter, memory.extraction_budget)
     sections.append(ContextSection("Extracted data", fitted.text, SectionKind.EXTRACTION))
     return handle_large_context([one for one in sections if one.text], max_tokens, counter).text
+
+
+def _warnings(memory: AgentMemory) -> str:
+    # Those of the history stand there.
+    return "" if memory.advice is None else memory.advice.message
+
+
+def _without_goal(working: str) -> str:
+    return "\n".join(line for line in working.splitlines() if not line.startswith("Goal: "))
 
 
 def _text(sections: list[ContextSection]) -> str:

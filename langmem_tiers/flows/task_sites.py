@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits
+from langmem_tiers.tiers.task.sitemap_pages import found_links
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterator
 
     from langmem_tiers.tiers.task.cycles import ShortTermMemory
     from langmem_tiers.tiers.task.sitemap import LinkReport, SitemapPage
     from langmem_tiers.tiers.task.working import WorkingMemory
 
+_LINKS_AT_ONCE = 1_000  # in one note
 _PAGES_TOLD, _TOOLS_TOLD, _SUMMARY_TOLD = 10, 5, 60
 
 
@@ -50,13 +53,16 @@ class TaskSites:
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str
     ) -> LinkReport:
         """Links that were found on a page: whoever finds them is looking at it."""
-        found = list(links)
         graph = self.get()
+        read: list[object] = []
         page = graph.page(parent_url)
         if page is None or not page.is_visited:
             graph.mark_visited(parent_url, at=self._now())
-        report = graph.add_links(parent_url, found, link_type)
-        self._note("links", [parent_url, found, link_type])
+        report = graph.add_links(parent_url, _recorded(links, read), link_type)
+        usable = [one for one in found_links(read, len(read)) if not one.problem]
+        found = [{"url": one.url, "text": one.text, "link_type": one.link_type} for one in usable]
+        for place in range(0, max(1, len(found)), _LINKS_AT_ONCE):
+            self._note("links", [parent_url, found[place : place + _LINKS_AT_ONCE], link_type])
         return report
 
     def visited(self, url: str, title: str, summary: str, section_count: int) -> SitemapPage | None:
@@ -100,6 +106,15 @@ class TaskSites:
         if tools:
             lines += ["", f"Recent successful actions: {', '.join(tools)}"]
         return "\n".join(lines)
+
+
+def _recorded(links: Any, read: list[object]) -> Any:  # noqa: ANN401 - whatever the caller calls links
+    def each() -> Iterator[object]:
+        for one in [links] if isinstance(links, str | Mapping) else links:
+            read.append(one)
+            yield one
+
+    return each() if isinstance(links, Iterable) else links
 
 
 def _short(text: str) -> str:

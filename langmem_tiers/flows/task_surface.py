@@ -62,29 +62,35 @@ class TaskSurface:
 
     def init_sitemap_graph(self, homepage_url: str, limits: SitemapLimits | None = None) -> SitemapGraph:
         """Begin to explore a site; its first page is being looked at."""
-        return self._sites.begin(homepage_url, limits)
+        with self._lock:
+            return self._sites.begin(homepage_url, limits)
 
     def add_sitemap_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str = "unknown"
     ) -> LinkReport:
         """Links that were found on a page."""
-        return self._sites.add_links(parent_url, links, link_type)
+        with self._lock:
+            return self._sites.add_links(parent_url, links, link_type)
 
     def update_sitemap_visited(
         self, url: str, title: str = "", summary: str = "", section_count: int = 0
     ) -> SitemapPage | None:
         """A page that was looked at."""
-        self.mark_url_visited(url)
-        return self._sites.visited(url, title, summary, section_count)
+        with self._lock:
+            self.mark_url_visited(url)
+            return self._sites.visited(url, title, summary, section_count)
 
     def get_next_page_to_visit(self) -> str | None:
         """Where to go next; None when all within the limits was seen."""
-        return self._sites.get().next_page()
+        with self._lock:
+            return self._sites.get().next_page()
 
     def is_sitemap_exploration_complete(self) -> bool:
         """Whether all within the limits was seen."""
-        return self._sites.get().is_complete
+        with self._lock:
+            return self._sites.get().is_complete
 
     def format_site_exploration_summary(self) -> str:
         """What was found at the site."""
-        return self._sites.get().format_summary()
+        with self._lock:
+            return self._sites.get().format_summary()

@@ -259,7 +259,9 @@ def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngi
     engine.session(tenant, "another").learn()
     assert states(namespace) == {DECIDED: FactState.PENDING}  # each session looks through its own
     session.learn()
-    assert states(namespace) == {DECIDED: FactState.VALIDATED}  # nobody can tell any more who said it, and how
+    assert states(namespace) == {
+        DECIDED: FactState.VALIDATED
+    }  # nobody can tell any more who said it, and how
 
 
 def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, tenant: str) -> None:

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from benchmarks import agents
+
+
+def test_the_agent_benchmark_prints_figures_beside_their_baselines() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "benchmarks.agents", "--json", "--quick"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode in (0, 1), child.stderr  # 1: over a limit, which a busy machine may be
+    figures = json.loads(child.stdout)
+    assert figures["cycles"] == agents.QUICK
+    for name in ("record", "session_add", "sqlite", "format"):
+        assert 0 < figures[f"{name}_ms"]["p50"] <= figures[f"{name}_ms"]["p95"]
+    assert figures["limits"]["the same prompt after a restart"]
+    assert child.returncode == (0 if all(figures["limits"].values()) else 1)
+    # Far from the limits themselves, so that only a change of kind fails here.
+    assert figures["record_ms"]["p50"] < 20 * agents.RECORD_MS
+    assert figures["record_to_session_add"] < 4
+    assert figures["format_ms"]["p50"] < 10 * agents.FORMAT_MS
+    assert figures["resume_ms"] < 5_000
+
+
+def test_made_up_cycles_are_the_same_every_time_and_of_several_tools() -> None:
+    made = list(agents.cycles(50))
+    assert made == list(agents.cycles(50))
+    assert {action.tool_name for _, action, _ in made} == {"click", "goto", "extract_text"}
+    assert len({action.parameters_json for _, action, _ in made}) == 50
