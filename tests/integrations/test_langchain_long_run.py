@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 TURNS, BUDGET = 500, 1800
+THREADS = ("first", "second")
 WAYS = ("invoke", "ainvoke", "stream", "astream")
 
 
@@ -93,7 +94,10 @@ async def run(agent: Any, way: str, given: Any, config: RunnableConfig) -> tuple
 async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_less_than_whole() -> None:
     script = Script()
     model = ScriptedChat(reply=script)
-    config: RunnableConfig = {"configurable": {"thread_id": "long"}, "recursion_limit": 50}
+    # Two threads: the checkpointer's work grows with the square of a thread's length.
+    configs: list[RunnableConfig] = [
+        {"configurable": {"thread_id": name}, "recursion_limit": 50} for name in THREADS
+    ]
     failed = interrupted = 0
     with MemoryEngine() as engine:
         memory = TieredMemoryMiddleware(engine, budget=BUDGET)
@@ -109,6 +113,7 @@ async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_l
         said: list[str] = []
         for turn in range(TURNS):
             script.turn, way = turn, WAYS[turn % 4]
+            config = configs[turn * len(configs) // TURNS]
             said.append(f"q{turn}")
             question = HumanMessage(f"Question {turn}: where is thing {turn % 50}?", id=f"q{turn}")
             worked, waiting = await run(agent, way, {"messages": [question]}, config)
@@ -117,9 +122,12 @@ async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_l
                 answers = {one.id: "yes, take it" for one in waiting}
                 worked, waiting = await run(agent, way, Command(resume=answers), config)
             failed += not worked
-        state = agent.get_state(config).values["messages"]
+        state = [message for config in configs for message in agent.get_state(config).values["messages"]]
         stored = [
-            message.id for message in engine.session("alice", "long").messages() if not message.is_summary
+            message.id
+            for name in THREADS
+            for message in engine.session("alice", name).messages()
+            if not message.is_summary
         ]
         for shown in model.seen:
             check_whole(shown)
