@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from langmem_tiers.compression.extraction import ContextCompressor
-from langmem_tiers.compression.extraction_budget import ExtractionBudget, head_and_tail
+from langmem_tiers.compression.extraction_budget import ExtractionBudget
 from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_name, check_namespace
@@ -21,20 +20,21 @@ from langmem_tiers.core.tasks import (
     OperationMode,
     Thought,
     action_signature,
-    plain_value,
 )
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.task_journal import KEPT_CHARACTERS, KeptCycle, KeptNote, TaskJournal, kept
+from langmem_tiers.flows.task_cycles import NAVIGATION, Told, cycle_of, is_extraction, leads_to, page_name
+from langmem_tiers.flows.task_journal import KeptCycle, KeptNote, TaskJournal
 from langmem_tiers.flows.task_parts import TaskContextStore, TaskPatterns, TaskWorkingMemory, replay
 from langmem_tiers.flows.task_prompt import prompt_of
 from langmem_tiers.flows.task_sites import TaskSites
 from langmem_tiers.flows.task_surface import TaskSurface
-from langmem_tiers.scoring.web_addresses import domain_of, normalized
-from langmem_tiers.tiers.task.cycles import ShortTermMemory, entry_from_dict
+from langmem_tiers.scoring.web_addresses import domain_of
+from langmem_tiers.tiers.task.cycles import ShortTermMemory
 from langmem_tiers.tiers.task.guard import Guard
 from langmem_tiers.tiers.task.pattern_learning import propose_patterns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
@@ -42,13 +42,6 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.task.guard_advice import GuardAdvice
     from langmem_tiers.tiers.task.sitemap import SitemapGraph
 
-NAVIGATION = frozenset({"goto", "navigate", "open_url", "open", "visit", "go_to"})
-EXTRACTING = frozenset(
-    {"extract_text", "extract_data", "extract_structured_data", "evaluate_javascript", "get_page_content"}
-)
-ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
-_BY_MODE = {OperationMode.SCRAPE: EXTRACTING, OperationMode.NAVIGATE: NAVIGATION}
-_ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 _LEARNED_FROM = 500  # cycles of a task that patterns are looked for in
 
 
@@ -193,7 +186,8 @@ class AgentMemory(TaskSurface):
             The cycle. ``memory.advice`` is what the guard has to say to it.
         """
         with self._lock:
-            entry = self._entry(thought, action, observation, outcome, priority, about)
+            told = Told(thought, action, observation, outcome, priority, about)
+            entry = cycle_of(told, self._seconds(), self._url, self._mode, self.counter)
             extraction = self._extraction(entry)
             entry = self._journal.append(entry, extraction)
             self._take(entry, extraction)
@@ -241,14 +235,14 @@ class AgentMemory(TaskSurface):
     def mark_url_visited(self, url: str) -> None:
         """Note that a page was seen."""
         with self._lock:
-            name = _page(url)
+            name = page_name(url)
             if name not in self._visited:
                 self._visited[name] = None
                 self._journal.note("visited", url)
 
     def has_visited_url(self, url: str) -> bool:
         """Whether a page was seen, in whatever form its address is written."""
-        return _page(url) in self._visited
+        return page_name(url) in self._visited
 
     @property
     def visited_urls(self) -> list[str]:
@@ -355,64 +349,15 @@ class AgentMemory(TaskSurface):
         self.working.count_cycle()
         self._counts[not entry.outcome.is_failure] += 1
         self.advice = self.guard.observe(entry)
-        self._url = _after(entry) or entry.url
+        self._url = leads_to(entry) or entry.url
         if entry.action.tool_name in NAVIGATION and not entry.outcome.is_failure and self._url:
-            self._visited[_page(self._url)] = None
-        if _is_extraction(entry):
+            self._visited[page_name(self._url)] = None
+        if is_extraction(entry):
             data = entry.observation.raw_output if extraction is None and entry.observation else extraction
             self.context_store.hold_extraction(f"{entry.action.tool_name} {entry.entry_id}", data)
 
-    def _entry(
-        self,
-        thought: Thought | str,
-        action: Action,
-        observation: Observation | str | None,
-        outcome: ExecutionOutcome | str,
-        priority: MemoryPriority | str | None,
-        about: dict[str, Any],
-    ) -> MemoryEntry:
-        given_action: object = action
-        if not isinstance(given_action, Action):
-            raise InvalidInputError(
-                f"an action must be an Action, got a {type(given_action).__name__}: use Action(tool, {{...}})"
-            )
-        if unknown := about.keys() - _ABOUT:
-            raise InvalidInputError(
-                f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_ABOUT))}"
-            )
-        said = thought.content if isinstance(thought, Thought) else thought
-        error, seen = about.get("error_message"), _seen(observation)
-        # Checked before it is written down, or nobody could ever read it again.
-        entry = entry_from_dict(
-            {
-                **about,
-                "entry_id": "new",
-                "timestamp": self._seconds(),
-                "thought": head_and_tail(_text(said), KEPT_CHARACTERS),
-                "action": {"tool_name": action.tool_name, "parameters": plain_value(action.parameters)},
-                "observation": None
-                if seen is None
-                else {"raw_output": seen.raw_output, "summary": seen.summary},
-                "outcome": outcome,
-                "priority": MemoryPriority.NORMAL if priority is None else priority,
-                "url": self._url if about.get("url") is None else about["url"],
-                "error_message": None if error is None else _text(error),
-                "tags": _tags(about.get("tags")),
-            },
-            "cycle",
-        )
-        if priority is None:
-            object.__setattr__(entry, "priority", self._priority(action, entry.outcome))
-        object.__setattr__(entry, "estimated_tokens", self.counter.count(entry.format_for_prompt()))
-        return entry
-
-    def _priority(self, action: Action, outcome: ExecutionOutcome) -> MemoryPriority:
-        if outcome.is_failure or action.tool_name in _BY_MODE.get(self._mode, frozenset()):
-            return MemoryPriority.HIGH
-        return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
-
     def _extraction(self, entry: MemoryEntry) -> str | None:
-        if entry.observation is None or not _is_extraction(entry):
+        if entry.observation is None or not is_extraction(entry):
             return None
         data = entry.observation.raw_output
         if not self.compressor.should_compress(entry.action.tool_name, data):
@@ -421,44 +366,3 @@ class AgentMemory(TaskSurface):
 
     def _seconds(self) -> float:
         return self.engine.parts.now().timestamp() if self._replayed_at is None else self._replayed_at
-
-
-def _is_extraction(entry: MemoryEntry) -> bool:
-    is_one = entry.action.tool_name in EXTRACTING and not entry.outcome.is_failure
-    return is_one and entry.observation is not None and bool(entry.observation.raw_output)
-
-
-def _seen(observation: object) -> Observation | None:
-    if observation is None:
-        return None
-    if not isinstance(observation, Observation):
-        return kept(Observation(_text(observation)))
-    summary = None if observation.summary is None else _text(observation.summary)
-    return kept(Observation(_text(observation.raw_output), summary))
-
-
-def _text(value: object) -> str:
-    plain = "" if value is None else plain_value(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-
-
-def _tags(given: object) -> list[object]:
-    if given is None:
-        return []
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Iterable):
-        raise InvalidInputError(f"tags must be texts, got a {type(given).__name__}: use a set")
-    return list(given)
-
-
-def _page(url: object) -> str:
-    return normalized(str(url)) or str(url)
-
-
-def _after(entry: MemoryEntry) -> str:
-    # Where an action leads that names an address.
-    if entry.action.tool_name not in NAVIGATION or entry.outcome.is_failure:
-        return ""
-    url = entry.action.parameters.get("url")
-    return url if isinstance(url, str) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.task.sitemap import LinkReport, SitemapGraph, SitemapLimits, SitemapPage
 
 
-class TaskSurface:
+class TaskSurface(ABC):
     """The short ways to the parts of an agent's memory."""
 
     working: TaskWorkingMemory
@@ -23,9 +24,9 @@ class TaskSurface:
     _sites: TaskSites
     _lock: threading.RLock
 
+    @abstractmethod
     def mark_url_visited(self, url: str) -> None:
         """Note that a page was seen."""
-        raise NotImplementedError
 
     def add_inferred_context(self, key: str, value: object, source: str = "") -> None:
         """Keep what was found out on the way."""

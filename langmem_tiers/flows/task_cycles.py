@@ -1,0 +1,132 @@
+"""A cycle as it is recorded: whatever an agent hands in, checked and cut before it is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.compression.extraction_budget import head_and_tail
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.tasks import Action, MemoryPriority, Observation, OperationMode, Thought, plain_value
+from langmem_tiers.flows.task_journal import KEPT_CHARACTERS, kept
+from langmem_tiers.scoring.web_addresses import normalized
+from langmem_tiers.tiers.task.cycles import entry_from_dict
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.core.tasks import ExecutionOutcome, MemoryEntry
+
+NAVIGATION = frozenset({"goto", "navigate", "open_url", "open", "visit", "go_to"})
+EXTRACTING = frozenset(
+    {"extract_text", "extract_data", "extract_structured_data", "evaluate_javascript", "get_page_content"}
+)
+ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
+_BY_MODE = {OperationMode.SCRAPE: EXTRACTING, OperationMode.NAVIGATE: NAVIGATION}
+_ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an agent says of a cycle, unchecked."""
+
+    thought: object
+    action: object
+    observation: object
+    outcome: object
+    priority: object
+    about: dict[str, Any]
+
+
+def cycle_of(told: Told, at: float, url: str, mode: OperationMode, counter: TokenCounter) -> MemoryEntry:
+    """The cycle, checked before it is written down, or nobody could ever read it again.
+
+    Args:
+        told: What the agent says of it.
+        at: When, in seconds since 1970.
+        url: The page that it is at, if it does not say.
+        mode: What it is out for: it decides how long the cycle stays in sight.
+        counter: Counts tokens.
+
+    Raises:
+        InvalidInputError: Something in it makes no sense.
+    """
+    action, about = told.action, told.about
+    if not isinstance(action, Action):
+        raise InvalidInputError(
+            f"an action must be an Action, got a {type(action).__name__}: use Action(tool, {{...}})"
+        )
+    if unknown := about.keys() - _ABOUT:
+        raise InvalidInputError(f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_ABOUT))}")
+    said = told.thought.content if isinstance(told.thought, Thought) else told.thought
+    error, seen = about.get("error_message"), _seen(told.observation)
+    entry = entry_from_dict(
+        {
+            **about,
+            "entry_id": "new",
+            "timestamp": at,
+            "thought": head_and_tail(_text(said), KEPT_CHARACTERS),
+            "action": {"tool_name": action.tool_name, "parameters": plain_value(action.parameters)},
+            "observation": None if seen is None else {"raw_output": seen.raw_output, "summary": seen.summary},
+            "outcome": told.outcome,
+            "priority": MemoryPriority.NORMAL if told.priority is None else told.priority,
+            "url": url if about.get("url") is None else about["url"],
+            "error_message": None if error is None else _text(error),
+            "tags": _tags(about.get("tags")),
+        },
+        "cycle",
+    )
+    if told.priority is None:
+        object.__setattr__(entry, "priority", _priority(action, entry.outcome, mode))
+    object.__setattr__(entry, "estimated_tokens", counter.count(entry.format_for_prompt()))
+    return entry
+
+
+def _priority(action: Action, outcome: ExecutionOutcome, mode: OperationMode) -> MemoryPriority:
+    if outcome.is_failure or action.tool_name in _BY_MODE.get(mode, frozenset()):
+        return MemoryPriority.HIGH
+    return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
+
+
+def is_extraction(entry: MemoryEntry) -> bool:
+    """Whether it brought data that is kept for the prompt."""
+    is_one = entry.action.tool_name in EXTRACTING and not entry.outcome.is_failure
+    return is_one and entry.observation is not None and bool(entry.observation.raw_output)
+
+
+def _seen(observation: object) -> Observation | None:
+    if observation is None:
+        return None
+    if not isinstance(observation, Observation):
+        return kept(Observation(_text(observation)))
+    summary = None if observation.summary is None else _text(observation.summary)
+    return kept(Observation(_text(observation.raw_output), summary))
+
+
+def _text(value: object) -> str:
+    plain = "" if value is None else plain_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _tags(given: object) -> list[object]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(f"tags must be texts, got a {type(given).__name__}: use a set")
+    return list(given)
+
+
+def page_name(url: object) -> str:
+    """A page's address in one form, however it is written."""
+    return normalized(str(url)) or str(url)
+
+
+def leads_to(entry: MemoryEntry) -> str:
+    """Where an action leads that names an address; empty if it names none."""
+    if entry.action.tool_name not in NAVIGATION or entry.outcome.is_failure:
+        return ""
+    url = entry.action.parameters.get("url")
+    return url if isinstance(url, str) else ""
