@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.compression.extraction import ContextCompressor
 from langmem_tiers.compression.extraction_budget import ExtractionBudget
 from langmem_tiers.core.checks import check_fraction, check_whole
+from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.tasks import (
@@ -35,7 +36,6 @@ from langmem_tiers.tiers.task.pattern_learning import propose_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
     from langmem_tiers.core.tasks import LearnedPattern
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _LEARNED_FROM = 500  # cycles of a task that patterns are looked for in
 
 
-class AgentMemory(TaskSurface):
+class AgentMemory(TaskSurface, Closing):
     """Memory of a task under way. Every cycle is on the disk when the call returns, and a new process goes on there.
 
     Safe to share between threads.
@@ -108,17 +108,6 @@ class AgentMemory(TaskSurface):
         self._begin(self.engine.new_id() if task is None else check_name(task, "task"))
         if task is not None:
             self._go_on()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"AgentMemory(task={self.task!r})"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from langmem_tiers.assembly import Given, open_database
 from langmem_tiers.compression.summarize import Summarizer
+from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.context_data import ContextData
 from langmem_tiers.core.context_files import (
     ContextDeleteReport,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
     from datetime import datetime
-    from types import TracebackType
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.context_files import ContextStore
@@ -55,7 +55,7 @@ _CHOICES = ("refuse", "merge", "overwrite")
 _SCHEMES = ("sqlite:", "postgresql:", "postgresql+", "postgres:")
 
 
-class ContextFiles:
+class ContextFiles(Closing):
     """The contexts of sessions, each in a JSON file that people can read, or all in a database.
 
     Safe to share between threads, and between processes that work on the same folder.
@@ -107,17 +107,6 @@ class ContextFiles:
 
     def __repr__(self) -> str:
         return f"ContextFiles({str(self._where) if self._database is None else self._database.label!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the database back, if there is one. Everything that was saved is on it already."""

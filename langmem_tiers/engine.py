@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from langmem_tiers.assembly import Given, assemble, assemble_items, database_id, open_database
+from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
     from datetime import datetime
-    from types import TracebackType
 
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.clock import Clock
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.long_term import LongTerm
 
 
-class MemoryEngine:
+class MemoryEngine(Closing):
     """Memory on one database. Safe to share between threads; one per process.
 
     Args:
@@ -94,17 +94,6 @@ class MemoryEngine:
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str | None:

@@ -6,8 +6,9 @@ import hashlib
 import json
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
+from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import EngineConfig, LearningConfig, RecallConfig
 from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, NotFoundError
@@ -29,7 +30,6 @@ from langmem_tiers.storage.file_locks import locked
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-    from types import TracebackType
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.episodes import NarrativeArc
@@ -53,7 +53,7 @@ _LOCK_FILE, _LOCK_SECONDS = ".lock", 30.0
 _ALL = 1_000_000
 
 
-class MemorySystem:
+class MemorySystem(Closing):
     """The memory of one project, in a folder of its own.
 
     Everything that was added is on the disk when the call returns, in ``memory.db``. ``flush()`` writes it as JSON
@@ -110,17 +110,6 @@ class MemorySystem:
 
     def __repr__(self) -> str:
         return f"MemorySystem({str(self.folder)!r}, project_name={self.config.project_name!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start_conversation(self, conversation_id: str | None = None) -> Conversation:
         """Begin a conversation, or go on with one that was paused or left open.
