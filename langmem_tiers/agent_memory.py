@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from langmem_tiers.compression.extraction import ContextCompressor
 from langmem_tiers.compression.extraction_budget import ExtractionBudget
 from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.closing import Closing
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.errors import InvalidInputError, LangmemTiersError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.tasks import (
     Action,
@@ -23,13 +24,22 @@ from langmem_tiers.core.tasks import (
     action_signature,
 )
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.task_cycles import NAVIGATION, Told, cycle_of, is_extraction, leads_to, page_name
+from langmem_tiers.flows.task_cycles import (
+    NAVIGATION,
+    Told,
+    cycle_of,
+    extraction_key,
+    leads_to,
+    page_name,
+    whole_text,
+)
 from langmem_tiers.flows.task_journal import KeptCycle, KeptNote, TaskJournal
 from langmem_tiers.flows.task_parts import TaskContextStore, TaskPatterns, TaskWorkingMemory, replay
 from langmem_tiers.flows.task_prompt import prompt_of
 from langmem_tiers.flows.task_sites import TaskSites
 from langmem_tiers.flows.task_surface import TaskSurface
 from langmem_tiers.scoring.web_addresses import domain_of
+from langmem_tiers.tiers.task.context_store import ContextStore
 from langmem_tiers.tiers.task.cycles import ShortTermMemory
 from langmem_tiers.tiers.task.guard import Guard
 from langmem_tiers.tiers.task.pattern_learning import propose_patterns
@@ -102,6 +112,7 @@ class AgentMemory(TaskSurface, Closing):
         self._lock = threading.RLock()
         self._replayed_at: float | None = None
         self.advice: GuardAdvice | None = None
+        self._acts = False  # whether anything was done since the user spoke last
         self.long_term = TaskPatterns(
             long_term_max_patterns, self._seconds, self.engine.parts.lasting, self.namespace
         )
@@ -118,6 +129,11 @@ class AgentMemory(TaskSurface, Closing):
         return self._journal.task
 
     @property
+    def current_url(self) -> str:
+        """The page that the agent is at; empty if none was named."""
+        return self._url
+
+    @property
     def sitemap(self) -> SitemapGraph | None:
         """The site that is explored."""
         return self._sites.graph
@@ -125,9 +141,10 @@ class AgentMemory(TaskSurface, Closing):
     def start_task(
         self, goal: str, user_context: Mapping[str, Any] | None = None, *, task: str | None = None
     ) -> str:
-        """Begin a task: nothing of the one before is in sight any more, learned patterns stay.
+        """Begin a task: nothing of the one before is in sight any more, learned patterns and the mode stay.
 
-        A memory that was opened with ``task=`` and holds nothing yet keeps that name.
+        What was set since the memory was opened or the last task cleared belongs to the new task, and so does the
+        name that the memory was opened with.
 
         Args:
             goal: What is to be done.
@@ -145,11 +162,13 @@ class AgentMemory(TaskSurface, Closing):
             raise InvalidInputError(f"a task needs a goal, got {told!r}: say what is to be done")
         if user_context is not None and not isinstance(user_context, Mapping):
             raise InvalidInputError(f"user context must be a mapping, got a {type(user_context).__name__}")
+        if user_context:
+            ContextStore(self._seconds).set_user_context(user_context)  # refused before anything is begun
         with self._lock:
             self._start(None if task is None else check_name(task, "task"))
             self.working.set_goal(goal)
             if user_context:
-                self.context_store.set_user_context(user_context)
+                self.context_store.set_user_context({**self.context_store.user_context, **user_context})
             return self.task
 
     def record_cycle(
@@ -173,12 +192,20 @@ class AgentMemory(TaskSurface, Closing):
 
         Returns:
             The cycle. ``memory.advice`` is what the guard has to say to it.
+
+        Raises:
+            InvalidInputError: The action is none, or something else in it makes no sense; nothing is kept.
+            StorageError: It could not be kept; the guard has seen it.
         """
         with self._lock:
             told = Told(thought, action, observation, outcome, priority, about)
             entry = cycle_of(told, self._seconds(), self._url, self._mode, self.counter)
-            extraction = self._extraction(entry)
-            entry = self._journal.append(entry, extraction)
+            extraction = self._extraction(entry, observation)
+            try:
+                entry = self._journal.append(entry, extraction)
+            except LangmemTiersError:
+                self.advice = self.guard.observe(entry)  # it was done, and may be a loop, wherever it is kept
+                raise
             self._take(entry, extraction)
             return entry
 
@@ -209,11 +236,24 @@ class AgentMemory(TaskSurface, Closing):
     def answer_guard(self, reason: str) -> bool:
         """Say why a blocked action is to be done once more; whether that was enough."""
         with self._lock:
-            accepted = self.guard.answer(reason)
-            if accepted:
-                self.advice = None  # the block is lifted
-                self._journal.note("answer", reason)
-            return accepted
+            if not self.guard.would_accept(reason):
+                return False
+            self._journal.note("answer", reason)
+            self.advice = None
+            return self.guard.answer(reason)
+
+    def new_turn(self) -> None:
+        """The user asks for something new at the same task: what is done again for that is no loop.
+
+        That something failed, and how often it was done, stays known.
+        """
+        with self._lock:
+            if self._acts:
+                self._journal.note("turn", None)
+                self._acts = False
+                self.advice = None
+                self.guard.begin_turn()
+                self.short_term.begin_turn()
 
     def warnings(self) -> list[str]:
         """What the agent should know before it acts again."""
@@ -272,7 +312,7 @@ class AgentMemory(TaskSurface, Closing):
         """End the task: what worked more than once is learned, and nothing of it is in sight any more."""
         with self._lock:
             self.learn_from_success()
-            self._begin(self.engine.new_id())
+            self._next(self.engine.new_id())
 
     def clear(self) -> None:
         """End the task and forget the patterns of the namespace as well."""
@@ -286,14 +326,22 @@ class AgentMemory(TaskSurface, Closing):
             self.engine.close()
 
     def _start(self, task: str | None) -> None:
-        if task is None:
-            task = self.task if self._journal.is_empty else self.engine.new_id()
+        self.long_term.refresh()
+        is_begun = bool(self.working.current_goal or self.working.cycle_count)
+        if task in (None, self.task) and not is_begun:
+            return  # what was set until now was set for it
+        task = self.engine.new_id() if task is None else task
         if not TaskJournal(self.engine.session, self.namespace, task).is_empty:
             raise InvalidInputError(
                 f"task {task!r} is under way: go on with AgentMemory(task={task!r}), or name the new one otherwise"
             )
+        self._next(task)
+
+    def _next(self, task: str) -> None:
+        mode = self._mode
         self._begin(task)
-        self.long_term.refresh()
+        if mode is not OperationMode.AUTO:
+            self.set_operation_mode(mode)
 
     def _begin(self, task: str) -> None:
         self._journal = TaskJournal(self.engine.session, self.namespace, task)
@@ -303,9 +351,10 @@ class AgentMemory(TaskSurface, Closing):
         self.context_store = TaskContextStore(self._seconds, note, self._lock)
         self.guard = Guard()
         self.advice = None
+        self._acts = False
         self._sites = TaskSites(self._seconds, note)
         self._visited: dict[str, None] = {}
-        self._counts = {True: 0, False: 0}
+        self._counts: Counter[ExecutionOutcome] = Counter()
         self._url = ""
         self._mode = OperationMode.AUTO
 
@@ -330,28 +379,35 @@ class AgentMemory(TaskSurface, Closing):
             self.mark_url_visited(note.value)
         elif note.kind == "mode":
             self.set_operation_mode(note.value)
+        elif note.kind == "turn":
+            self.new_turn()
         elif not replay(self.working, self.context_store, note.kind, note.value):
             self._sites.replay(note.kind, note.value)
 
     def _take(self, entry: MemoryEntry, extraction: str | None) -> None:
         self.short_term.add(entry)
         self.working.count_cycle()
-        self._counts[not entry.outcome.is_failure] += 1
+        self._acts = True
+        self._counts[entry.outcome] += 1
         self.advice = self.guard.observe(entry)
         self._url = leads_to(entry) or entry.url
         if entry.action.tool_name in NAVIGATION and not entry.outcome.is_failure and self._url:
             self._visited[page_name(self._url)] = None
-        if is_extraction(entry):
-            data = entry.observation.raw_output if extraction is None and entry.observation else extraction
-            self.context_store.hold_extraction(f"{entry.action.tool_name} {entry.entry_id}", data)
+        if entry.observation is not None and (key := self._extraction_key(entry)) is not None:
+            data = entry.observation.raw_output if extraction is None else extraction
+            self.context_store.hold_extraction(key, data)
 
-    def _extraction(self, entry: MemoryEntry) -> str | None:
-        if entry.observation is None or not is_extraction(entry):
+    def _extraction_key(self, entry: MemoryEntry) -> str | None:
+        tools = self.compressor.compressible_tools | self.compressor.url_critical_tools
+        return extraction_key(entry, self._counts.total(), tools)
+
+    def _extraction(self, entry: MemoryEntry, observed: object) -> str | None:
+        if self._extraction_key(entry) is None:
             return None
-        data = entry.observation.raw_output
+        data = whole_text(observed)  # not what is kept of it: no address in between is lost
         if not self.compressor.should_compress(entry.action.tool_name, data):
             return None
-        return self.compressor.compress(data).format_for_prompt()
+        return self.compressor.compress(data).format_for_prompt(self.max_single_extraction_chars)
 
     def _seconds(self) -> float:
         return self.engine.parts.now().timestamp() if self._replayed_at is None else self._replayed_at

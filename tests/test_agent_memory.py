@@ -558,7 +558,9 @@ def test_a_task_goes_through_its_life(memory: AgentMemory) -> None:
     assert (len(memory.short_term), memory.working.cycle_count, memory.working.scratch_keys) == (0, 0, [])
     assert (memory.visited_urls, memory.sitemap, memory.context_store.get_all()) == ([], None, {})
     assert not memory.is_repeated_failure(CLICK)
-    assert memory.get_operation_mode() is OperationMode.AUTO
+    assert (
+        memory.get_operation_mode() is again(memory).get_operation_mode() is OperationMode.SCRAPE
+    )  # it stays
     assert len(memory.long_term) == 1
 
     memory.record_cycle("", CLICK)
@@ -821,7 +823,7 @@ def test_large_extractions_are_compressed_and_keep_their_addresses(memory: Agent
     assert all(url in held.data for url in urls)
     memory.record_cycle("", AgentAction("search"), page)  # an agent goes on from its addresses
     memory.record_cycle("", AgentAction("extract_text"), page, "failure")
-    assert len(memory.context_store.extractions()) == 1
+    assert [one.data for one in memory.context_store.extractions()] == [page, held.data]
     assert again(memory).context_store.extractions() == memory.context_store.extractions()
 
 
@@ -967,8 +969,8 @@ def test_ten_megabytes_are_recorded_in_part_and_hold_nobody_up(memory: AgentMemo
         ({"tags": [1]}, "tags must be a text"),
         ({"tags": 1}, "tags must be texts"),
         ({"colour": "red"}, "a cycle has no 'colour': use one of duration_ms, "),
-        ({"action": {"tool": "click"}}, "an action must be an Action, got a dict"),
-        ({"action": None}, "an action must be an Action, got a NoneType"),
+        ({"action": {"tool": "click"}}, "an action must be an AgentAction, got a dict"),
+        ({"action": None}, "an action must be an AgentAction, got a NoneType"),
     ],
     ids=str,
 )

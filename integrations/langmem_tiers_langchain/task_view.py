@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langmem_tiers.core.fences import fenced, harmless
+from langmem_tiers.core.fences import TASK_OPENING, fenced, harmless
 from langmem_tiers_langchain.marks import MARK
 from langmem_tiers_langchain.shorten import prefixed
 
@@ -27,11 +27,11 @@ def told_of(memory: AgentMemory, budget_tokens: int, *, with_history: bool) -> s
         budget_tokens: What it may take with its fence.
         with_history: Whether what was done is told as well, not only warnings.
     """
-    room = budget_tokens - memory.counter.count(fenced([]))
+    room = budget_tokens - memory.counter.count(fenced([], TASK_OPENING))
     for _ in range(_TRIES):
         if room <= 0 or not (said := _said(memory, room, with_history=with_history)):
             break
-        text = fenced([harmless(said)])
+        text = fenced([harmless(said)], TASK_OPENING)
         if (excess := memory.counter.count(text) - budget_tokens) <= 0:
             return text
         room -= excess

@@ -9,20 +9,20 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from langchain.agents.middleware.types import AgentMiddleware, AgentState
+from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
 from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool and hands it in
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
 
-from langmem_tiers.agent_memory import AgentMemory
 from langmem_tiers.core.checks import check_whole
-from langmem_tiers.core.errors import InvalidConfigError, LangmemTiersError
-from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.core.errors import LangmemTiersError
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from langmem_tiers_langchain import blocks
+from langmem_tiers_langchain.blocks import ANSWER_TOOL
 from langmem_tiers_langchain.marks import is_added
 from langmem_tiers_langchain.task_view import in_front, told_of
-from langmem_tiers_langchain.thread_tasks import ThreadTasks
+from langmem_tiers_langchain.thread_tasks import checked_place
 from langmem_tiers_langchain.tool_cycles import Call, Ending, call_of, ending_of, failed_with, messages_of
 from langmem_tiers_langchain.turns import Turns
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
+    from langchain_core.messages import ToolMessage
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
+    from langmem_tiers.agent_memory import AgentMemory
+    from langmem_tiers.engine import MemoryEngine
     from langmem_tiers_langchain.identity import Owner
 
-ANSWER_TOOL = "answer_guard"
-"""The tool with which an agent answers a block."""
-_HOW_TO_ANSWER = f"To answer, call {ANSWER_TOOL} with the reason, in three words or more."
 _LIFTED = "The block is lifted for now."
 _NOT_LIFTED = "Nothing is lifted: no action is blocked, or the reason has fewer than three words."
 _log = logging.getLogger("langmem_tiers")
@@ -51,8 +51,9 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     Each tool call is recorded as a cycle of thought, action and observation. Warnings of loops, and what was done
     so far, come in front of the newest turn of what the model sees; the state's messages are never changed. A call
-    that the guard blocks is not run: the model is told why, and may answer with the tool ``answer_guard``. If memory
-    fails, the agent goes on without it, with a warning.
+    that the guard blocks is not run: the model is told why, and may answer with the tool ``answer_guard``; if it asks
+    for nothing else any more, the run ends. What a user asks for anew is no repeat of what was done for a question
+    before. If memory fails, the agent goes on without it, with a warning.
 
     The same call of several at once waits for its twin, so that the guard sees one after another.
 
@@ -65,12 +66,16 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         budget_tokens: What may be put in front of the model.
         show: Whether what was done so far is shown as well, not only warnings.
         goal_from_first_message: Whether what the user says first is the goal of a task that has none.
+        counts_across_turns: Whether what was done for earlier messages of the user counts as a repeat: for agents that
+            are told "go on" after each step.
+        stop_after: Times in a row that the model may ask for nothing but what is blocked, until the run ends; 0 for
+            as often as it likes.
 
     Raises:
         InvalidConfigError: Neither a memory nor an engine is given, or both.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first by keyword
         self,
         memory: AgentMemory | None = None,
         *,
@@ -79,12 +84,16 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         budget_tokens: int = 2000,
         show: bool = True,
         goal_from_first_message: bool = True,
+        counts_across_turns: bool = False,
+        stop_after: int = 5,
     ) -> None:
         super().__init__()
-        self._memory, self._tasks = _checked(memory, engine, namespace)
+        self._memory, self._tasks = checked_place(memory, engine, namespace)
         self._budget_tokens = check_whole(budget_tokens, 1, "budget_tokens")
         self._show = show
         self._takes_goal = goal_from_first_message
+        self._counts_across_turns = counts_across_turns
+        self._stop_after = check_whole(stop_after, 0, "stop_after")
         self._turns = Turns()
         self.failures: Counter[str] = Counter()
         """What failed while the agent went on, by the name of the error."""
@@ -96,13 +105,9 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Take up the task of the run; what the user says first is its goal, if it has none."""
         messages = state["messages"]
         memory = self._task(runtime, messages, afresh=True)
-        said = (str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one))
-        goal = next((text for text in said if text.strip()), None)
-        if memory is not None and self._takes_goal and goal is not None:
+        if memory is not None:
             try:
-                # Not start_task: what was handed in with the memory, or done already, stays in sight.
-                if not memory.working.current_goal:
-                    memory.working.set_goal(goal)
+                self._begin(memory, messages)
             except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
                 self._failed(error)
         return None
@@ -110,6 +115,11 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """The same without keeping the event loop."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's
+        """End a run that asks for nothing but what is blocked."""
+        return blocks.ending(state["messages"], self._stop_after)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -186,6 +196,15 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self._failed(error)
             return None
 
+    def _begin(self, memory: AgentMemory, messages: Sequence[BaseMessage]) -> None:
+        said = (str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one))
+        goal = next((text for text in said if text.strip()), None)
+        # Not start_task: what was handed in with the memory, or done already, stays in sight.
+        if self._takes_goal and goal is not None and not memory.working.current_goal:
+            memory.working.set_goal(goal)
+        if messages and isinstance(messages[-1], HumanMessage) and not self._counts_across_turns:
+            memory.new_turn()
+
     def _asked(self, request: ToolCallRequest) -> tuple[AgentMemory, Call, Hashable] | None:
         if request.tool_call["name"] == ANSWER_TOOL:
             return None
@@ -208,12 +227,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return None
         if advice is None or advice.level is not AdviceLevel.BLOCK:
             return None
-        return ToolMessage(
-            f"{advice.message} {_HOW_TO_ANSWER}",
-            tool_call_id=request.tool_call["id"],
-            name=request.tool_call["name"],
-            status="error",
-        )
+        return blocks.told(advice, request)
 
     def _ended(self, memory: AgentMemory, call: Call, result: object, start: float) -> None:
         try:
@@ -280,21 +294,3 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "the agent goes on without task memory: %s %s", kind, told, exc_info=not told)
-
-
-def _checked(
-    memory: object, engine: object, namespace: Owner
-) -> tuple[AgentMemory | None, ThreadTasks | None]:
-    if (memory is None) == (engine is None):
-        raise InvalidConfigError(
-            "a task is kept in one place: pass memory= for one task of all runs, or engine= for one of each thread"
-        )
-    if engine is not None:
-        if not isinstance(engine, MemoryEngine):
-            raise InvalidConfigError(f"engine must be a MemoryEngine, got a {type(engine).__name__}")
-        return None, ThreadTasks(engine, namespace)
-    if not isinstance(memory, AgentMemory):
-        raise InvalidConfigError(f"memory must be an AgentMemory, got a {type(memory).__name__}")
-    if namespace is not None:
-        raise InvalidConfigError("a memory has its namespace: leave namespace= out, or pass engine=")
-    return memory, None

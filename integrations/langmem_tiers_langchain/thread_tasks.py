@@ -7,6 +7,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.agent_memory import AgentMemory
+from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.engine import MemoryEngine
 from langmem_tiers_langchain.identity import Identity, Place
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.engine import MemoryEngine
     from langmem_tiers_langchain.identity import Owner
 
 LABEL = "agent"
@@ -66,3 +67,26 @@ class ThreadTasks:
 def tasks_of(namespace: NamespacePath) -> NamespacePath:
     """The namespace in which the tasks of a namespace are."""
     return (*namespace, LABEL)
+
+
+def checked_place(
+    memory: object, engine: object, namespace: Owner
+) -> tuple[AgentMemory | None, ThreadTasks | None]:
+    """Where the tasks of runs are kept: in one memory, or in one for each thread.
+
+    Raises:
+        InvalidConfigError: Neither is given, or both, or something else.
+    """
+    if (memory is None) == (engine is None):
+        raise InvalidConfigError(
+            "a task is kept in one place: pass memory= for one task of all runs, or engine= for one of each thread"
+        )
+    if engine is not None:
+        if not isinstance(engine, MemoryEngine):
+            raise InvalidConfigError(f"engine must be a MemoryEngine, got a {type(engine).__name__}")
+        return None, ThreadTasks(engine, namespace)
+    if not isinstance(memory, AgentMemory):
+        raise InvalidConfigError(f"memory must be an AgentMemory, got a {type(memory).__name__}")
+    if namespace is not None:
+        raise InvalidConfigError("a memory has its namespace: leave namespace= out, or pass engine=")
+    return memory, None

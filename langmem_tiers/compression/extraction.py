@@ -131,7 +131,7 @@ class ContextCompressor:
             text = f"{done.summary}\n" + "\n".join(done.key_facts)
             done = replace(
                 done,
-                urls_mentioned=tuple(url for url in done.urls_mentioned if url in text),
+                urls_mentioned=[url for url in done.urls_mentioned if url in text],
                 navigation_targets=tuple(one for one in done.navigation_targets if one["url"] in text),
             )
         else:
@@ -195,7 +195,7 @@ class ContextCompressor:
             lines = with_model(told.facts, lines, job)
         draft = CompressedExtraction(
             summary=summary,
-            urls_mentioned=job.urls.urls,
+            urls_mentioned=list(job.urls.urls),
             navigation_targets=targets,
             form_fields=tuple(each_once(job.gathered.fields)),
             selectors=selectors_of(job),
@@ -238,5 +238,5 @@ class ContextCompressor:
             return done
         urls = dict.fromkeys([*done.urls_mentioned, *self._extract_all_urls(job.material.source)])
         return replace(
-            done, urls_mentioned=tuple(urls)[:MAX_URLS], problems=(*done.problems, f"{message}, put back")
+            done, urls_mentioned=list(urls)[:MAX_URLS], problems=(*done.problems, f"{message}, put back")
         )

@@ -1,11 +1,11 @@
-"""A context that is too large: what is essential stays, extracted data is cut, then old history goes."""
+"""A context that is too large: what is essential stays, extracted data is cut, then old history goes, then the rest."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from langmem_tiers.compression.extraction_budget import head_and_tail, head_and_tail_within
 from langmem_tiers.compression.fitting import most_that_fits
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.ports import TokenCounter
 
-LEAST_EXTRACTION_CHARACTERS = 200
-"""What the second step leaves of an extraction; in need, less of it is left in the end."""
+LEAST_CHARACTERS = 200
+"""What cutting leaves of an extraction or another section; in need, it goes as a whole in the end."""
+LEAST_ENTRIES = 3
+"""Of history that stay while anything else can be cut."""
 
 _PARAGRAPH = re.compile(r"\n{2,}")
 _ENTRY = re.compile(r"\n(?=\S)")
+_LEFT_OUT = re.compile(r"\[(\d{1,9}) older entries were left out\]")
 
 
 class SectionKind(StrEnum):
@@ -33,7 +36,7 @@ class SectionKind(StrEnum):
     """Its oldest entries go next. Entries are parted by empty lines; if there are none, each line that is not
     indented begins one."""
     OTHER = "other"
-    """Goes last."""
+    """Cut then, and goes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,37 @@ class HandledContext:
     """Names of the sections that were shortened."""
 
 
+_Fits: TypeAlias = "Callable[[Sequence[ContextSection]], bool]"
+_Step: TypeAlias = "Callable[[list[ContextSection], _Fits], list[ContextSection]]"
+
+
 def handle_large_context(
-    sections: Sequence[ContextSection], max_tokens: int, counter: TokenCounter
+    sections: Sequence[ContextSection],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    history_first: bool = False,
 ) -> HandledContext:
     """The sections as one text of no more than ``max_tokens``.
 
-    Where it is too large, extractions are cut to their beginning and end, then the oldest entries of
-    history go, then extractions and other sections as a whole, and in the end what is essential is
-    cut itself, with a note.
+    Where it is too large, extractions are cut to their beginning and end, then the oldest entries of history go but
+    for the last three, then other sections are cut, then the rest of history goes, then extractions and other
+    sections as a whole, and in the end what is essential is cut itself, with a note.
 
     Args:
         sections: In the order of the prompt; history oldest first.
         max_tokens: The limit.
         counter: Counts tokens.
+        history_first: Whether old history goes before extractions are cut: for who is out for data.
     """
     held = list(sections)
 
     def fits(some: Sequence[ContextSection]) -> bool:
         return counter.count(_joined(some)) <= max_tokens
 
-    for step in (_cut_extractions, _prune_history, _drop_the_rest):
+    steps: list[_Step] = [_cut(SectionKind.EXTRACTION), _prune_history(LEAST_ENTRIES)]
+    steps = [*(reversed(steps) if history_first else steps), _cut(SectionKind.OTHER), _prune_history(0)]
+    for step in (*steps, _drop_the_rest):
         if fits(held):
             break
         held = step(held, fits)
@@ -103,43 +117,42 @@ def handle_large_context(
     )
 
 
-def _cut_extractions(
-    held: list[ContextSection], fits: Callable[[Sequence[ContextSection]], bool]
-) -> list[ContextSection]:
-    # All to the same length, the longest that fits: no extraction pays for another.
-    longest = max((len(one.text) for one in held if one.kind is SectionKind.EXTRACTION), default=0)
+def _cut(kind: SectionKind) -> _Step:
+    def cut(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+        # All to the same length, the longest that fits: none pays for another.
+        longest = max((len(one.text) for one in held if one.kind is kind), default=0)
 
-    def at(size: int) -> list[ContextSection]:
-        return [
-            replace(one, text=head_and_tail(one.text, max(size, LEAST_EXTRACTION_CHARACTERS)))
-            if one.kind is SectionKind.EXTRACTION
-            else one
-            for one in held
-        ]
+        def at(size: int) -> list[ContextSection]:
+            most = max(size, LEAST_CHARACTERS)
+            return [
+                replace(one, text=head_and_tail(one.text, most)) if one.kind is kind else one for one in held
+            ]
 
-    return at(most_that_fits(longest, lambda size: fits(at(size))))
+        return at(most_that_fits(longest, lambda size: fits(at(size))))
 
-
-def _prune_history(
-    held: list[ContextSection], fits: Callable[[Sequence[ContextSection]], bool]
-) -> list[ContextSection]:
-    counts = [len(_entries(one)) for one in held]
-    total = sum(counts)
-
-    def without(oldest: int) -> list[ContextSection]:
-        left, kept = oldest, []
-        for one, count in zip(held, counts, strict=True):
-            gone = min(left, count)
-            left -= gone
-            kept.append(one if not gone else _without_entries(one, gone))
-        return kept
-
-    return without(total - most_that_fits(total, lambda kept: fits(without(total - kept))))
+    return cut
 
 
-def _drop_the_rest(
-    held: list[ContextSection], fits: Callable[[Sequence[ContextSection]], bool]
-) -> list[ContextSection]:
+def _prune_history(least: int) -> _Step:
+    def prune(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+        counts = [len(_entries(one)) for one in held]
+        total = sum(counts)
+
+        def without(oldest: int) -> list[ContextSection]:
+            left, kept = oldest, []
+            for one, count in zip(held, counts, strict=True):
+                gone = min(left, count)
+                left -= gone
+                kept.append(one if not gone else _without_entries(one, gone))
+            return kept
+
+        stay = most_that_fits(total, lambda kept: fits(without(total - kept)))
+        return without(max(0, total - max(stay, least)))
+
+    return prune
+
+
+def _drop_the_rest(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
     for kind in (SectionKind.EXTRACTION, SectionKind.OTHER):
         for index, one in enumerate(held):  # the first is the oldest
             if one.kind is kind and not fits(held):
@@ -150,12 +163,15 @@ def _drop_the_rest(
 def _entries(one: ContextSection) -> list[str]:
     if one.kind is not SectionKind.HISTORY or not one.text:
         return []
-    return [part for part in (_PARAGRAPH if "\n\n" in one.text else _ENTRY).split(one.text) if part.strip()]
+    parts = [part for part in (_PARAGRAPH if "\n\n" in one.text else _ENTRY).split(one.text) if part.strip()]
+    return parts[1:] if _LEFT_OUT.fullmatch(parts[0]) else parts
 
 
 def _without_entries(one: ContextSection, gone: int) -> ContextSection:
     kept = _entries(one)[gone:]
     mark = "\n\n" if "\n\n" in one.text else "\n"
+    before = _LEFT_OUT.match(one.text)
+    gone += int(before[1]) if before else 0
     return replace(one, text=mark.join([f"[{gone} older entries were left out]", *kept]) if kept else "")
 
 

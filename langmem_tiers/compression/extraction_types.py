@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
+
+from langmem_tiers.compression.fitting import most_that_fits
 
 
 class CompressionContentType(StrEnum):
@@ -41,7 +43,7 @@ class CompressedExtraction:
     summary: str
     """One line."""
     key_facts: tuple[str, ...] = ()
-    urls_mentioned: tuple[str, ...] = ()
+    urls_mentioned: list[str] = field(default_factory=list)
     """Each address once, in the order of the input."""
     navigation_targets: tuple[dict[str, str], ...] = ()
     """``{"label", "url"}``: those of the addresses that have a name."""
@@ -61,14 +63,26 @@ class CompressedExtraction:
     problems: tuple[str, ...] = ()
     """Why a model's answer was not used, what was not read, what had to be put back."""
 
-    def format_for_prompt(self) -> str:
-        """The lines for a prompt; every address ends a line of its own."""
+    def format_for_prompt(self, max_chars: int | None = None) -> str:
+        """The lines for a prompt; every address ends a line of its own.
+
+        Args:
+            max_chars: Key facts give way to keep it, the last ones first; addresses and selectors never do.
+        """
+        if max_chars is None:
+            return self._with_facts(len(self.key_facts))
+        return self._with_facts(
+            most_that_fits(len(self.key_facts), lambda kept: len(self._with_facts(kept)) <= max_chars)
+        )
+
+    def _with_facts(self, number: int) -> str:
+        facts = self.key_facts[:number]
         head = f"[Compressed {self.content_type.value}, tier {self.tier}]"
         lines = [head, *([f"Summary: {self.summary}"] if self.summary and self.error is None else [])]
         if self.error is not None:
             lines.append(f"Error: {self.error.type}: {self.error.message}")
             lines += [f"Try: {self.error.recovery}"] if self.error.recovery else []
-        lines += _section("Key facts:", [f"- {fact}" for fact in self.key_facts])
+        lines += _section("Key facts:", [f"- {fact}" for fact in facts])
         targets = [
             f"{number}. {one['label']}: {one['url']}" for number, one in enumerate(self.navigation_targets, 1)
         ]
@@ -79,7 +93,7 @@ class CompressedExtraction:
             lines.append(f"({self.urls_left_out} more URLs were left out)")
         lines += _section("Form fields:", [_field_line(one) for one in self.form_fields])
         # A selector may hold a comma or a space, so each has a line; none that a button or field shows already.
-        shown = "\n".join([*self.key_facts, *lines[-len(self.form_fields) :], ""])
+        shown = "\n".join([*facts, *lines[-len(self.form_fields) :], ""])
         handles = {one["label"].partition(" ")[0] for one in self.navigation_targets}
         rest = [one for one in self.selectors if f" {one}\n" not in shown and one not in handles]
         lines += _section("Selectors:", [f"- {one}" for one in rest])
@@ -106,8 +120,9 @@ class CompressedExtraction:
     def from_dict(cls, data: Mapping[str, Any]) -> CompressedExtraction:
         """The result that `to_dict` wrote; keys that are not known are passed over."""
         known: dict[str, Any] = {one.name: data[one.name] for one in fields(cls) if one.name in data}
-        for key in ("key_facts", "urls_mentioned", "selectors", "problems"):
+        for key in ("key_facts", "selectors", "problems"):
             known[key] = tuple(known.get(key) or ())
+        known["urls_mentioned"] = list(known.get("urls_mentioned") or ())
         for key in ("navigation_targets", "form_fields"):
             known[key] = tuple(dict(one) for one in known.get(key) or ())
         if isinstance(known.get("error"), Mapping):

@@ -39,9 +39,9 @@ class MemoryPriority(StrEnum):
     """How long a cycle is kept in sight."""
 
     CRITICAL = "critical"
-    """Never pruned: errors, key discoveries."""
+    """Never pruned: for what must not be forgotten, such as errors and key discoveries. Given by the caller alone."""
     HIGH = "high"
-    """Pruned last: successful actions."""
+    """Pruned last: for what brought the task forward. Left out, that is what failed and what the mode is out for."""
     NORMAL = "normal"
     LOW = "low"
     """Pruned first: routine actions."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.compression.extraction import COMPRESSIBLE_TOOLS, URL_CRITICAL_TOOLS
 from langmem_tiers.compression.extraction_budget import head_and_tail
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import Action, MemoryPriority, Observation, OperationMode, Thought, plain_value
@@ -19,11 +20,18 @@ if TYPE_CHECKING:
     from langmem_tiers.core.tasks import ExecutionOutcome, MemoryEntry
 
 NAVIGATION = frozenset({"goto", "navigate", "open_url", "open", "visit", "go_to"})
-EXTRACTING = frozenset(
-    {"extract_text", "extract_data", "extract_structured_data", "evaluate_javascript", "get_page_content"}
+ACTING = frozenset(
+    {"click", "type", "fill", "select", "submit", "press", "press_key", "check", "upload", "drag"}
 )
 ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
-_BY_MODE = {OperationMode.SCRAPE: EXTRACTING, OperationMode.NAVIGATE: NAVIGATION}
+_BY_MODE = {
+    OperationMode.SCRAPE: COMPRESSIBLE_TOOLS,
+    OperationMode.NAVIGATE: NAVIGATION,
+    OperationMode.EXECUTE: ACTING,
+    OperationMode.RESEARCH: COMPRESSIBLE_TOOLS | URL_CRITICAL_TOOLS,
+}
+"""What the agent is out for, which is pruned last."""
+_PAGE_STATE = "get_page_state"
 _ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 
 
@@ -55,7 +63,7 @@ def cycle_of(told: Told, at: float, url: str, mode: OperationMode, counter: Toke
     action, about = told.action, told.about
     if not isinstance(action, Action):
         raise InvalidInputError(
-            f"an action must be an Action, got a {type(action).__name__}: use Action(tool, {{...}})"
+            f"an action must be an AgentAction, got a {type(action).__name__}: use AgentAction(tool, {{...}})"
         )
     if unknown := about.keys() - _ABOUT:
         raise InvalidInputError(f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_ABOUT))}")
@@ -89,10 +97,24 @@ def _priority(action: Action, outcome: ExecutionOutcome, mode: OperationMode) ->
     return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
 
 
-def is_extraction(entry: MemoryEntry) -> bool:
-    """Whether it brought data that is kept for the prompt."""
-    is_one = entry.action.tool_name in EXTRACTING and not entry.outcome.is_failure
-    return is_one and entry.observation is not None and bool(entry.observation.raw_output)
+def extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> str | None:
+    """What the data that a cycle brought is called in the prompt; None if it brought none.
+
+    Args:
+        entry: The cycle.
+        number: The how many-eth of the task.
+        tools: Those that bring data.
+    """
+    tool, seen = entry.action.tool_name, entry.observation
+    if tool not in tools or entry.outcome.is_failure or seen is None or not seen.raw_output:
+        return None
+    # Of a page only the latest state counts.
+    return f"{tool} of {entry.url}" if tool == _PAGE_STATE and entry.url else f"{tool} (cycle {number})"
+
+
+def whole_text(observation: object) -> str:
+    """All that was observed, also what is too long to be kept."""
+    return _text(observation.raw_output if isinstance(observation, Observation) else observation)
 
 
 def _seen(observation: object) -> Observation | None:

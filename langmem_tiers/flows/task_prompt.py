@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HISTORY_SHOWN = {OperationMode.SCRAPE: 5, OperationMode.NAVIGATE: 8, OperationMode.RESEARCH: 8}
 """Cycles in a prompt, by what the agent is out for; 10 otherwise."""
+OUT_FOR_DATA = frozenset({OperationMode.SCRAPE, OperationMode.RESEARCH})
+"""Modes in which extracted data stands above history, and is cut after it."""
 _USUAL_HISTORY = 10
 _PATTERNS_SHOWN = 3
 _SITEMAP_CHARACTERS = 1500
@@ -28,30 +30,34 @@ def prompt_of(memory: AgentMemory, domain: str, max_tokens: int) -> str:
         domain: The site that the agent is at, for what worked there before.
         max_tokens: What it may take.
     """
-    counter = memory.counter
+    counter, mode = memory.counter, memory.get_operation_mode()
     essential = [
         ContextSection("Goal", memory.working.current_goal or "", SectionKind.ESSENTIAL),
-        ContextSection("Warnings", _warnings(memory), SectionKind.ESSENTIAL),
+        ContextSection("Warnings", "\n".join(memory.warnings()), SectionKind.ESSENTIAL),
+        ContextSection("Current page", memory.current_url, SectionKind.ESSENTIAL),
     ]
-    working = _without_goal(memory.working.format(memory.working.token_budget, counter.count))
-    sections = [
-        *essential,
+    room = min(memory.working.token_budget, max_tokens // 4)
+    working = _without_goal(memory.working.format(room, counter.count))
+    about = [
         ContextSection("Working memory", working, SectionKind.OTHER),
         ContextSection("Context", _context(memory), SectionKind.OTHER),
-        ContextSection("", _history(memory), SectionKind.HISTORY),
+    ]
+    actions = memory.short_term.format_actions(HISTORY_SHOWN.get(mode, _USUAL_HISTORY))
+    history = ContextSection("Recent Actions", actions, SectionKind.HISTORY)
+    known = [
         ContextSection("Known patterns", _patterns(memory, domain), SectionKind.OTHER),
         ContextSection("Site", _site(memory), SectionKind.OTHER),
     ]
-    used = counter.count(_text(sections))
+    used = counter.count(_text([*essential, *about, history, *known]))
     found = [(one.key, _shown(one.data)) for one in reversed(memory.context_store.extractions())]
     fitted = fit_extractions(found, max(0, max_tokens - used), counter, memory.extraction_budget)
-    sections.append(ContextSection("Extracted data", fitted.text, SectionKind.EXTRACTION))
-    return handle_large_context([one for one in sections if one.text], max_tokens, counter).text
-
-
-def _warnings(memory: AgentMemory) -> str:
-    # Those of the history stand there.
-    return "" if memory.advice is None else memory.advice.message
+    data = ContextSection("Extracted data", fitted.text, SectionKind.EXTRACTION)
+    is_for_data = mode in OUT_FOR_DATA
+    told = [data, history, *known] if is_for_data else [history, *known, data]
+    if mode is OperationMode.NAVIGATE:  # where there is to go, above where it was
+        told = [*known, history, data]
+    sections = [one for one in (*essential, *about, *told) if one.text]
+    return handle_large_context(sections, max_tokens, counter, history_first=is_for_data).text
 
 
 def _without_goal(working: str) -> str:
@@ -62,15 +68,11 @@ def _text(sections: list[ContextSection]) -> str:
     return "\n\n".join(f"{one.name}\n{one.text}" for one in sections if one.text)
 
 
-def _history(memory: AgentMemory) -> str:
-    shown = HISTORY_SHOWN.get(memory.get_operation_mode(), _USUAL_HISTORY)
-    return memory.short_term.format_history(last_n=shown)
-
-
 def _context(memory: AgentMemory) -> str:
-    task = memory.working.current_goal or ""
-    relevant = memory.context_store.get_relevant_context(task) or memory.context_store.get_all()
-    return "\n".join(f"- {key}: {_shown(value)}" for key, value in relevant.items())
+    store = memory.context_store
+    relevant = store.get_relevant_context(memory.working.current_goal or "")
+    told = {**relevant, **store.get_all()}  # what has to do with the task comes first
+    return "\n".join(f"- {key}: {_shown(value)}" for key, value in told.items())
 
 
 def _patterns(memory: AgentMemory, domain: str) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.tasks import ExecutionOutcome
 from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits
 from langmem_tiers.tiers.task.sitemap_pages import found_links
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator
 
     from langmem_tiers.tiers.task.cycles import ShortTermMemory
@@ -73,6 +75,12 @@ class TaskSites:
         self._note("page", [url, title, summary, section_count])
         return page
 
+    def failed(self, url: str, reason: str) -> SitemapPage | None:
+        """A page that cannot be looked at."""
+        page = self.get().mark_failed(url, reason)
+        self._note("no page", [url, reason])
+        return page
+
     def replay(self, kind: str, value: Any) -> None:  # noqa: ANN401 - JSON
         """Do again what was written down."""
         if kind == "sitemap":
@@ -81,27 +89,34 @@ class TaskSites:
             self.add_links(*value)
         elif kind == "page" and self.graph is not None:
             self.visited(*value)
+        elif kind == "no page" and self.graph is not None:
+            self.failed(*value)
 
     def task_summary(
         self,
         working: WorkingMemory,
-        counts: Mapping[bool, int],
+        counts: Counter[ExecutionOutcome],
         short_term: ShortTermMemory,
         url: str,
         visited: int,
     ) -> str:
         """The task in a few lines."""
+        failed = sum(count for outcome, count in counts.items() if outcome.is_failure)
+        other = counts.total() - counts[ExecutionOutcome.SUCCESS] - failed
+        told = f"{counts[ExecutionOutcome.SUCCESS]} successful, {failed} failed" + (
+            f", {other} other" if other else ""
+        )
         lines = [
             f"Goal: {working.current_goal or '-'}",
-            f"Actions: {sum(counts.values())} total ({counts[True]} successful, {counts[False]} failed)",
+            f"Actions: {counts.total()} total ({told})",
             f"Current page: {url or '-'}",
             f"Pages visited: {visited}",
         ]
         seen = () if self.graph is None else self.graph.pages(visited=True)
         if seen:
             lines += ["", f"Explored pages ({len(seen)} total):"]
-            lines += [f"  - {page.title or page.url}: {_short(page.summary)}" for page in seen[:_PAGES_TOLD]]
-        done = [one.action.tool_name for one in short_term.entries if not one.outcome.is_failure]
+            lines += [_page_line(page) for page in seen[:_PAGES_TOLD]]
+        done = [one.action.tool_name for one in short_term.entries if one.outcome is ExecutionOutcome.SUCCESS]
         tools = list(dict.fromkeys(reversed(done)))[:_TOOLS_TOLD]
         if tools:
             lines += ["", f"Recent successful actions: {', '.join(tools)}"]
@@ -115,6 +130,11 @@ def _recorded(links: Any, read: list[object]) -> Any:  # noqa: ANN401 - whatever
             yield one
 
     return each() if isinstance(links, Iterable) else links
+
+
+def _page_line(page: SitemapPage) -> str:
+    name = page.title or page.url
+    return f"  - {name}: {_short(page.summary)}" if page.summary else f"  - {name}"
 
 
 def _short(text: str) -> str:

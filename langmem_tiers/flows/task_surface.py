@@ -71,7 +71,9 @@ class TaskSurface(ABC):
     ) -> LinkReport:
         """Links that were found on a page."""
         with self._lock:
-            return self._sites.add_links(parent_url, links, link_type)
+            report = self._sites.add_links(parent_url, links, link_type)
+            self.mark_url_visited(parent_url)
+            return report
 
     def update_sitemap_visited(
         self, url: str, title: str = "", summary: str = "", section_count: int = 0
@@ -80,6 +82,11 @@ class TaskSurface(ABC):
         with self._lock:
             self.mark_url_visited(url)
             return self._sites.visited(url, title, summary, section_count)
+
+    def update_sitemap_failed(self, url: str, reason: str = "") -> SitemapPage | None:
+        """A page that cannot be looked at, so that it is not offered again."""
+        with self._lock:
+            return self._sites.failed(url, reason)
 
     def get_next_page_to_visit(self) -> str | None:
         """Where to go next; None when all within the limits was seen."""

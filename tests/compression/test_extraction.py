@@ -87,7 +87,7 @@ def test_a_tier_that_there_is_not_counts_as_the_nearest(tier: Any, counts_as: in
 def test_search_results_keep_all_addresses_titles_and_snippets(tier: int) -> None:
     done = compressor.compress(RESULTS, compression_tier=tier)
     assert done.summary.startswith("20 search results: Lamp 1, Lamp 2")
-    assert done.urls_mentioned == tuple(one["url"] for one in RESULTS)
+    assert done.urls_mentioned == [one["url"] for one in RESULTS]
     assert done.navigation_targets == tuple({"label": one["title"], "url": one["url"]} for one in RESULTS)
     assert len(done.key_facts) == 20
     assert done.key_facts[4].startswith("[5] A lamp for $5. A lamp for $5.")
@@ -146,7 +146,7 @@ def test_texts_keep_key_facts_and_the_addresses_in_them() -> None:
     text = f"{PROSE} The order 4711-AB costs $1,299.00, see https://a.b/terms?x=1. {PROSE}"
     done = compressor.compress(text, compression_tier=3)
     assert any("4711-AB costs $1,299.00" in line for line in (done.summary, *done.key_facts))
-    assert done.urls_mentioned == ("https://a.b/terms?x=1",)
+    assert done.urls_mentioned == ["https://a.b/terms?x=1"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_prompt_has_this_form() -> None:
     done = CompressedExtraction(
         summary="A page",
         key_facts=("It is red",),
-        urls_mentioned=("/a", "/b"),
+        urls_mentioned=["/a", "/b"],
         navigation_targets=({"label": "A", "url": "/a"},),
         form_fields=({"name": "q", "type": "search", "selector": "#q"},),
         selectors=("#q", "#go"),
@@ -275,7 +275,7 @@ def deep() -> list[Any]:
 
 @pytest.mark.parametrize("data", [cyclic(), deep()], ids=["cyclic", "deep"])
 def test_data_that_holds_itself_or_is_very_deep_keeps_its_addresses(data: object) -> None:
-    assert compressor.compress(data).urls_mentioned == ("https://a.b/c",)
+    assert compressor.compress(data).urls_mentioned == ["https://a.b/c"]
 
 
 ODD: list[object] = [

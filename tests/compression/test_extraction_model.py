@@ -36,7 +36,7 @@ def test_what_a_model_makes_up_is_dropped_and_what_it_lost_is_put_back() -> None
     assert "/made/up.html" not in text
     assert "$12.00" not in text
     assert done.key_facts[0] == "It is a lamp"
-    assert done.urls_mentioned == ("https://a.b/lamp", "https://a.b/terms")
+    assert done.urls_mentioned == ["https://a.b/lamp", "https://a.b/terms"]
     assert "$49.99" in text
     assert done.problems == ("3 of the model's lines held what is not in the material",)
 

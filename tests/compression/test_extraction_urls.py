@@ -213,7 +213,7 @@ def test_2000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() 
 
 
 def test_addresses_are_counted_to_see_whether_all_are_there() -> None:
-    done = CompressedExtraction(summary="", urls_mentioned=("/a", "/b"))
+    done = CompressedExtraction(summary="", urls_mentioned=["/a", "/b"])
     assert done.validate_url_preservation(2) == (True, "all 2 URLs preserved")
     assert done.validate_url_preservation(3) == (False, "1 of 3 URLs lost")
 
@@ -227,7 +227,7 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
             ), lines
 
     done = Forgetful().compress("see https://a.b/c and https://d.e")
-    assert done.urls_mentioned == ("https://a.b/c", "https://d.e")
+    assert done.urls_mentioned == ["https://a.b/c", "https://d.e"]
     assert done.problems == ("2 of 2 URLs lost, put back",)
 
 

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineConfig, InvalidConfigError, MemoryEngine
-from langmem_tiers.core.fences import OPENING, is_only_fenced, without_fences
+from langmem_tiers.core.fences import TASK_OPENING, is_only_fenced, without_fences
 from langmem_tiers.core.tasks import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
-from langmem_tiers_langchain.tasks import ANSWER_TOOL
+from langmem_tiers_langchain.blocks import ANSWER_TOOL
 from langmem_tiers_langchain.turns import Turns
+from tests.integrations.acting_agents import (
+    MOST,
+    RUNS,
+    TOOLS,
+    agent_of,
+    ask,
+    call,
+    config,
+    cycles,
+    looping,
+    results,
+    run,
+    script,
+)
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from langmem_tiers.core.tasks import MemoryEntry
 
-RUNS: Counter[str] = Counter()
-MOST = 7
-"""Times that the guard lets the same call through."""
+WAYS = pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 
 
 @pytest.fixture(autouse=True)
@@ -50,112 +59,6 @@ def memory() -> Iterator[AgentMemory]:
 def engine() -> Iterator[MemoryEngine]:
     with MemoryEngine(embedder=None) as opened:
         yield opened
-
-
-@tool
-def look_up(what: str) -> str:
-    """Look something up."""
-    RUNS[what] += 1
-    time.sleep(0.005)  # so that calls at once do overlap
-    return f"there is nothing about {what}"
-
-
-@tool
-def fetch(url: str) -> str:
-    """Get a page."""
-    return f"the page at {url}"
-
-
-@tool
-def broken(what: str) -> str:
-    """Fail."""
-    raise RuntimeError(f"no {what}")
-
-
-@tool
-def slow(what: str) -> str:
-    """Take too long."""
-    raise TimeoutError(f"{what} took too long")
-
-
-@tool
-def hand_over(what: str, runtime: ToolRuntime) -> Command[Any]:
-    """Answer with a command."""
-    return Command(
-        update={"messages": [ToolMessage(f"{what} is handed over", tool_call_id=runtime.tool_call_id)]}
-    )
-
-
-@tool
-def ask_person(what: str) -> str:
-    """Wait for a person."""
-    return f"the person says {interrupt(what)}"
-
-
-TOOLS = [look_up, fetch, broken, slow, hand_over, ask_person]
-
-
-def call(name: str = "look_up", said: str = "", **args: Any) -> AIMessage:
-    args = args or {"what": "boat"}
-    return AIMessage(said, tool_calls=[{"name": name, "args": args, "id": "x"}])
-
-
-def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """One after the other, each with call ids of its own; then the end."""
-    left = iter(enumerate(steps))
-
-    def reply(_: Sequence[BaseMessage]) -> AIMessage:
-        number, step = next(left, (0, AIMessage("done")))
-        calls = [{**one, "id": f"{number}-{place}"} for place, one in enumerate(step.tool_calls)]
-        return AIMessage(step.content, tool_calls=calls)
-
-    return reply
-
-
-def looping(calls: int = 30, *, stops_when_told: bool = True) -> Callable[[Sequence[BaseMessage]], AIMessage]:
-    """Always the same, until it is told that this is blocked."""
-    again = script(*[call() for _ in range(calls)])
-
-    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        if stops_when_told and "Blocked:" in without_fences(str(messages[-1].text)):
-            return AIMessage("I cannot find it.")
-        return again(messages)
-
-    return reply
-
-
-def agent_of(model: ScriptedChat, tasks: TieredTaskMiddleware, **options: Any) -> Any:
-    return create_agent(
-        model, TOOLS, middleware=[tasks], checkpointer=InMemorySaver(), context_schema=dict, **options
-    )
-
-
-def config(thread: str = "t") -> Any:
-    return {"configurable": {"thread_id": thread}, "recursion_limit": 500}
-
-
-def ask(agent: Any, text: str = "Find the boat.", thread: str = "t") -> list[BaseMessage]:
-    found: list[BaseMessage] = agent.invoke({"messages": [HumanMessage(text)]}, config(thread))["messages"]
-    return found
-
-
-async def run(agent: Any, way: str, text: str = "Find the boat.") -> list[BaseMessage]:
-    if way == "invoke":
-        return ask(agent, text)
-    state = await agent.ainvoke({"messages": [HumanMessage(text)]}, config())
-    found: list[BaseMessage] = state["messages"]
-    return found
-
-
-def cycles(memory: AgentMemory) -> list[MemoryEntry]:
-    return memory.short_term.entries
-
-
-def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    return [one for one in messages if isinstance(one, ToolMessage)]
-
-
-WAYS = pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 
 
 @WAYS
@@ -249,7 +152,7 @@ async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None
 @WAYS
 async def test_a_loop_that_goes_on_however_often_runs_no_tool_any_more(memory: AgentMemory, way: str) -> None:
     model = ScriptedChat(reply=looping(40, stops_when_told=False))
-    await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    await run(agent_of(model, TieredTaskMiddleware(memory, stop_after=0)), way)
     assert len(model.seen) == 41
     assert RUNS["boat"] == MOST
 
@@ -321,18 +224,18 @@ async def test_warnings_reach_the_model_and_the_state_stays_as_it_was(
     assert "Warning:" in texts(model.seen[-1])
     assert ("Recent Actions" in texts(model.seen[-1])) is show
     assert "Warning:" not in texts(model.seen[1])
-    assert OPENING not in texts(messages)
+    assert TASK_OPENING not in texts(messages)
     newest = str(model.seen[-1][-1].text)
-    assert newest.startswith(OPENING)
+    assert newest.startswith(TASK_OPENING)
     assert without_fences(newest) == "there is nothing about boat"
-    assert OPENING not in texts(model.seen[-1][:-1])
+    assert TASK_OPENING not in texts(model.seen[-1][:-1])
     assert [type(one) for one in model.seen[-1]].count(SystemMessage) == 1
 
 
 def test_nothing_is_said_of_a_task_at_which_nothing_was_done(memory: AgentMemory) -> None:
     model = ScriptedChat()
     ask(agent_of(model, TieredTaskMiddleware(memory)))
-    assert OPENING not in texts(model.seen[-1])
+    assert TASK_OPENING not in texts(model.seen[-1])
 
 
 def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentMemory) -> None:
@@ -351,7 +254,7 @@ def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int,
     model = ScriptedChat(reply=script(*[call(what="a boat </memory> " * 20)] * 6))
     tasks = TieredTaskMiddleware(memory, budget_tokens=budget, show=show)
     ask(agent_of(model, tasks))
-    told = [str(shown[-1].text) for shown in model.seen if OPENING in shown[-1].text]
+    told = [str(shown[-1].text) for shown in model.seen if TASK_OPENING in shown[-1].text]
     assert bool(told) is (budget >= 60)
     for added in told:
         fence = added[: added.index("\n</memory>") + len("\n</memory>")]
@@ -404,7 +307,10 @@ async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
         with MemoryEngine(path, embedder=None) as engine:
             model = ScriptedChat(reply=script(*[call()] * 4))
             agent = create_agent(
-                model, TOOLS, middleware=[TieredTaskMiddleware(engine=engine)], checkpointer=saver
+                model,
+                TOOLS,
+                middleware=[TieredTaskMiddleware(engine=engine, counts_across_turns=True)],
+                checkpointer=saver,
             )
             await run(agent, way)
             shown.append(texts(model.seen[-1]))
@@ -417,7 +323,7 @@ async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
 def test_what_another_process_did_at_the_task_is_seen_with_the_next_run(tmp_path: Path) -> None:
     saver, path = InMemorySaver(), tmp_path / "memory.db"
     with MemoryEngine(path, embedder=None) as one, MemoryEngine(path, embedder=None) as other:
-        both = [TieredTaskMiddleware(engine=engine) for engine in (one, other)]
+        both = [TieredTaskMiddleware(engine=engine, counts_across_turns=True) for engine in (one, other)]
         for turn in range(6):
             model = ScriptedChat(reply=script(call(), call()))
             ask(create_agent(model, TOOLS, middleware=[both[turn % 2]], checkpointer=saver))
@@ -431,8 +337,8 @@ def test_an_erased_task_begins_anew(engine: MemoryEngine) -> None:
     engine.namespace(("threads", "t", "agent")).delete()
     again = ScriptedChat(reply=script(call()))
     ask(agent_of(again, tasks), "Once more.")
-    assert OPENING not in texts(again.seen[0])
-    assert OPENING in texts(again.seen[-1])
+    assert TASK_OPENING not in texts(again.seen[0])
+    assert TASK_OPENING in texts(again.seen[-1])
     assert not tasks.failures
 
 

@@ -102,6 +102,11 @@ class ContextStore:
         for key, value in said.items():
             self._note(key, value, "user", "user")
 
+    @property
+    def user_context(self) -> dict[str, Any]:
+        """What the user said."""
+        return {key: known.value for key, known in self._user.items()}
+
     def add_inferred(self, key: str, value: object, source: str = "") -> None:
         """Remember what was found out, and by what; what the user said goes before it."""
         check_filled(key, "the key of inferred context")

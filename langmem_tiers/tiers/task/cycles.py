@@ -80,6 +80,10 @@ class ShortTermMemory:
         self._next_number = 0
         self._tokens = 0
 
+    def begin_turn(self) -> None:
+        """The user asks for something: what is done from here on is no repeat of what was done before."""
+        self._last.clear()
+
     def add(self, entry: MemoryEntry) -> None:
         """Remember a cycle. Parameters are held as plain JSON: what is none by its text."""
         entry = entry_from_dict(entry_to_dict(entry))
@@ -138,14 +142,18 @@ class ShortTermMemory:
 
     def format_history(self, last_n: int = 5) -> str:
         """The newest cycles as text for a prompt, warnings first; empty if there is none."""
-        recent = self.get_recent(last_n)
-        if not recent:
+        actions = self.format_actions(last_n)
+        if not actions:
             return ""
         warnings = self.get_loop_warnings()
-        lines = ["## Recent Actions", *warnings, *([""] if warnings else [])]
-        for number, entry in enumerate(recent, 1):
+        return "\n".join(["## Recent Actions", *warnings, *([""] if warnings else []), actions])
+
+    def format_actions(self, last_n: int = 5) -> str:
+        """The newest cycles by themselves: a line for each, and below it an indented one with what came of it."""
+        lines: list[str] = []
+        for number, entry in enumerate(self.get_recent(last_n), 1):
             shown = json.dumps(entry.action.parameters, ensure_ascii=False)
-            called = f"{entry.action.tool_name}({one_line(shown, _MAX_SHOWN)})"
+            called = f"{one_line(entry.action.tool_name, _MAX_SHOWN)}({one_line(shown, _MAX_SHOWN)})"
             lines.append(f"{number}. [{entry.outcome.value.capitalize()}] {called}")
             if result := _result_of(entry):
                 lines.append(f"   {result}")

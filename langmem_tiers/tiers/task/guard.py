@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import Action, action_signature
-from langmem_tiers.scoring.loop_marks import Mark, mark_of
+from langmem_tiers.scoring.loop_marks import Mark, difference, mark_of
 from langmem_tiers.scoring.loop_tables import ActionKind
 from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, Loop, LoopReport, LoopTracker, Step
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel, GuardAdvice, Watch, advice_on
@@ -45,11 +45,15 @@ class Guard:
 
     def reset(self) -> None:
         """Forgets everything: a new task."""
-        self._tracker = LoopTracker()
-        self._marks: deque[Mark] = deque(maxlen=_KEPT)
         self._steps = 0
         self._counts: OrderedDict[str, list[int]] = OrderedDict()
         self._failures: OrderedDict[str, int] = OrderedDict()
+        self.begin_turn()
+
+    def begin_turn(self) -> None:
+        """The user asks for something: doing again what was done before is no loop, and no block holds any more."""
+        self._tracker = LoopTracker()
+        self._marks: deque[Mark] = deque(maxlen=_KEPT)
         self._watches: list[Watch] = []
 
     def observe(self, entry: MemoryEntry) -> GuardAdvice | None:
@@ -79,7 +83,7 @@ class Guard:
         try:
             mark = mark_of(Step(tool=action.tool_name, parameters=action.parameters, url=url))
             for watch in self._watches:
-                if watch.is_blocked and watch.holds(mark):
+                if watch.is_blocked and (watch.holds(mark) or self._goes_on(watch, mark)):
                     return watch.block(mark.shown)
             failed = self.failures(action_signature(action, url))
         except Exception:  # noqa: BLE001 - as above
@@ -96,13 +100,17 @@ class Guard:
         Returns:
             Whether the reason was accepted. Without any block there is nothing to answer, and it is not.
         """
-        words = str(reason).split()
-        blocked = [watch for watch in self._watches if watch.is_blocked]
-        if len(words) < _WORDS_OF_A_REASON:
+        if not self.would_accept(reason):
             return False
-        for watch in blocked:
-            watch.lift(" ".join(words))
-        return bool(blocked)
+        for watch in self._watches:
+            if watch.is_blocked:
+                watch.lift(" ".join(str(reason).split()))
+        return True
+
+    def would_accept(self, reason: str) -> bool:
+        """Whether something is blocked, and the reason is one."""
+        is_blocked = any(watch.is_blocked for watch in self._watches)
+        return is_blocked and len(str(reason).split()) >= _WORDS_OF_A_REASON
 
     def warnings(self, threshold: int = 3) -> list[str]:
         """A line for each action that came so often in the last ten, the most frequent first."""
@@ -174,6 +182,14 @@ class Guard:
         for mark in marks:
             self._tracker.add_mark(mark)
         self._steps, self._counts, self._failures, self._watches = steps, counts, failures, watches
+
+    def _goes_on(self, watch: Watch, mark: Mark) -> bool:
+        """Whether a loop of actions that are only alike would go on with this one."""
+        latest = next((one for one in reversed(self._marks) if one.action in watch.actions), None)
+        if watch.period > 1 or len(watch.actions) < 2 or latest is None:
+            return False
+        is_elsewhere = bool(mark.url and latest.url) and mark.url != latest.url
+        return not is_elsewhere and difference(mark, latest) is not None
 
     def _observe(self, mark: Mark, signature: str) -> GuardAdvice | None:
         loop = self._tracker.add_mark(mark)
