@@ -773,7 +773,7 @@ def test_the_guard_warns_then_blocks_and_wants_an_answer(memory: AgentMemory) ->
     assert advice is not None
     assert (advice.level, advice.must_answer) == (AdviceLevel.BLOCK, True)
     assert advice.message.startswith("Blocked: ")
-    assert "Blocked: " in memory.format_for_prompt()
+    assert "Blocked from now on: " in memory.format_for_prompt()
     assert memory.check_action(AgentAction("click", {"selector": "#other"})) is None
     resumed = again(memory)
     assert resumed.check_action(CLICK) == advice
@@ -1132,7 +1132,7 @@ def test_threads_that_record_at_once_lose_nothing(file_url: str) -> None:
             assert set(one.working.scratch_keys) == set(one.context_store.get_all()) == names
             assert len(one.visited_urls) == threads * each
             assert len(one.long_term) == threads
-        stored = [entry.thought.content for entry in memory._journal.cycles()]
+        stored = [entry.thought.content for entry in memory._run.journal.cycles()]
         assert sorted(stored) == sorted(names)
         for name in range(threads):  # each thread's in the order in which it recorded them
             mine = [thought for thought in stored if thought.startswith(f"{name}-")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,3 +103,89 @@ def test_the_guard_sees_what_the_store_could_not_take(tmp_path: Path) -> None:
         other.close()
         assert memory.check_action(CLICK).must_answer  # type: ignore[union-attr]
         assert memory.working.cycle_count == len(memory.short_term) == 0  # nothing is called kept that is not
+
+
+def test_an_answer_lifts_three_times_and_each_time_it_has_to_be_another_one(memory: AgentMemory) -> None:
+    for number in range(3):
+        while not memory.check_action(CLICK) or not memory.check_action(CLICK).must_answer:  # type: ignore[union-attr]
+            memory.record_cycle("", CLICK, "Nothing happened.")
+        if number:
+            assert not memory.answer_guard(f"reason number {number - 1}")
+        assert memory.answer_guard(f"reason number {number}")
+    while memory.check_action(CLICK).level is not AdviceLevel.BLOCK:  # type: ignore[union-attr]
+        memory.record_cycle("", CLICK, "Nothing happened.")
+    for one in (memory, again(memory)):
+        assert not one.answer_guard("quite another reason now")
+        assert "no answer lifts this block any more" in one.check_action(CLICK).message  # type: ignore[union-attr]
+    memory.record_cycle(
+        "", AgentAction("goto", {"url": "https://a.b/other"}), "Another page.", url="https://a.b/other"
+    )
+    assert memory.record_cycle("", CLICK, "It opened.", url="https://a.b/other").entry_id
+
+
+@pytest.mark.parametrize(
+    ("tool", "parameters", "seen"),
+    [
+        ("next_item", {}, "Item {}: a lamp of the colour number {}."),
+        ("next_page", {}, "\n".join(f"Line {{}}-{line} says something that is new." for line in range(20))),
+        ("get_job", {"id": 7}, "progress {}%"),
+        ("run_tests", {}, "{} failed, 18 passed"),
+    ],
+)
+def test_calls_that_bring_something_new_each_time_go_on_unhindered(
+    memory: AgentMemory, tool: str, parameters: dict[str, int], seen: str
+) -> None:
+    action = AgentAction(tool, parameters)
+    for number in range(60):
+        assert memory.check_action(action) is None
+        memory.record_cycle("", action, seen.replace("{}", str(60 - number)))
+        assert memory.advice is None or memory.advice.level is AdviceLevel.NOTE
+
+
+def test_tools_that_are_not_guarded_may_be_called_as_often_as_one_likes() -> None:
+    with AgentMemory(unguarded_tools=["get_job"]) as memory:
+        for _ in range(30):
+            memory.record_cycle("", AgentAction("get_job", {"id": 7}), "still running")
+            assert memory.advice is None
+        block(memory)
+
+
+def test_a_task_is_taken_up_or_begun_with_one_call(tmp_path: Path) -> None:
+    for run in range(3):
+        with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
+            memory = AgentMemory(engine=engine, task="buy")
+            assert memory.resume_or_start("Buy a lamp", {"most": 10}) is (run > 0)
+            assert memory.task == "buy"
+            assert memory.working.cycle_count == run
+            assert memory.context_store.get("most") == 10
+            memory.record_cycle("", CLICK)
+
+
+class _SlowModel:
+    def __init__(self) -> None:
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
+        self.asked.set()
+        assert self.go_on.wait(10)
+        return "Lamps are cheap."
+
+
+def test_nobody_waits_for_the_model_and_what_was_done_is_kept_before_it_is_asked() -> None:
+    model = _SlowModel()
+    page = "The lamp number 5 costs ten euros and is sold in the harbour. " * 400
+    with AgentMemory(model=model) as memory:
+        recording = threading.Thread(
+            target=memory.record_cycle, args=("", AgentAction("extract_text"), page), daemon=True
+        )
+        recording.start()
+        assert model.asked.wait(10)
+        assert memory.check_action(CLICK) is None
+        assert memory.working.cycle_count == again(memory).working.cycle_count == 1
+        memory.record_cycle("", CLICK)
+        model.go_on.set()
+        recording.join(10)
+        for one in (memory, again(memory)):
+            (held,) = one.context_store.extractions()
+            assert held.key == "extract_text (cycle 1)"
+            assert len(held.data) < len(page) / 3

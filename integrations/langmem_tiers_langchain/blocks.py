@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,16 +15,13 @@ if TYPE_CHECKING:
 
     from langmem_tiers.tiers.task.guard_advice import GuardAdvice
 
-ANSWER_TOOL = "answer_guard"
-"""The tool with which an agent answers a block."""
 _BLOCKED = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
-_HOW_TO_ANSWER = f"To answer, call {ANSWER_TOOL} with the reason, in three words or more."
 
 
 def told(advice: GuardAdvice, request: ToolCallRequest) -> ToolMessage:
     """The result of a call that was not made."""
     return ToolMessage(
-        f"{advice.message} {_HOW_TO_ANSWER}",
+        words_of(advice),
         tool_call_id=request.tool_call["id"],
         name=request.tool_call["name"],
         status="error",
@@ -37,10 +36,14 @@ def ending(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
         messages: Of the run.
         most: Times that it may; 0 for as often as it likes.
     """
-    if not most or _ignored(messages) < most:
+    if (
+        not most
+        or _ignored(messages) < most
+        or not any(one.additional_kwargs.get(_BLOCKED) for one in messages)
+    ):
         return None
-    said = str(messages[-1].text).removesuffix(_HOW_TO_ANSWER).strip()
-    return {"jump_to": "end", "messages": [AIMessage(f"Stopped after {most} blocked tries. {said}")]}
+    blocked = next(one for one in reversed(messages) if one.additional_kwargs.get(_BLOCKED))
+    return {"jump_to": "end", "messages": [AIMessage(stopped(most, str(blocked.text)))]}
 
 
 def _ignored(messages: Sequence[BaseMessage]) -> int:
@@ -48,6 +51,11 @@ def _ignored(messages: Sequence[BaseMessage]) -> int:
     for message in reversed(messages):
         if isinstance(message, AIMessage) and message.tool_calls:
             rounds += 1
-        elif not message.additional_kwargs.get(_BLOCKED):
+        elif not _is_refusal(message):
             break
     return rounds
+
+
+def _is_refusal(message: BaseMessage) -> bool:
+    is_answer = isinstance(message, ToolMessage) and message.name == ANSWER_TOOL
+    return bool(message.additional_kwargs.get(_BLOCKED)) or (is_answer and message.text == NOT_LIFTED)

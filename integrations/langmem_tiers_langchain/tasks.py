@@ -15,19 +15,26 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
 
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL, ANSWER_TOOL_TOLD, LIFTED, NOT_LIFTED, is_block
+from langmem_tiers.adapting.held_tasks import checked_place
+from langmem_tiers.adapting.turns import Turns
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import LangmemTiersError
-from langmem_tiers.tiers.task.guard_advice import AdviceLevel
 from langmem_tiers_langchain import blocks
-from langmem_tiers_langchain.blocks import ANSWER_TOOL
-from langmem_tiers_langchain.marks import is_added
 from langmem_tiers_langchain.task_view import in_front, told_of
-from langmem_tiers_langchain.thread_tasks import checked_place
-from langmem_tiers_langchain.tool_cycles import Call, Ending, call_of, ending_of, failed_with, messages_of
-from langmem_tiers_langchain.turns import Turns
+from langmem_tiers_langchain.thread_tasks import ThreadTasks
+from langmem_tiers_langchain.tool_cycles import (
+    Call,
+    Ending,
+    asked_for,
+    call_of,
+    ending_of,
+    failed_with,
+    messages_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
     from langchain_core.messages import ToolMessage
@@ -39,8 +46,6 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers_langchain.identity import Owner
 
-_LIFTED = "The block is lifted for now."
-_NOT_LIFTED = "Nothing is lifted: no action is blocked, or the reason has fewer than three words."
 _log = logging.getLogger("langmem_tiers")
 _WARNINGS = 100
 """Different ones that are remembered, so that each is logged once."""
@@ -65,11 +70,14 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             ``"agent"`` behind these, apart from what ``TieredMemoryMiddleware`` keeps of the thread.
         budget_tokens: What may be put in front of the model.
         show: Whether what was done so far is shown as well, not only warnings.
-        goal_from_first_message: Whether what the user says first is the goal of a task that has none.
+        goal_from_first_message: Whether what the user says first is the goal of a task that has none. What is asked
+            later, in four words or more, is the goal from then on.
         counts_across_turns: Whether what was done for earlier messages of the user counts as a repeat: for agents that
             are told "go on" after each step.
         stop_after: Times in a row that the model may ask for nothing but what is blocked, until the run ends; 0 for
             as often as it likes.
+        unguarded_tools: With an engine: tools that may be called as often as the model likes, such as one that asks
+            whether a job is done.
 
     Raises:
         InvalidConfigError: Neither a memory nor an engine is given, or both.
@@ -86,9 +94,12 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         goal_from_first_message: bool = True,
         counts_across_turns: bool = False,
         stop_after: int = 5,
+        unguarded_tools: Collection[str] = (),
     ) -> None:
         super().__init__()
-        self._memory, self._tasks = checked_place(memory, engine, namespace)
+        one, held = checked_place(memory, engine, namespace, unguarded_tools)
+        self._memory: AgentMemory | None = one
+        self._tasks = None if held is None else ThreadTasks(held, namespace)
         self._budget_tokens = check_whole(budget_tokens, 1, "budget_tokens")
         self._show = show
         self._takes_goal = goal_from_first_message
@@ -115,6 +126,20 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """The same without keeping the event loop."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Learn what worked more than once."""
+        memory = self._task(runtime, state["messages"])
+        if memory is not None:
+            try:
+                memory.learn_from_success()
+            except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
+                self._failed(error)
+        return None
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The same without keeping the event loop."""
+        return await asyncio.to_thread(self.after_agent, state, runtime)
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's
@@ -197,10 +222,9 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return None
 
     def _begin(self, memory: AgentMemory, messages: Sequence[BaseMessage]) -> None:
-        said = (str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one))
-        goal = next((text for text in said if text.strip()), None)
+        goal = asked_for(messages, memory.working.current_goal) if self._takes_goal else None
         # Not start_task: what was handed in with the memory, or done already, stays in sight.
-        if self._takes_goal and goal is not None and not memory.working.current_goal:
+        if goal is not None:
             memory.working.set_goal(goal)
         if messages and isinstance(messages[-1], HumanMessage) and not self._counts_across_turns:
             memory.new_turn()
@@ -225,9 +249,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(error)
             return None
-        if advice is None or advice.level is not AdviceLevel.BLOCK:
-            return None
-        return blocks.told(advice, request)
+        return blocks.told(advice, request) if is_block(advice) else None
 
     def _ended(self, memory: AgentMemory, call: Call, result: object, start: float) -> None:
         try:
@@ -271,7 +293,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             except Exception as error:  # noqa: BLE001 - as above
                 self._failed(error)
                 accepted = False
-            return _LIFTED if accepted else _NOT_LIFTED
+            return LIFTED if accepted else NOT_LIFTED
 
         async def aanswer(reason: str, runtime: ToolRuntime[Any, Any]) -> str:
             return await asyncio.to_thread(answer, reason, runtime)
@@ -280,10 +302,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             answer,
             aanswer,
             name=ANSWER_TOOL,
-            description=(
-                "Say why an action that was blocked, since it goes in circles, has to be done once more. Use it "
-                "only after a block, and only if nothing else is left to try."
-            ),
+            description=ANSWER_TOOL_TOLD,
         )
 
     def _failed(self, error: Exception) -> None:
@@ -293,4 +312,6 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             is_new = (what := f"{kind} {told}") not in self._warned
             self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
         level = logging.WARNING if is_new else logging.DEBUG
-        _log.log(level, "the agent goes on without task memory: %s %s", kind, told, exc_info=not told)
+        _log.log(level, "the agent goes on without task memory: %s %s", kind, told)
+        # What a driver raises may quote an address with its password: only who looks closer sees it.
+        _log.debug("the agent goes on without task memory", exc_info=error)

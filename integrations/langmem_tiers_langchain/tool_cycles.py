@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
 from langmem_tiers.core.tasks import Action, ExecutionOutcome
+from langmem_tiers_langchain.marks import is_added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph.prebuilt.tool_node import ToolCallRequest
+
+_WORDS_OF_A_GOAL = 4
+"""What is shorter, such as "yes, go on", is none by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,21 @@ def call_of(request: ToolCallRequest) -> Call:
         Action(asked["name"], arguments),
         url if isinstance(url, str) and url else None,
     )
+
+
+def asked_for(messages: Sequence[BaseMessage], goal: str | None) -> str | None:
+    """What the user asks for, if that is something new.
+
+    Args:
+        messages: Of the run.
+        goal: What the task is now. One that no message says was set by hand, and stays.
+    """
+    said = [str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one)]
+    said = [text for text in said if text.strip()]
+    if not said or (goal and goal not in said):
+        return None
+    wanted = next((text for text in reversed(said) if len(text.split()) >= _WORDS_OF_A_GOAL), goal or said[0])
+    return wanted if wanted != goal else None
 
 
 def messages_of(state: object) -> Sequence[BaseMessage]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.offline import OfflineEmbedding
     from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
     from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
-    from langmem_tiers_llamaindex.tasks import WatchedTool, watch_agent, watch_tools
+    from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
     from langmem_tiers_llamaindex.tools import TieredMemoryToolSpec
+    from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
 __all__ = [
     "LlamaIndexCounter",
@@ -60,7 +61,7 @@ _HOMES = {
     "TieredMemoryRetriever": "retriever",
     "TieredMemoryToolSpec": "tools",
     "TieredSyncChatStore": "sync_chat_store",
-    "WatchedTool": "tasks",
+    "WatchedTool": "watched_tools",
     "attach": "engines",
     "message_tokens": "convert",
     "to_draft": "convert",

@@ -11,9 +11,9 @@ from langmem_tiers.scoring.sentences import shortened
 
 _TAGGED = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
 _TREE = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]*)?(\[[\w-]{1,12}\]|\d{1,6}|uid=\S{1,20})?[ \t]*"
+    r"^[ \t]*+(?:[-*•][ \t]*+)?(\[[\w-]{1,12}\]|\d{1,6}|uid=\S{1,20})?[ \t]*+"
     r"(link|button|tab|menuitem|switch|option|textbox|searchbox|combobox|checkbox|radio|spinbutton|slider)\b"
-    r"[ \t]*(?:\"([^\"\n]*)\"|'([^'\n]*)')?([^\n]*)$",
+    r"[ \t]*+(?:\"([^\"\n]*)\"|'([^'\n]*)')?([^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _TREE_URL = re.compile(r"(?:/?url|href)\s{0,2}[:=]\s{0,2}[\"']?([^\s\"',]+)", re.IGNORECASE)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MAX_URLS = 2_000
+MAX_URLS = 10_000
 """Distinct addresses that are kept; the rest is counted."""
 MAX_URL_CHARACTERS = 8_192
 """An address longer than that is counted as left out."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from langmem_tiers.core.errors import InvalidInputError
 
+_Value = TypeVar("_Value")
 _SHOWN_CHARACTERS = 500
 """Of an observation in a prompt."""
 _MAX_DEPTH = 50
@@ -204,8 +205,16 @@ class _Plain:
 
     def of(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
         self._left -= 1
-        if value is None or isinstance(value, bool | str):
+        try:
+            return self._of(value)
+        except Exception:  # noqa: BLE001 - whatever an object of the caller's raises, its cycle is recorded
+            return f"<{type(value).__name__}>"
+
+    def _of(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
+        if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, str):
+            return str.__str__(value)  # not what a kind of its own makes of it
         if isinstance(value, int):
             return value if value.bit_length() <= _MOST_BITS else f"<a number of {value.bit_length()} bits>"
         if isinstance(value, float):
@@ -222,11 +231,17 @@ class _Plain:
         self._inside.add(id(value))
         try:
             if isinstance(value, Mapping):
-                return {_text(key): self.of(one) for key, one in value.items()}
-            plain = [self.of(one) for one in value]
-            return sorted(plain, key=str) if isinstance(value, set | frozenset) else plain
+                return {_text(key): self.of(one) for key, one in self._most(value.items())}
+            is_set = isinstance(value, set | frozenset)
+            return [self.of(one) for one in self._most(sorted(value, key=_text) if is_set else value)]
         finally:
             self._inside.discard(id(value))
+
+    def _most(self, values: Iterable[_Value]) -> Iterator[_Value]:
+        for one in values:
+            if self._left <= 0:
+                return
+            yield one
 
 
 def _text(value: object) -> str:

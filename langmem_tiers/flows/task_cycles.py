@@ -6,12 +6,14 @@ import json
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from langmem_tiers.compression.extraction import COMPRESSIBLE_TOOLS, URL_CRITICAL_TOOLS
 from langmem_tiers.compression.extraction_budget import head_and_tail
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import Action, MemoryPriority, Observation, OperationMode, Thought, plain_value
 from langmem_tiers.flows.task_journal import KEPT_CHARACTERS, kept
+from langmem_tiers.scoring.loop_tables import VISITING
 from langmem_tiers.scoring.web_addresses import normalized
 from langmem_tiers.tiers.task.cycles import entry_from_dict
 
@@ -19,18 +21,19 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import TokenCounter
     from langmem_tiers.core.tasks import ExecutionOutcome, MemoryEntry
 
-NAVIGATION = frozenset({"goto", "navigate", "open_url", "open", "visit", "go_to"})
 ACTING = frozenset(
     {"click", "type", "fill", "select", "submit", "press", "press_key", "check", "upload", "drag"}
 )
 ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
 _BY_MODE = {
     OperationMode.SCRAPE: COMPRESSIBLE_TOOLS,
-    OperationMode.NAVIGATE: NAVIGATION,
+    OperationMode.NAVIGATE: VISITING,
     OperationMode.EXECUTE: ACTING,
     OperationMode.RESEARCH: COMPRESSIBLE_TOOLS | URL_CRITICAL_TOOLS,
 }
 """What the agent is out for, which is pruned last."""
+_PAGES = frozenset({"http", "https", "file", "ftp"})
+"""Schemes that lead to a page; a script or data does not."""
 _PAGE_STATE = "get_page_state"
 _ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 
@@ -87,8 +90,15 @@ def cycle_of(told: Told, at: float, url: str, mode: OperationMode, counter: Toke
     )
     if told.priority is None:
         object.__setattr__(entry, "priority", _priority(action, entry.outcome, mode))
-    object.__setattr__(entry, "estimated_tokens", counter.count(entry.format_for_prompt()))
+    object.__setattr__(entry, "estimated_tokens", _tokens(entry.format_for_prompt(), counter))
     return entry
+
+
+def _tokens(text: str, counter: TokenCounter) -> int:
+    try:
+        return counter.count(text)
+    except Exception:  # noqa: BLE001 - an estimate will do, and what was done is recorded
+        return len(text) // 4
 
 
 def _priority(action: Action, outcome: ExecutionOutcome, mode: OperationMode) -> MemoryPriority:
@@ -143,12 +153,17 @@ def _tags(given: object) -> list[object]:
 
 def page_name(url: object) -> str:
     """A page's address in one form, however it is written."""
-    return normalized(str(url)) or str(url)
+    text = plain_value(url)
+    return normalized(text) or text if isinstance(text, str) else str(text)
 
 
 def leads_to(entry: MemoryEntry) -> str:
     """Where an action leads that names an address; empty if it names none."""
-    if entry.action.tool_name not in NAVIGATION or entry.outcome.is_failure:
-        return ""
     url = entry.action.parameters.get("url")
-    return url if isinstance(url, str) else ""
+    if entry.action.tool_name not in VISITING or entry.outcome.is_failure or not isinstance(url, str):
+        return ""
+    try:
+        target = urljoin(entry.url, url.strip())
+        return target if urlsplit(target).scheme.lower() in _PAGES else ""
+    except ValueError:  # no address
+        return ""

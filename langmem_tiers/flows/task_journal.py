@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.compression.extraction_budget import head_and_tail
+from langmem_tiers.core.errors import InvalidNameError
 from langmem_tiers.core.messages import MessageDraft, Role
-from langmem_tiers.core.tasks import Observation, plain_value
+from langmem_tiers.core.names import check_name
+from langmem_tiers.core.tasks import Observation
 from langmem_tiers.tiers.task.cycles import entry_from_dict, entry_to_dict
 
 if TYPE_CHECKING:
@@ -88,9 +90,9 @@ class TaskJournal:
         return entry
 
     def note(self, kind: str, value: object) -> None:
-        """Keep a change."""
+        """Keep a change: plain JSON that was checked, and that is kept whole."""
         if not self.is_replaying:
-            payload = {"note": kind, "value": plain_value(value), "after": self._written}
+            payload = {"note": kind, "value": value, "after": self._written}
             self._notes.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
 
     def cycles(self) -> Iterator[MemoryEntry]:
@@ -125,6 +127,15 @@ class TaskJournal:
             if isinstance(payload, dict) and isinstance(payload.get("note"), str):
                 at = message.created_at.timestamp()
                 yield KeptNote(payload["note"], payload.get("value"), at, payload.get("after", 0))
+
+
+def check_task(task: str) -> str:
+    """The name of a task, or an error that says why it is none."""
+    name = check_name(task, "task")
+    if name.endswith(_NOTES):
+        raise InvalidNameError(f"a task must not end with {_NOTES!r}, got {name[-80:]!r}: call it otherwise")
+    check_name(f"{name}{_NOTES}", "task")
+    return name
 
 
 def kept(observation: Observation) -> Observation:

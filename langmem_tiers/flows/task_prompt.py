@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.extraction_budget import fit_extractions
 from langmem_tiers.compression.extraction_context import ContextSection, SectionKind, handle_large_context
 from langmem_tiers.core.tasks import OperationMode, plain_value
+from langmem_tiers.tiers.task.cycles import one_line
 
 if TYPE_CHECKING:
     from langmem_tiers.agent_memory import AgentMemory
@@ -17,6 +19,9 @@ HISTORY_SHOWN = {OperationMode.SCRAPE: 5, OperationMode.NAVIGATE: 8, OperationMo
 """Cycles in a prompt, by what the agent is out for; 10 otherwise."""
 OUT_FOR_DATA = frozenset({OperationMode.SCRAPE, OperationMode.RESEARCH})
 """Modes in which extracted data stands above history, and is cut after it."""
+_LABEL_CHARACTERS = 200
+_HEADING = re.compile(r"(?m)^([ \t]{0,3})(#{1,6})(?=\s|$)")
+"""What a page says must not look like a section of the prompt."""
 _USUAL_HISTORY = 10
 _PATTERNS_SHOWN = 3
 _SITEMAP_CHARACTERS = 1500
@@ -49,7 +54,8 @@ def prompt_of(memory: AgentMemory, domain: str, max_tokens: int) -> str:
         ContextSection("Site", _site(memory), SectionKind.OTHER),
     ]
     used = counter.count(_text([*essential, *about, history, *known]))
-    found = [(one.key, _shown(one.data)) for one in reversed(memory.context_store.extractions())]
+    held = reversed(memory.context_store.extractions())
+    found = [(one_line(one.key, _LABEL_CHARACTERS), _shown(one.data)) for one in held]
     fitted = fit_extractions(found, max(0, max_tokens - used), counter, memory.extraction_budget)
     data = ContextSection("Extracted data", fitted.text, SectionKind.EXTRACTION)
     is_for_data = mode in OUT_FOR_DATA
@@ -72,12 +78,10 @@ def _context(memory: AgentMemory) -> str:
     store = memory.context_store
     relevant = store.get_relevant_context(memory.working.current_goal or "")
     told = {**relevant, **store.get_all()}  # what has to do with the task comes first
-    return "\n".join(f"- {key}: {_shown(value)}" for key, value in told.items())
+    return "\n".join(f"- {one_line(key, _LABEL_CHARACTERS)}: {_shown(value)}" for key, value in told.items())
 
 
 def _patterns(memory: AgentMemory, domain: str) -> str:
-    if not domain:
-        return ""
     known = memory.get_patterns_for_domain(domain)[:_PATTERNS_SHOWN]
     return "\n".join(map(_pattern, known))
 
@@ -85,7 +89,8 @@ def _patterns(memory: AgentMemory, domain: str) -> str:
 def _pattern(one: LearnedPattern) -> str:
     uses = one.success_count + one.failure_count
     steps = _shown([dict(step) for step in one.steps])
-    return f"- {one.description} ({one.pattern_type}, worked {one.success_rate:.0%} of {uses}): {steps}"
+    told, kind = one_line(one.description, _SITEMAP_CHARACTERS), one_line(one.pattern_type, _LABEL_CHARACTERS)
+    return f"- {told} ({kind}, worked {one.success_rate:.0%} of {uses}): {steps}"
 
 
 def _site(memory: AgentMemory) -> str:
@@ -93,4 +98,5 @@ def _site(memory: AgentMemory) -> str:
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(plain_value(value), ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(plain_value(value), ensure_ascii=False)
+    return _HEADING.sub(r"\1\\\2", text)

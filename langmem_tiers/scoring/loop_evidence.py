@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from langmem_tiers.scoring.loop_marks import Mark, difference, same_page
 from langmem_tiers.scoring.loop_tables import (
     ALIKE,
+    CHANGED_ALONE,
     CYCLE_ELSEWHERE,
     CYCLE_HERE,
     FAILED,
@@ -53,11 +54,21 @@ class Tally:
     """Evidence, in a chain, of steps that were quite the same: it counts as far as others bear it out."""
     capped: float = 0.0
     """Evidence from counters and ids alone."""
+    changed: float = 0.0
+    """Evidence of repeats after which something new was observed."""
 
     @property
     def weight(self) -> float:
         """All of its evidence."""
-        return self.evidence + min(self.exact, self.evidence) + min(self.capped, NUMBERS_ALONE)
+        told = self.evidence + min(self.exact, self.evidence) + min(self.capped, NUMBERS_ALONE)
+        return told + min(self.changed, CHANGED_ALONE)
+
+    def weigh(self, worth: float, mark: Mark, old: Mark) -> None:
+        """Takes in what a repeat is worth."""
+        if brings_new(mark, old):
+            self.changed += worth
+        else:
+            self.evidence += worth
 
     def note(self, mark: Mark, old: Mark, at: int) -> None:
         """Takes in a further step."""
@@ -89,7 +100,7 @@ class Repeats(Tally):
             worth *= 1 - (1 - NEW_BETWEEN) * min(1.0, (new_steps - self.new_before) / between)
         if not here and mark.kind is not ActionKind.VISIT:
             worth *= NEW_ADDRESS if between else NEXT_ADDRESS
-        self.evidence += worth
+        self.weigh(worth, mark, old)
         self.note(mark, old, at)
         self.stand(mark, new_steps)
 
@@ -137,10 +148,10 @@ class Chains:
         seen = bool(mark.lines) and chain.last == at - 1 and same_page(mark, old) is Page.SAME
         if mark.action == old.action:
             chain.exact += worth
-        elif found is Difference.NUMBER and not (mark.failed or seen):
+        elif found is Difference.NUMBER and not (mark.is_vain or seen):
             chain.capped += worth
         else:
-            chain.evidence += worth
+            chain.weigh(worth, mark, old)
         chain.differing += mark.action != old.action
         chain.note(mark, old, at)
 
@@ -183,7 +194,7 @@ class Cycles:
             elsewhere = {one.url for one in self._recent} != {mark.url}
             worth = CYCLE_ELSEWHERE if elsewhere else CYCLE_HERE
             cycle.differing += 1
-        cycle.evidence += worth / period
+        cycle.weigh(worth / period, mark, old)
         cycle.note(mark, old, at)
 
     def _end(self, cycle: Tally) -> None:
@@ -193,12 +204,17 @@ class Cycles:
 
 def page_factor(new: Mark, old: Mark) -> float:
     """What the observations of a step and of the earlier one say about progress."""
-    if new.failed and old.failed:
+    if new.is_vain and old.is_vain:
         return FAILED
     page = same_page(new, old)
     if page is Page.SAME and (not new.lines or new.kind is ActionKind.EXPLORE):
         return SAME_STATUS
     return OBSERVED[page]
+
+
+def brings_new(new: Mark, old: Mark) -> bool:
+    """Whether something else was observed than after the earlier step, and it did not just fail in another way."""
+    return not (new.is_vain and old.is_vain) and same_page(new, old) is Page.CHANGED
 
 
 def _loose(old: Mark, new: Mark) -> bool:

@@ -48,8 +48,13 @@ _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _FAILURE = re.compile(
     r"\b(?:not (?:clickable|found|visible|available|possible|allowed|interactable)"
-    r"|no (?:such|effect|change)|nothing happened|failed|failure"
+    r"|no (?:such|effect|change)|nothing happened|(?<!\d )failed|failure"
     r"|error|cannot|could ?n.t|could not|unable|timed out|timeout|denied|invalid|unchanged)\b",
+    re.IGNORECASE,
+)
+_FRUITLESS = re.compile(
+    r"\b(?:no (?:results?|match(?:es)?|data|items?|entries|hits)|0 (?:results|matches|items|hits)"
+    r"|nothing|empty|none)\b",
     re.IGNORECASE,
 )
 _PREFIX = re.compile(r"^(?:browser_|page\.|playwright_|mcp__\w+?__)")
@@ -77,12 +82,19 @@ class Mark(NamedTuple):
     lines: tuple[int, ...]
     """A sample of the page's lines, for pages that are nearly the same; empty if it is no page."""
     failed: bool
+    is_fruitless: bool = False
+    """Whether it went well and brought nothing."""
+
+    @property
+    def is_vain(self) -> bool:
+        """Whether it failed or brought nothing."""
+        return self.failed or self.is_fruitless
 
 
-def _reads_like_failure(observation: object) -> bool:
+def _reads_like(said: re.Pattern[str], observation: object) -> bool:
     # A tool may say that it could do nothing, and call that a success.
     text = observation if isinstance(observation, str) else ""
-    return 0 < len(text) <= _PAGE_CHARACTERS and _FAILURE.search(text) is not None
+    return 0 < len(text) <= _PAGE_CHARACTERS and said.search(text) is not None
 
 
 def mark_of(step: Step) -> Mark:
@@ -108,7 +120,8 @@ def mark_of(step: Step) -> Mark:
         url=_address(_text(step.url)),
         page=page,
         lines=lines,
-        failed=bool(step.failed) or _reads_like_failure(step.observation),
+        failed=bool(step.failed) or _reads_like(_FAILURE, step.observation),
+        is_fruitless=_reads_like(_FRUITLESS, step.observation),
     )
 
 
@@ -199,7 +212,7 @@ def _page(text: str) -> tuple[str, tuple[int, ...]]:
     steady = _UNSTEADY.sub("", text)
     lines = steady.splitlines()
     if len(lines) < _PAGE_LINES:
-        return digest(steady), ()
+        return digest(steady), (zlib.crc32(steady.encode("utf-8", "replace")),)
     found = {zlib.crc32(line.strip().encode("utf-8", "replace")) for line in lines}
     return digest(steady), tuple(sorted(found)[:_SKETCH_LINES])
 

@@ -94,6 +94,10 @@ CYCLE_HERE = 0.2
 NUMBERS_ALONE = 0.5
 """The most evidence that counters and ids can give while the page is not known to stand still."""
 
+CHANGED_ALONE = 1.3
+"""The most evidence of repeats after which something new was observed each time, such as the next of many items: who
+looks back may call that a loop, but an agent under way is not interrupted for it."""
+
 ENDED_IN_IT = 1.1
 MOVED_ON = 0.85
 """A third of the run, and five steps, came afterwards."""
@@ -115,7 +119,8 @@ TALKING = frozenset(
     "terminate submit_answer final_answer".split()
 )
 GOING_BACK = frozenset("go_back go_forward back forward navigate_back navigate_forward".split())
-VISITING = frozenset("goto navigate open_url visit goto_url new_tab open go_to go_to_url".split())
+VISITING = frozenset("goto navigate navigate_to open_url visit goto_url new_tab open go_to go_to_url".split())
+"""Tools that lead to an address."""
 PRESSING = frozenset("press keyboard_press key_press press_key key send_keys".split())
 READING_KEYS = frozenset("pagedown pageup arrowdown arrowup down up space end home".split())
 

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import ToolRetryMiddleware
 from langchain_core.messages import AIMessage
 
-from langmem_tiers import AgentMemory, EngineConfig, InvalidInputError, MemoryEngine
+from langmem_tiers import (
+    AgentAction,
+    AgentMemory,
+    EngineConfig,
+    InvalidConfigError,
+    InvalidInputError,
+    MemoryEngine,
+)
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL
+from langmem_tiers.adapting.held_tasks import HeldTasks
 from langmem_tiers_langchain import TieredTaskMiddleware
-from tests.integrations.acting_agents import MOST, RUNS, agent_of, ask, call, looping, results, run, script
+from langmem_tiers_langchain.thread_tasks import ThreadTasks
+from tests.integrations.acting_agents import (
+    MOST,
+    RUNS,
+    agent_of,
+    ask,
+    broken,
+    call,
+    looping,
+    results,
+    run,
+    script,
+)
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 
 if TYPE_CHECKING:
@@ -103,3 +127,69 @@ def test_a_loop_is_stopped_while_the_store_is_away(tmp_path: Path) -> None:
     assert messages[-1].text == "I cannot find it."
     assert RUNS["boat"] == MOST
     assert tasks.failures["StorageBusyError"] >= MOST
+
+
+@WAYS
+async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: AgentMemory, way: str) -> None:
+    refused = call(ANSWER_TOOL, reason="because")
+    steps = [*[call()] * MOST, *[call(), refused] * 50]
+    model = ScriptedChat(reply=script(*steps))
+    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    assert len(model.seen) == MOST + 5
+    assert str(messages[-1].text).startswith("Stopped after 5 blocked tries. Blocked: look_up")
+
+
+def test_one_answer_given_again_and_again_does_not_either(memory: AgentMemory) -> None:
+    answer = call(ANSWER_TOOL, reason="I really need this")
+    model = ScriptedChat(reply=script(*[call()] * MOST, *[call(), answer] * 100))
+    assert "Stopped after 5 blocked tries" in ask(agent_of(model, TieredTaskMiddleware(memory)))[-1].text
+    assert RUNS["boat"] < 2 * MOST
+
+
+def test_a_failing_call_with_changing_arguments_is_stopped_too(memory: AgentMemory) -> None:
+    steps = [call("broken", what=f"host-{number}") for number in range(60)]
+    model = ScriptedChat(reply=script(*steps))
+    agent = create_agent(
+        model, [broken], middleware=[ToolRetryMiddleware(max_retries=0), TieredTaskMiddleware(memory)]
+    )
+    messages = ask(agent)
+    assert "Stopped after" in messages[-1].text
+    assert len(memory.short_term) < 15
+
+
+def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) -> None:
+    agent = agent_of(ScriptedChat(), TieredTaskMiddleware(memory))
+    for asked, goal in [
+        ("Hello there", "Hello there"),
+        ("What is the weather in Paris?", "What is the weather in Paris?"),
+        ("yes, please", "What is the weather in Paris?"),
+        ("Book a flight to Oslo", "Book a flight to Oslo"),
+    ]:
+        ask(agent, asked)
+        assert memory.working.current_goal == goal
+    memory.working.set_goal("Plan a holiday")
+    ask(agent, "And now a hotel in Oslo")
+    assert memory.working.current_goal == "Plan a holiday"
+
+
+def test_only_so_many_threads_are_held_and_none_forgets_its_task() -> None:
+    with MemoryEngine(embedder=None) as engine:
+        held = HeldTasks(engine, held=3)
+        tasks = ThreadTasks(held, ("acme",))
+        for thread in [*"abcde", *"abcde"]:
+            runtime = SimpleNamespace(execution_info=SimpleNamespace(thread_id=thread, checkpoint_ns=""))
+            tasks.of(runtime, []).record_cycle("", AgentAction("look", {"at": thread}))
+        assert len(held) == 3
+        for thread in "abcde":
+            assert (
+                AgentMemory(engine=engine, namespace=("acme", "agent"), task=thread).working.cycle_count == 2
+            )
+
+
+def test_unguarded_tools_belong_to_the_memory_where_there_is_one(memory: AgentMemory) -> None:
+    with pytest.raises(InvalidConfigError, match="unguarded"):
+        TieredTaskMiddleware(memory, unguarded_tools=["look_up"])
+    with MemoryEngine(embedder=None) as engine:
+        tasks = TieredTaskMiddleware(engine=engine, unguarded_tools=["look_up"])
+        ask(agent_of(ScriptedChat(reply=script(*[call()] * 20)), tasks))
+    assert RUNS["boat"] == 20

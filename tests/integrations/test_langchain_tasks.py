@@ -15,11 +15,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineConfig, InvalidConfigError, MemoryEngine
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL
+from langmem_tiers.adapting.turns import Turns
 from langmem_tiers.core.fences import TASK_OPENING, is_only_fenced, without_fences
 from langmem_tiers.core.tasks import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
-from langmem_tiers_langchain.blocks import ANSWER_TOOL
-from langmem_tiers_langchain.turns import Turns
 from tests.integrations.acting_agents import (
     MOST,
     RUNS,

@@ -26,7 +26,8 @@ with warnings.catch_warnings():
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
     import langmem_tiers_llamaindex
-    from langmem_tiers_llamaindex.tasks import WatchedTool, watch_agent, watch_tools
+    from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
+    from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
     from .llamaindex_agents import CompletionLLM, InOrder, OneNote, Prompt, ScriptedLLM, calling, texts
 
@@ -123,7 +124,8 @@ def test_the_tool_calls_of_an_agent_become_cycles(memory: AgentMemory, streaming
 def test_a_looping_function_agent_is_stopped_and_reads_why(memory: AgentMemory) -> None:
     page = Page()
     llm = ScriptedLLM(reply=looping(12))
-    assert str(run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory))) == "I give up."
+    agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=0)
+    assert str(run(agent)) == "I give up."
     assert 3 <= page.clicks <= MOST
     assert len(cycles(memory)) == page.clicks  # what was blocked did not happen
     seen = [message.content or "" for message in llm.seen[-1] if message.role == "tool"]
@@ -135,7 +137,8 @@ def test_a_looping_function_agent_is_stopped_and_reads_why(memory: AgentMemory) 
 
 def test_an_agent_that_never_gives_up_runs_its_tool_no_more(memory: AgentMemory) -> None:
     page = Page()
-    agent = watch_agent(FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=InOrder(click()))), memory)
+    llm = ScriptedLLM(reply=InOrder(click()))
+    agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=0)
     with pytest.raises(Exception, match="Max iterations"):
         asyncio.run(_forced(agent))
     assert page.clicks <= MOST
@@ -174,8 +177,8 @@ def test_the_agents_of_a_workflow_share_the_task(memory: AgentMemory) -> None:
     flow = AgentWorkflow(agents=[finder, buyer], root_agent="finder")
     assert watch_agent(flow, memory) is flow
     assert str(run(flow)) == "I give up."
-    done = [parameters["selector"] for _, parameters, _, _ in cycles(memory)]
-    assert done == ["#find", *["#buy"] * (page.clicks - 1)]
+    done = [parameters.get("selector", name) for name, parameters, _, _ in cycles(memory)]
+    assert done == ["#find", "handoff", *["#buy"] * (page.clicks - 1)]
     assert page.clicks <= MOST + 1
     assert "Blocked: " in texts(llm.seen[-1])
 
@@ -197,9 +200,10 @@ def test_an_answer_lifts_the_block(memory: AgentMemory) -> None:
     )
     assert before == page.clicks <= MOST
     llm = ScriptedLLM(reply=reply)
-    assert str(run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory))) == "Bought."
+    agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, counts_across_turns=True)
+    assert str(run(agent)) == "Bought."
     assert page.clicks == before + 1
-    assert "Accepted: " in texts(llm.seen[-1])
+    assert "The block is lifted" in texts(llm.seen[-1])
     assert "answer_guard" not in [name for name, _, _, _ in cycles(memory)]
 
 
@@ -267,7 +271,8 @@ def test_what_is_returned_directly_carries_no_warning_but_is_blocked(memory: Age
     tool = FunctionTool.from_defaults(page.click, return_direct=True)
     for _ in range(MOST + 1):
         llm = ScriptedLLM(reply=InOrder(click(), "It is blocked."))
-        answer = str(run(watch_agent(FunctionAgent(tools=[tool], llm=llm), memory)))
+        agent = watch_agent(FunctionAgent(tools=[tool], llm=llm), memory, counts_across_turns=True)
+        answer = str(run(agent))
         assert answer in ("A button.", "It is blocked.")
     assert answer == "It is blocked."
     assert page.clicks <= MOST
@@ -281,7 +286,7 @@ def test_an_agent_that_runs_code_is_stopped_as_well(memory: AgentMemory) -> None
         ran.append(code)
         return "3"
 
-    llm = ScriptedLLM(reply=InOrder(*["<execute>print(add(1, 2))</execute>"] * 12, "It is three."))
+    llm = ScriptedLLM(reply=InOrder(*["<execute>print(add(1, 2))</execute>"] * 10, "It is three."))
     agent = watch_agent(CodeActAgent(code_execute_fn=execute, tools=[_add], llm=llm), memory)
     assert str(run(agent)) == "It is three."
     assert 3 <= len(ran) <= MOST
@@ -324,7 +329,7 @@ def test_a_restart_goes_on_with_the_same_task(tmp_path: Path) -> None:
         with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
             memory = AgentMemory(engine=engine, task="buy")
             llm = ScriptedLLM(reply=looping(rounds))
-            run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory))
+            run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, counts_across_turns=True))
             assert memory.working.cycle_count == page.clicks
             return texts(llm.seen[-1])
 
@@ -425,6 +430,19 @@ def test_a_tool_without_async_works_and_pictures_stay(memory: AgentMemory) -> No
     assert {one[3] for one in cycles(memory)} == {"success"}
 
 
+def test_an_address_is_a_parameter_of_that_name_or_what_looks_like_one(memory: AgentMemory) -> None:
+    def go(url: str = "", where: str = "") -> str:
+        """Go somewhere."""
+        return f"{url}{where}"
+
+    tool = only(watch_tools([go], memory))
+    for given in ({"url": "/cart"}, {"where": "https://shop.example/a"}, {"where": "the shop"}):
+        tool.call(**given)
+    cart, shop, nowhere = memory.short_term.get_recent(3)
+    assert (cart.url, shop.url) == ("/cart", "https://shop.example/a")
+    assert nowhere.url == shop.url  # where the task is
+
+
 def test_outcomes_and_addresses_are_recorded(memory: AgentMemory) -> None:
     async def fetch(url: str) -> str:
         """Fetch a page."""
@@ -477,11 +495,11 @@ def test_tools_are_watched_once_and_for_the_last_memory(memory: AgentMemory) -> 
 def test_an_answer_without_a_block_or_a_reason_is_not_accepted(memory: AgentMemory) -> None:
     tool, answer = watch_tools([Page().click], memory)
     assert isinstance(tool, WatchedTool)
-    assert str(answer(reason=REASON)).startswith("Not accepted")  # type: ignore[call-arg]  # declared with one input
+    assert str(answer(reason=REASON)).startswith("Nothing is lifted")  # type: ignore[call-arg]  # declared with one input
     assert loop(tool, 12, selector="#buy")[-1].is_error
-    assert str(answer(reason="please")).startswith("Not accepted")  # type: ignore[call-arg]  # as above
+    assert str(answer(reason="please")).startswith("Nothing is lifted")  # type: ignore[call-arg]  # as above
     assert tool.call(selector="#buy").is_error
-    assert str(answer(reason=REASON)).startswith("Accepted")  # type: ignore[call-arg]  # as above
+    assert str(answer(reason=REASON)).startswith("The block is lifted")  # type: ignore[call-arg]  # as above
     assert not tool.call(selector="#buy").is_error
 
 

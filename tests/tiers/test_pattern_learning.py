@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langmem_tiers.core.tasks import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
-from langmem_tiers.tiers.task.pattern_learning import propose_patterns
-from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, placeholders_of
+from langmem_tiers.tiers.task.pattern_learning import Lessons, lessons_of, propose_patterns
+from langmem_tiers.tiers.task.pattern_uses import fits
+from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
+from langmem_tiers.tiers.task.stretches import stretch_from_dict, stretch_to_dict, stretches_of
 from tests.tiers.test_patterns import LOGIN, ids
 
 NUMBERS = count()
@@ -89,7 +91,53 @@ def test_a_pattern_stays_at_one_site() -> None:
         ("example.com", "ab"),
         ("other.example", "cd"),
     ]
-    assert propose_patterns([[replace(one, url="") for one in clicks("ab")]] * 2) == []
+
+
+def test_what_worked_at_no_site_is_a_pattern_of_none() -> None:
+    runs = [
+        [
+            did("write_file", at="", path="notes.md", content=f"text {number}"),
+            did("run_command", at="", command="make test"),
+        ]
+        for number in range(2)
+    ]
+    (found,) = propose_patterns(runs)
+    assert (found.domain, found.pattern_type) == ("", "tool_flow")
+    assert found.description == "Tool flow: write_file, run_command"
+    assert found.steps[0] == {"tool": "write_file", "path": "notes.md", "content": "{content}"}
+    at_site = [[replace(one, url="https://a.example") for one in run] for run in runs]
+    assert {one.domain for one in propose_patterns([*runs, *at_site])} == {"", "a.example"}
+    memory = LongTermMemory()
+    memory.learn(found)
+    assert memory.get_patterns_for_domain("") == [found]
+    assert memory.get_patterns_for_domain("a.example") == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl -u ann:plainword https://a.example",
+        "export DB_PASSWORD=plainword",
+        "mysql -uroot -pplainword shop",
+        "sshpass -p plainword ssh host",
+        "deploy --token plainword",
+        "curl -H 'Authorization: plainword' https://a.example",
+        "git clone https://ann:plainword@a.example/x",
+        "git config user.email plainword@a.example",
+    ],
+)
+def test_what_looks_like_a_secret_in_a_command_is_never_stored(command: str) -> None:
+    run = [did("bash", at="", command=command), did("bash", at="", command="make")]
+    (found,) = propose_patterns([run, run])
+    assert found.steps == ({"tool": "bash", "command": "{command}"}, {"tool": "bash", "command": "make"})
+    assert "plainword" not in repr(stretches_of(run)[0].steps)
+    assert propose_patterns([run[:1] * 2, run[:1] * 2]) == []  # nothing but secrets is no pattern
+
+
+def test_plain_commands_are_steps_as_they_are() -> None:
+    run = [did("bash", at="", command=one) for one in ("git log --author x", "pytest --passed", "mysql shop")]
+    (found,) = propose_patterns([run, run])
+    assert placeholders_of(found) == []
 
 
 def test_who_goes_to_an_address_is_at_its_site() -> None:
@@ -260,10 +308,169 @@ def test_what_is_known_is_proposed_again_only_with_more_placeholders() -> None:
     (fixed,) = propose_patterns(same)
     (free,) = propose_patterns(other)
     assert propose_patterns(same, known=[fixed]) == []
-    assert propose_patterns(other, known=[fixed]) == [free]
+    assert propose_patterns(other, known=[fixed]) == [replace(free, success_count=4)]
+    assert propose_patterns([search("blue hats")], known=[fixed])[0].steps == free.steps
     assert propose_patterns(same, known=[free]) == []
     by_hand = replace(free, pattern_id="by hand", domain="www.example.com")
     assert propose_patterns(other, known=[by_hand]) == []
+
+
+def lessons(
+    known: list[LearnedPattern], *runs: list[MemoryEntry], old: tuple[list[MemoryEntry], ...] = ()
+) -> Lessons:
+    before = [one for run in old for one in stretches_of(run)]
+    for one in before:
+        one.is_fresh = False
+    return lessons_of([*before, *(one for run in runs for one in stretches_of(run))], known)
+
+
+def failed(run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[MemoryEntry]:
+    return [*run[:-1], replace(run[-1], outcome=outcome)]
+
+
+def uses(found: Lessons) -> dict[str, tuple[int, int]]:
+    return {name: (one.success_count, one.failure_count) for name, one in found.used.items()}
+
+
+def test_a_pattern_written_by_hand_is_used_whatever_its_placeholders_stand_for() -> None:
+    found = lessons([LOGIN], login("a@b.example", "x1"), [click("other"), *login("c", "d"), click("more")])
+    assert uses(found) == {LOGIN.pattern_id: (2, 0)}
+    assert (found.learned, found.widened) == ([], [])
+    fixed = replace(LOGIN, steps=({"tool": "type", "selector": "#country", "text": "Peru"}, LOGIN.steps[0]))
+    chosen = [did("type", selector="#country", text="Peru"), click("login-btn")]
+    other = [did("type", selector="#country", text="Chad"), click("login-btn")]
+    assert uses(lessons([fixed], chosen, other)) == {LOGIN.pattern_id: (1, 0)}
+    elsewhere = [replace(one, url="https://other.example") for one in login("a", "b")]
+    assert uses(lessons([LOGIN], elsewhere)) == {}
+    below = [replace(one, url="https://shop.example.com") for one in login("a", "b")]
+    assert uses(lessons([LOGIN], below)) == {LOGIN.pattern_id: (1, 0)}
+
+
+def test_what_begins_like_a_pattern_and_fails_at_one_of_its_steps_is_a_failure_of_it() -> None:
+    for length in (2, 3, 4):
+        for outcome in (ExecutionOutcome.FAILURE, ExecutionOutcome.TIMEOUT):
+            found = lessons([LOGIN], failed(login("a", "b")[:length], outcome))
+            assert uses(found) == {LOGIN.pattern_id: (0, 1)}
+    assert uses(lessons([LOGIN], failed(login("a", "b")[:1]))) == {}  # it did not begin
+    assert uses(lessons([LOGIN], login("a", "b")[:3])) == {}  # it did not fail
+    assert uses(lessons([LOGIN], failed(login("a", "b")[:3], ExecutionOutcome.PARTIAL))) == {}
+    assert uses(lessons([LOGIN], failed([*login("a", "b")[:2], click("other")]))) == {}
+    assert uses(lessons([LOGIN], failed([*login("a", "b"), click("login-btn")]))) == {
+        LOGIN.pattern_id: (1, 0)
+    }
+    elsewhere = replace(login("a", "b")[2], url="https://other.example")
+    assert uses(lessons([LOGIN], failed([*login("a", "b")[:2], elsewhere]))) == {}
+    both = failed([*login("a", "b"), *login("c", "d")])
+    assert uses(lessons([LOGIN], both)) == {LOGIN.pattern_id: (1, 1)}
+
+
+def test_the_longest_pattern_has_the_use_and_no_cycle_counts_twice() -> None:
+    (short,) = propose_patterns([clicks("ab"), clicks("ab")])
+    (long,) = propose_patterns([clicks("abc"), clicks("abc")])
+    assert uses(lessons([short, long], clicks("abc"))) == {long.pattern_id: (3, 0)}
+    assert uses(lessons([short, long], clicks("abcab"))) == {
+        long.pattern_id: (3, 0),
+        short.pattern_id: (3, 0),
+    }
+    assert uses(lessons([short, long], failed(clicks("abc")))) == {long.pattern_id: (2, 1)}
+    grown = lessons([short], clicks("abc"), old=(clicks("abc"),))
+    assert (told(grown.learned), uses(grown)) == (["abc"], {})
+
+
+def test_what_only_older_stretches_show_is_not_learned() -> None:
+    assert lessons([], clicks("xy"), old=(clicks("ab"), clicks("ab"))).learned == []
+    assert told(lessons([], clicks("ab"), old=(clicks("ab"),)).learned) == ["ab"]
+
+
+def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
+    stretches = [*stretches_of(clicks("xyabz")), *stretches_of(clicks("abpq"))]
+    assert told(lessons_of(stretches).learned) == ["ab"]
+    left = [[step.parameters["selector"] for step in rest.steps] for one in stretches for rest in one.rest()]
+    assert left == [["#x", "#y"], ["#p", "#q"]]
+    (alone,) = stretches_of([*clicks("ab"), *clicks("cd")])
+    (rest,) = alone.rest(without={alone.steps[3].cycle})
+    assert len(rest.steps) == 3
+    (known,) = propose_patterns([clicks("ab"), clicks("ab")])
+    covered = stretches_of(clicks("abab"))
+    lessons_of(covered, [known])
+    assert covered[0].rest() == []
+
+
+NAMES = st.lists(st.sampled_from("abcd"), max_size=12).map("".join)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(NAMES, st.booleans()), max_size=6), st.lists(NAMES, max_size=4))
+def test_no_cycle_is_part_of_two_uses_or_patterns(runs: list[tuple[str, bool]], old: list[str]) -> None:
+    known = propose_patterns([clicks("abca"), clicks("xabca"), clicks("bd"), clicks("bd")])
+    done = [failed(clicks(names)) if fails and names else clicks(names) for names, fails in runs]
+    found = lessons(known, *done, old=tuple(map(clicks, old)))
+    sizes = {one.pattern_id: len(one.steps) for one in known}
+    before = {one.pattern_id: one.success_count for one in known}
+    good = sum((one.success_count - before[name]) * sizes[name] for name, one in found.used.items())
+    bad = sum(one.failure_count for one in found.used.values())
+    new = sum(one.success_count * len(one.steps) for one in found.learned)
+    assert good + bad + new <= sum(map(len, done)) + sum(map(len, old))
+    assert bad <= sum(fails for _, fails in runs)
+    assert not {one.pattern_id for one in found.learned} & before.keys()
+
+
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["selector", "text", "password", "fields", "command", "x", "tool", "parameters"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("me@example.com"),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+
+
+@given(st.lists(PARAMETERS, min_size=1, max_size=5))
+def test_a_stretch_comes_back_equal_from_json_and_what_is_learned_of_it_is_used_again(
+    some: list[dict[str, Any]],
+) -> None:
+    run = [did("act", **one) for one in some]
+    for one in stretches_of(run):
+        data = json.loads(json.dumps(stretch_to_dict(one)))
+        back = stretch_from_dict(data)
+        assert (back.site, back.steps, back.is_fresh) == (one.site, one.steps, False)
+        assert stretch_to_dict(back) == data
+    known = propose_patterns([run, run])
+    again = lessons(known, run, run)
+    assert uses(again) == {one.pattern_id: (one.success_count * 2, 0) for one in known}
+    assert (again.learned, again.widened) == ([], [])
+
+
+@given(
+    st.text(alphabet="{}ab", max_size=9),
+    st.dictionaries(st.sampled_from("ab"), st.text(alphabet="{}ab", max_size=4)),
+)
+def test_what_a_template_is_filled_to_fits_it(text: str, values: dict[str, str]) -> None:
+    one = replace(LOGIN, steps=({"tool": "go", "to": [text, 1]},))
+    if set(placeholders_of(one)) <= values.keys():
+        (step,) = filled(one, values)
+        assert fits(one.steps[0], "go", {"to": step["to"]}, ())
+        assert fits({"tool": "go", "parameters": {"to": [text, 1]}}, "go", {"to": step["to"]}, ())
+        assert not fits(one.steps[0], "go", {"to": [*step["to"], 1]}, ())
+        assert not fits(one.steps[0], "go", {"to": [step["to"][0], True]}, ())
+        assert not fits(one.steps[0], "went", {"to": step["to"]}, ())
+    plain = replace(LOGIN, steps=({"tool": "go", "to": literal(text)},))
+    assert fits(plain.steps[0], "go", {"to": text}, ())
+    assert not fits(plain.steps[0], "go", {"to": f"{text}x"}, ())
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "does"),
+    [
+        ("/{a}/x/{b}", "/1/x/2", True),
+        ("/{a}/x/{b}", "/1/y/2", False),
+        ("a{b}a", "a", False),
+        ("{a}b", "bb", True),
+    ],
+)
+def test_placeholders_within_a_text_stand_for_what_is_between(step: str, text: str, does: bool) -> None:  # noqa: FBT001 - a parameter
+    assert fits({"tool": "go", "url": step}, "go", {"url": text}, ()) is does
 
 
 def test_what_is_proposed_can_be_learned_and_filled() -> None:

@@ -89,6 +89,7 @@ def test_a_domain_has_the_patterns_of_those_above_it_but_not_of_those_below() ->
         pattern("shop", domain="shop.example.com"),
         pattern("com", domain="com"),
         pattern("host", domain="localhost"),
+        pattern("none", domain=""),
     )
     assert ids(memory.get_patterns_for_domain("shop.example.com")) == ["shop", "top"]
     assert ids(memory.get_patterns_for_domain("https://www.shop.example.com:8080/cart?x#y")) == [
@@ -98,7 +99,7 @@ def test_a_domain_has_the_patterns_of_those_above_it_but_not_of_those_below() ->
     assert ids(memory.get_patterns_for_domain("example.com")) == ["top"]
     assert ids(memory.get_patterns_for_domain("ample.com")) == []
     assert ids(memory.get_patterns_for_domain("http://localhost:3000/")) == ["host"]
-    assert ids(memory.get_patterns_for_domain("")) == []
+    assert ids(memory.get_patterns_for_domain("")) == ["none"]
 
 
 def test_what_is_removed_is_gone_from_its_domain_too() -> None:
@@ -184,7 +185,7 @@ values = st.recursive(
 some_pattern = st.builds(
     LearnedPattern,
     pattern_id=st.text(min_size=1, max_size=3),
-    domain=st.sampled_from(["a.example", "www.b.example", "x"]),
+    domain=st.sampled_from(["a.example", "www.b.example", "x", ""]),
     description=st.text(max_size=5),
     pattern_type=st.text(max_size=5),
     steps=st.lists(st.dictionaries(st.text(max_size=5), values, max_size=3), max_size=3).map(tuple),
@@ -201,7 +202,7 @@ def test_a_memory_comes_back_equal_from_json(patterns: list[LearnedPattern], mos
     back = LongTermMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 500.0)
     assert back == memory
     assert back.patterns == memory.patterns
-    for domain in ("a.example", "b.example", "x"):
+    for domain in ("a.example", "b.example", "x", ""):
         assert back.get_patterns_for_domain(domain) == memory.get_patterns_for_domain(domain)
 
 
@@ -215,7 +216,7 @@ GOOD = learned(LOGIN).to_dict()
         ({"patterns": {}}, "patterns"),
         ({"patterns": [1]}, r"patterns\[0\]"),
         ({"patterns": [{"steps": []}]}, r"patterns\[0\]\.pattern_id"),
-        ({"patterns": [GOOD["patterns"][0] | {"domain": ""}]}, "domain"),
+        ({"patterns": [GOOD["patterns"][0] | {"domain": None}]}, "domain"),
         ({"patterns": [GOOD["patterns"][0] | {"steps": ["click"]}]}, r"steps\[0\]"),
         ({"patterns": [GOOD["patterns"][0] | {"steps": None}]}, "steps"),
         ({"patterns": [GOOD["patterns"][0] | {"success_count": -1}]}, "success_count"),

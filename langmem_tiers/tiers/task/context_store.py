@@ -145,8 +145,11 @@ class ContextStore:
     def cache_extraction(self, key: str, data: object) -> None:
         """Hold data for a while, as plain JSON: what is none by its text. Of 200 the oldest leaves."""
         check_filled(key, "the key of an extraction")
-        ((key, held),) = check_object({key: plain_value(data)}, "extraction").items()
-        self._hold(Extraction(key=key, data=held, time=self._now()))
+        try:
+            held = check_object({key: data}, "extraction")
+        except InvalidInputError:  # what is no JSON
+            held = check_object({key: plain_value(data)}, "extraction")
+        self._hold(Extraction(key=key, data=held[key], time=self._now()))
 
     def get_cached_extraction(self, key: str, max_age_seconds: float = EXTRACTION_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
         """The data that was held, or ``None`` if it is older than that.

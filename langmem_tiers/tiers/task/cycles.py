@@ -28,6 +28,7 @@ from langmem_tiers.core.tasks import (
     action_signature,
     plain_value,
 )
+from langmem_tiers.scoring.loop_tables import VISITING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,6 @@ _MAX_SHOWN = 200  # characters of the parameters, and of a result, in a history
 _MAX_LABEL = 60
 _TELLING = ("selector", "url", "text", "query", "xpath", "element", "path", "command", "key", "name", "index")
 _SAYING_NOTHING = frozenset({"direction", "amount", "pixels", "timeout", "seconds", "duration", "times"})
-_NAVIGATION = frozenset({"goto", "navigate", "navigate_to", "open", "open_url", "visit", "go_to"})
 
 
 class ShortTermMemory:
@@ -213,7 +213,7 @@ def _result_of(entry: MemoryEntry) -> str:
         error = one_line(entry.error_message or "", _MAX_SHOWN) or text
         return f"Error: {error}" if error else ""
     url = entry.action.parameters.get("url")
-    if entry.action.tool_name in _NAVIGATION and isinstance(url, str) and url:
+    if entry.action.tool_name in VISITING and isinstance(url, str) and url:
         return f"Navigated to: {one_line(url, _MAX_SHOWN)}"
     return f"Result: {text}" if text else ""
 

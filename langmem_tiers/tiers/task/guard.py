@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.core.checks import check_fraction
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import Action, action_signature
 from langmem_tiers.scoring.loop_marks import Mark, difference, mark_of
@@ -13,7 +14,7 @@ from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, Loop, LoopReport, Loo
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel, GuardAdvice, Watch, advice_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from langmem_tiers.core.tasks import MemoryEntry
 
@@ -37,10 +38,12 @@ class Guard:
 
     Args:
         threshold: The score from 0 to 1 from which on a loop is warned of.
+        exempt: Tools that may be called as often as one likes, such as one that asks whether a job is done.
     """
 
-    def __init__(self, *, threshold: float = DEFAULT_THRESHOLD) -> None:
-        self._threshold = threshold
+    def __init__(self, *, threshold: float = DEFAULT_THRESHOLD, exempt: Collection[str] = ()) -> None:
+        self._threshold = check_fraction(threshold, "threshold")
+        self._exempt = frozenset([exempt] if isinstance(exempt, str) else exempt)
         self.reset()
 
     def reset(self) -> None:
@@ -59,6 +62,8 @@ class Guard:
     def observe(self, entry: MemoryEntry) -> GuardAdvice | None:
         """Takes in a cycle that is over, and says what there is to say about it."""
         try:
+            if entry.action.tool_name in self._exempt:
+                return None
             seen = entry.observation
             step = Step(
                 tool=entry.action.tool_name,
@@ -97,20 +102,24 @@ class Guard:
     def answer(self, reason: str) -> bool:
         """Lifts the blocks for a reason of at least three words; it is quoted should a block come again.
 
+        A block can be lifted three times, each time for another reason: then only doing something else helps.
+
         Returns:
             Whether the reason was accepted. Without any block there is nothing to answer, and it is not.
         """
         if not self.would_accept(reason):
             return False
+        said = " ".join(str(reason).split())
         for watch in self._watches:
-            if watch.is_blocked:
-                watch.lift(" ".join(str(reason).split()))
+            if watch.would_lift(said):
+                watch.lift(said)
         return True
 
     def would_accept(self, reason: str) -> bool:
-        """Whether something is blocked, and the reason is one."""
-        is_blocked = any(watch.is_blocked for watch in self._watches)
-        return is_blocked and len(str(reason).split()) >= _WORDS_OF_A_REASON
+        """Whether something is blocked that this reason lifts."""
+        words = str(reason).split()
+        is_one = len(words) >= _WORDS_OF_A_REASON
+        return is_one and any(watch.would_lift(" ".join(words)) for watch in self._watches)
 
     def warnings(self, threshold: int = 3) -> list[str]:
         """A line for each action that came so often in the last ten, the most frequent first."""

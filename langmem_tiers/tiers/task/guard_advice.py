@@ -19,6 +19,7 @@ _ACTIONS = 12
 """Of a loop that are remembered."""
 _TRIED = 5
 """Of them that are named."""
+_MOST_LIFTS = 3
 _CALM, _WARNED, _URGED, _BLOCKED = range(4)
 
 
@@ -38,7 +39,8 @@ class GuardAdvice:
     message: str
     loop: Loop | None = None
     must_answer: bool = False
-    """Whether the action waits until the agent says why it should be done once more."""
+    """Whether the action waits until the agent says why it should be done once more; a block that no answer lifts any
+    more does not."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ class Watch:
     """What was observed with them last."""
     reason: str = ""
     """The agent's last answer."""
+    lifts: int = 0
+    """Answers that lifted the block."""
     message: str = ""
 
     @property
@@ -75,7 +79,7 @@ class Watch:
     def holds(self, mark: Mark) -> bool:
         """Whether it is about exactly this action at this place."""
         _, url = self.actions.get(mark.action, ("", ""))
-        return mark.action in self.actions and (not mark.url or not url or mark.url == url)
+        return mark.action in self.actions and (not mark.url or not url or _page(mark.url) == _page(url))
 
     def is_of(self, mark: Mark, loop: Loop) -> bool:
         """Whether the loop is the one under watch."""
@@ -95,18 +99,35 @@ class Watch:
         if moved or (bool(self.pages and mark.page) and mark.page not in self.pages):
             self.level, self.since = _CALM, 0
 
+    @property
+    def can_be_lifted(self) -> bool:
+        """Whether an answer helps: after three of them it does not any more."""
+        return self.is_blocked and self.lifts < _MOST_LIFTS
+
+    def would_lift(self, reason: str) -> bool:
+        """Whether a reason lifts the block: the one that was given before does not."""
+        return self.can_be_lifted and reason.casefold() != self.reason.casefold()
+
     def lift(self, reason: str) -> None:
         """Lifts the block for a reason: two more repeats bring it back."""
-        self.level, self.since, self.reason = _URGED, 0, reason
+        self.level, self.since, self.reason, self.lifts = _URGED, 0, reason, self.lifts + 1
 
     def block(self, shown: str, loop: Loop | None = None) -> GuardAdvice:
-        """The word of a block."""
+        """The word of a block.
+
+        Args:
+            shown: The action.
+            loop: What it has just gone on with; the next such action is blocked then, not this one.
+        """
+        start = "Blocked" if loop is None else "Blocked from now on"
         before = f' Your answer last time was: "{self.reason}".' if self.reason else ""
-        message = (
-            f"Blocked: {shown} is going in circles: {self.message}.{before} "
-            "Do something else, or answer why it should be done once more."
+        ways = ": no answer lifts this block any more"
+        if self.can_be_lifted:
+            ways = ", or answer why it should be done once more"
+        message = f"{start}: {shown} is going in circles: {self.message}.{before} Do something else{ways}."
+        return GuardAdvice(
+            level=AdviceLevel.BLOCK, message=message, loop=loop, must_answer=self.can_be_lifted
         )
-        return GuardAdvice(level=AdviceLevel.BLOCK, message=message, loop=loop, must_answer=True)
 
     def state(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -175,3 +196,8 @@ def _warning(watch: Watch, loop: Loop) -> str:
         f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried}. Take a different "
         "approach: another element or way to the same end, or tell the user what stands in the way."
     )
+
+
+def _page(url: str) -> str:
+    # What is asked of a page may hold a time or a token that differs each time.
+    return url.partition("?")[0].rstrip("/")

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.core.tasks import ExecutionOutcome, LearnedPattern, MemoryEntry
-from langmem_tiers.scoring.web_addresses import domain_of
-from langmem_tiers.tiers.task.patterns import literal, placeholders_of, site_of
-from langmem_tiers.tiers.task.step_shapes import Slot, Step, step_of
+from langmem_tiers.core.tasks import LearnedPattern, MemoryEntry
+from langmem_tiers.tiers.task.pattern_uses import LEARNED, failed_after, places_of
+from langmem_tiers.tiers.task.patterns import literal, site_of, with_parents
+from langmem_tiers.tiers.task.step_shapes import written
+from langmem_tiers.tiers.task.stretches import LONGEST, SHORTEST, Mark, Stretch, stretches_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-SHORTEST, LONGEST = 2, 8
-"""Steps of a pattern."""
+    from langmem_tiers.tiers.task.step_shapes import Path, Slot, Step
+
 _LEAST = 2  # times that it has to work
 _TITLES = {
     "login_flow": "Login flow",
     "form_fill": "Form fill",
     "search": "Search",
     "navigation": "Navigation",
+    "tool_flow": "Tool flow",
 }
 
 _Gram: TypeAlias = tuple[int, ...]
@@ -31,20 +34,22 @@ _Place: TypeAlias = tuple[int, int]
 """A stretch, and where in it."""
 
 
-class _Stretch:
-    """Successful actions at one site without a break."""
+@dataclass(slots=True)
+class Lessons:
+    """What stretches teach."""
 
-    def __init__(self, site: str) -> None:
-        self.site = site
-        self.steps: list[Step] = []
-        self.shapes: list[int] = []
-        self.is_taken: list[bool] = []
+    learned: list[LearnedPattern] = field(default_factory=list)
+    """New patterns, the longest first."""
+    used: dict[str, LearnedPattern] = field(default_factory=dict)
+    """Known patterns by their ids, with the uses that were counted, and placeholders for what now differed."""
+    widened: list[str] = field(default_factory=list)
+    """Those of them that have more placeholders than before."""
 
 
 def propose_patterns(
     entries: Iterable[MemoryEntry | Sequence[MemoryEntry]], known: Iterable[LearnedPattern] = ()
 ) -> list[LearnedPattern]:
-    """The sequences of 2 to 8 actions that worked at one site at least twice, the longest first.
+    """The sequences of 2 to 8 actions that worked at one site, or at none, at least twice; the longest first.
 
     Two sequences are the same if their tools and all parameters are, but for what is typed in. What was
     typed differently becomes a placeholder named after its field; so does whatever looks like a secret or
@@ -55,15 +60,77 @@ def propose_patterns(
         entries: The cycles of a task in their order, or the cycles of several tasks.
         known: Patterns that are there already: they are proposed again only with more placeholders.
     """
-    stretches = [one for run in _runs(entries) for one in _stretches(run)]
+    lessons = lessons_of([one for run in _runs(entries) for one in stretches_of(run)], known)
+    return [*lessons.learned, *(lessons.used[name] for name in lessons.widened)]
+
+
+def lessons_of(stretches: Sequence[Stretch], known: Iterable[LearnedPattern] = ()) -> Lessons:
+    """What is learned from stretches: new patterns, and uses of known ones in what is fresh.
+
+    The longest come first, of equal length those that are known. What only older stretches show is not learned: it
+    was not when they were fresh, or was forgotten since. The steps are marked with what became of them.
+    """
     _number(stretches)
-    held = list(known)
-    found = [
-        _pattern(stretches[places[0][0]].site, [_steps(stretches, place, length) for place in places])
-        for length in range(LONGEST, SHORTEST - 1, -1)
-        for places in _repeated(stretches, length)
-    ]
-    return [pattern for pattern in found if pattern is not None and not _is_known(pattern, held)]
+    lessons = Lessons()
+    held: defaultdict[int, list[LearnedPattern]] = defaultdict(list)
+    for pattern in known:
+        held[len(pattern.steps)].append(pattern)
+    for length in sorted({*held, *range(SHORTEST, LONGEST + 1)}, reverse=True):
+        for pattern in held[length]:
+            _count(pattern, stretches, lessons)
+        if SHORTEST <= length <= LONGEST:
+            for places in _repeated(stretches, length):
+                times = [_steps(stretches, place, length) for place in places]
+                lessons.learned.append(_pattern(stretches[places[0][0]].site, times))
+    return lessons
+
+
+def _count(pattern: LearnedPattern, stretches: Sequence[Stretch], lessons: Lessons) -> None:
+    domain, length = site_of(pattern.domain), len(pattern.steps)
+    used = pattern
+    for stretch in stretches:
+        if not stretch.is_fresh or domain not in with_parents(stretch.site):
+            continue
+        for at in places_of(pattern, stretch.steps, stretch.is_free):
+            stretch.mark(at, length, Mark.USED)
+            used = _used(used, stretch.steps[at : at + length])
+        if stretch.failed is not None and (
+            done := failed_after(pattern, stretch.steps, stretch.is_free, stretch.failed)
+        ):
+            stretch.mark(len(stretch.steps) - done, done, Mark.USED)
+            last = max(used.last_used, stretch.failed.timestamp)
+            used = replace(used, failure_count=used.failure_count + 1, last_used=last)
+    if used is not pattern:
+        lessons.used[pattern.pattern_id] = used
+        if used.steps != pattern.steps:
+            lessons.widened.append(pattern.pattern_id)
+
+
+def _used(pattern: LearnedPattern, done: Sequence[Step]) -> LearnedPattern:
+    steps = list(pattern.steps)
+    if pattern.pattern_id.startswith(LEARNED):
+        for at, names in enumerate(_names(done)):
+            fresh = _step([done[at]], names)
+            steps[at] = _wider(steps[at], fresh, _step([done[at]], names, all_open=True))
+    return replace(
+        pattern,
+        steps=tuple(steps),
+        success_count=pattern.success_count + 1,
+        last_used=max(pattern.last_used, done[-1].timestamp),
+    )
+
+
+def _wider(old: Any, new: Any, opened: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """The old step, opened where the new one differs from it."""
+    if old in (new, opened):
+        return old
+    if isinstance(old, Mapping):
+        if old.keys() != new.keys():
+            return old
+        return {key: _wider(one, new[key], opened[key]) for key, one in old.items()}
+    if isinstance(old, list):
+        return [_wider(one, new[at], opened[at]) for at, one in enumerate(old)]
+    return opened
 
 
 def _runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Sequence[MemoryEntry]]:
@@ -76,35 +143,14 @@ def _runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Se
     yield alone
 
 
-def _stretches(run: Sequence[MemoryEntry]) -> Iterator[_Stretch]:
-    stretch = _Stretch("")
-    site = ""
-    for entry in run:
-        site = _site(entry) or site
-        worked = entry.outcome is ExecutionOutcome.SUCCESS and site != ""
-        if not worked or site != stretch.site:
-            yield stretch
-            stretch = _Stretch(site)
-        if worked:
-            stretch.steps.append(step_of(entry))
-    yield stretch
-
-
-def _site(entry: MemoryEntry) -> str:
-    # Who goes to an address is there afterwards, wherever the cycle began.
-    aim = entry.action.parameters.get("url")
-    return (domain_of(aim) if isinstance(aim, str) else "") or domain_of(entry.url)
-
-
-def _number(stretches: Sequence[_Stretch]) -> None:
+def _number(stretches: Sequence[Stretch]) -> None:
     numbers: dict[tuple[str, str], int] = {}
     for stretch in stretches:
         keys = [(stretch.site, step.shape) for step in stretch.steps]
         stretch.shapes = [numbers.setdefault(key, len(numbers)) for key in keys]
-        stretch.is_taken = [False] * len(keys)
 
 
-def _repeated(stretches: Sequence[_Stretch], length: int) -> Iterator[list[_Place]]:
+def _repeated(stretches: Sequence[Stretch], length: int) -> Iterator[list[_Place]]:
     """The places of each sequence of that length that is worth a pattern; they are taken from then on."""
     places: defaultdict[_Gram, list[_Place]] = defaultdict(list)
     for number, stretch in enumerate(stretches):
@@ -117,21 +163,21 @@ def _repeated(stretches: Sequence[_Stretch], length: int) -> Iterator[list[_Plac
         ):
             continue
         chosen = _apart(stretches, where, length)
-        if len(chosen) >= _LEAST:
+        if len(chosen) >= _LEAST and any(stretches[number].is_fresh for number, _ in chosen):
             for number, start in chosen:
-                stretches[number].is_taken[start : start + length] = [True] * length
+                stretches[number].mark(start, length, Mark.LEARNED)
             yield chosen
 
 
-def _free(stretch: _Stretch, length: int) -> Iterator[int]:
+def _free(stretch: Stretch, length: int) -> Iterator[int]:
     run = 0
-    for end, is_taken in enumerate(stretch.is_taken, 1):
-        run = 0 if is_taken else run + 1
+    for end, is_free in enumerate(stretch.is_free, 1):
+        run = run + 1 if is_free else 0
         if run >= length:
             yield end - length
 
 
-def _is_circle(gram: _Gram, where: Sequence[_Place], stretches: Sequence[_Stretch]) -> bool:
+def _is_circle(gram: _Gram, where: Sequence[_Place], stretches: Sequence[Stretch]) -> bool:
     """Whether it is cut out of something shorter that was done again and again: ABCA of ABCABCABC."""
     period = next(size for size in range(1, len(gram) + 1) if gram[size:] == gram[:-size])
     if period == len(gram):
@@ -140,53 +186,46 @@ def _is_circle(gram: _Gram, where: Sequence[_Place], stretches: Sequence[_Stretc
     return any(stretches[number].shapes[start : start + 2 * period] == twice for number, start in where)
 
 
-def _apart(stretches: Sequence[_Stretch], where: Sequence[_Place], length: int) -> list[_Place]:
+def _apart(stretches: Sequence[Stretch], where: Sequence[_Place], length: int) -> list[_Place]:
     """Of the places, those that overlap neither each other nor what is taken."""
     chosen: list[_Place] = []
     for number, start in where:
         overlaps = bool(chosen) and chosen[-1][0] == number and start < chosen[-1][1] + length
-        if not overlaps and not any(stretches[number].is_taken[start : start + length]):
+        if not overlaps and stretches[number].are_free(start, length):
             chosen.append((number, start))
     return chosen
 
 
-def _steps(stretches: Sequence[_Stretch], place: _Place, length: int) -> list[Step]:
+def _steps(stretches: Sequence[Stretch], place: _Place, length: int) -> list[Step]:
     number, start = place
     return stretches[number].steps[start : start + length]
 
 
-def _pattern(site: str, times: Sequence[Sequence[Step]]) -> LearnedPattern | None:
-    """What was done in the same way each time; nothing if a secret stands in what is the same."""
+def _pattern(site: str, times: Sequence[Sequence[Step]]) -> LearnedPattern:
+    """What was done in the same way each time."""
     first = times[0]
     slots = [slot for steps in times for step in steps for slot in step.slots]
-    kind = _kind(slots)
-    secrets = {str(slot.value) for slot in slots if slot.is_secret or kind == "login_flow"}
+    kind = _kind(slots, site)
     names = _names(first)
-    steps = [_step([steps[at] for steps in times], names[at], secrets) for at in range(len(first))]
-    if any(_holds(step.shape, secret) for step in first for secret in secrets):
-        return None
     whole = "\n".join([site, *(step.shape for step in first)])
     mark = hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    title = f"{_TITLES[kind]} for {site}" if site else _TITLES[kind]
     return LearnedPattern(
-        pattern_id=f"learned_{site}_{mark}",
+        pattern_id=f"{LEARNED}{site or 'tools'}_{mark}",
         domain=site,
-        description=f"{_TITLES[kind]} for {site}: {', '.join(step.tool for step in first)}",
+        description=f"{title}: {', '.join(step.tool for step in first)}",
         pattern_type=kind,
-        steps=tuple(steps),
+        steps=tuple(_step([steps[at] for steps in times], names[at]) for at in range(len(first))),
         success_count=len(times),
         last_used=max(steps[-1].timestamp for steps in times),
     )
 
 
-def _holds(text: str, secret: str) -> bool:
-    # A password that is a short word may stand in a selector by chance: "password" does in most.
-    is_word = secret.isalpha() and len(secret) < 12
-    return len(secret) >= 4 and not is_word and (secret in text or json.dumps(secret)[1:-1] in text)
-
-
-def _kind(slots: Sequence[Slot]) -> str:
+def _kind(slots: Sequence[Slot], site: str) -> str:
     if any(slot.is_password for slot in slots):
         return "login_flow"
+    if not site:
+        return "tool_flow"
     if not slots:
         return "navigation"
     return "search" if all(slot.is_search for slot in slots) else "form_fill"
@@ -205,35 +244,22 @@ def _names(steps: Sequence[Step]) -> list[list[str]]:
     return named
 
 
-def _step(times: Sequence[Step], names: Sequence[str], secrets: set[str]) -> dict[str, Any]:
-    open_slots = {}
-    for index, slot in enumerate(times[0].slots):
-        values = {str(step.slots[index].value) for step in times}
-        if len(values) > 1 or values & secrets or any(_holds(str(slot.value), one) for one in secrets):
-            open_slots[slot.path] = f"{{{names[index]}}}"
-    step: dict[str, Any] = _written(times[0].parameters, (), open_slots)
-    tool = literal(times[0].tool)
+def _step(times: Sequence[Step], names: Sequence[str], *, all_open: bool = False) -> dict[str, Any]:
+    first = times[0]
+    values: dict[Path, Any] = {}
+    for index, name in enumerate(names):
+        slots = [step.slots[index] for step in times]
+        is_open = len({str(slot.value) for slot in slots}) > 1 or any(slot.is_secret for slot in slots)
+        if is_open or all_open:
+            values[slots[0].path] = f"{{{name}}}"
+    step: dict[str, Any] = written(_literal(first.parameters), values)
+    tool = literal(first.tool)
     return {"tool": tool, "parameters": step} if "tool" in step else {"tool": tool, **step}
 
 
-def _written(
-    value: object, path: tuple[str | int, ...], open_slots: Mapping[tuple[str | int, ...], str]
-) -> Any:  # noqa: ANN401 - any JSON value
-    if path in open_slots:
-        return open_slots[path]
+def _literal(value: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
-        return {key: _written(one, (*path, key), open_slots) for key, one in value.items()}
+        return {key: _literal(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_written(one, (*path, index), open_slots) for index, one in enumerate(value)]
+        return list(map(_literal, value))
     return literal(value) if isinstance(value, str) else value
-
-
-def _is_known(pattern: LearnedPattern, known: Sequence[LearnedPattern]) -> bool:
-    for one in known:
-        if one.pattern_id == pattern.pattern_id and len(placeholders_of(one)) >= len(
-            placeholders_of(pattern)
-        ):
-            return True
-        if one.steps == pattern.steps and site_of(one.domain) == pattern.domain:
-            return True
-    return False

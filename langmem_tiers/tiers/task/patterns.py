@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
-_PLACEHOLDER = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")  # doubled braces are no placeholder
+PLACEHOLDER = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+"""``{name}``, which is its second group; doubled braces are none, and its first."""
 _KEPT = 0.8  # of the cap, when the least useful patterns are removed
 
 
@@ -83,11 +84,11 @@ class LongTermMemory:
         """The patterns of a domain and of those above it, by success rate, then by the time of the last use.
 
         Args:
-            domain: Its name or an address there; ``www.`` makes no difference.
+            domain: Its name or an address there; ``www.`` makes no difference. Empty for what worked at no site.
         """
         found = [
             self._patterns[pattern_id]
-            for one in _with_parents(site_of(domain))
+            for one in with_parents(site_of(domain))
             for pattern_id in self._by_domain.get(one, ())
         ]
         # The nearest domain comes first among equals: the order of a sort is stable.
@@ -163,7 +164,7 @@ class LongTermMemory:
 
 def placeholders_of(pattern: LearnedPattern) -> list[str]:
     """The names that a pattern needs values for, in the order of its steps."""
-    names = [name for text in _texts(pattern.steps) for _, name in _PLACEHOLDER.findall(text)]
+    names = [name for text in _texts(pattern.steps) for _, name in PLACEHOLDER.findall(text)]
     return list(dict.fromkeys(filter(None, names)))
 
 
@@ -221,7 +222,7 @@ def pattern_from_dict(value: object, where: str = "pattern") -> LearnedPattern:
     steps = check_list(data.get("steps"), f"{where}.steps")
     return LearnedPattern(
         pattern_id=check_filled(data.get("pattern_id"), f"{where}.pattern_id"),
-        domain=check_filled(data.get("domain"), f"{where}.domain"),
+        domain=check_text(data.get("domain"), f"{where}.domain"),
         description=check_text(data.get("description", ""), f"{where}.description"),
         pattern_type=check_text(data.get("pattern_type", ""), f"{where}.pattern_type"),
         steps=tuple(check_object(step, f"{where}.steps[{index}]") for index, step in enumerate(steps)),
@@ -231,7 +232,8 @@ def pattern_from_dict(value: object, where: str = "pattern") -> LearnedPattern:
     )
 
 
-def _with_parents(domain: str) -> Iterator[str]:
+def with_parents(domain: str) -> Iterator[str]:
+    """A domain as ``site_of`` writes it, and those above it."""
     # A last label alone is no site, unless it is all there is, as in localhost.
     yield domain
     _, dot, parent = domain.partition(".")
@@ -253,10 +255,10 @@ def _texts(value: object) -> Iterator[str]:
 
 def _put_in(value: object, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
-        alone = _PLACEHOLDER.fullmatch(value)
+        alone = PLACEHOLDER.fullmatch(value)
         if alone and alone[2]:
             return values[alone[2]]
-        return _PLACEHOLDER.sub(lambda one: str(values[one[2]]) if one[2] else f"{{{one[1]}}}", value)
+        return PLACEHOLDER.sub(lambda one: str(values[one[2]]) if one[2] else f"{{{one[1]}}}", value)
     if isinstance(value, Mapping):
         return {key: _put_in(one, values) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,21 +1,21 @@
 """Actions as steps of a pattern: what is the same each time, and what is typed in.
 
-What looks like a secret never gets out of here: not into a shape, not into a step, not into a name.
+What looks like a secret never gets out of here sealed: not in a shape, not in a step, not in a name.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.core.tasks import plain_value
 from langmem_tiers.scoring.unsafe_text import SECRETS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langmem_tiers.core.tasks import MemoryEntry
 
@@ -28,7 +28,8 @@ _VALUES = frozenset(
 _PLAIN_NAMES = frozenset(
     "text value values content input keys string message body".split()
 )  # they name no field
-_FORMS = frozenset("fields form form_data data inputs values".split())
+_FORMS = frozenset("fields form form_data data inputs values json payload body".split())
+_COMMANDS = frozenset("command cmd commands script code shell args arguments argv sql".split())
 _STRUCTURE = frozenset(
     "selector xpath name id field label type tag role index element target url key".split()
 )
@@ -49,6 +50,14 @@ _IN_ADDRESS = re.compile(
     r"[^=&#?;\s]{0,40}=[^&#\s]",
     re.IGNORECASE,
 )
+_IN_COMMAND = re.compile(
+    # DB_PASSWORD=x, "Authorization: x"; --password x; curl -u me:x; mysql -px; sshpass -p x; https://me:x@host
+    r"(?:password|passwd|passphrase|pwd|secret|token|(?:api|access)[-_]?key|credentials?|authorization)[\"']? ?[=:] ?\S"
+    r"|--(?:pass|pwd|secret|token|api-?key|credential)[\w-]{0,20}[ =]\S"
+    r"|(?:^|\s)(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,80}:\S"
+    r"|\bmysql\w{0,20}\s.{0,200}?-p\S|\bsshpass\b|://[^\s/@:]{0,80}:[^\s/@]{1,80}@",
+    re.IGNORECASE,
+)
 _PERSONAL = re.compile(r"[^\s@]@[^\s@]+\.[^\s@]|(?:\d[ -]?){12}")  # mail addresses, numbers of cards
 _TOKEN = re.compile(r"[A-Za-z0-9+/=_.~-]{20,}")
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile("[A-Za-z]")
@@ -65,13 +74,18 @@ _PASSIVE = re.compile(
 )
 
 
+Path: TypeAlias = tuple[str | int, ...]
+"""Where in the parameters."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """A place of a step where something is typed in."""
 
-    path: tuple[str | int, ...]
+    path: Path
     name: str
-    value: str | int | float
+    value: str | int | float | None
+    """None once it is sealed."""
     is_secret: bool
     is_password: bool = False
     is_search: bool = False
@@ -86,11 +100,14 @@ class Step:
     shape: str
     slots: tuple[Slot, ...]
     timestamp: float
+    cycle: str = ""
+    """Id of the cycle that took it."""
 
     @property
     def is_passive(self) -> bool:
-        """Whether it only waits or looks."""
-        return _PASSIVE.match(self.tool) is not None
+        """Whether it only waits or looks, or is nothing but a secret command."""
+        is_blank = len(self.slots) == 1 == len(self.parameters) and self.slots[0].name in _COMMANDS
+        return is_blank or _PASSIVE.match(self.tool) is not None
 
 
 def step_of(entry: MemoryEntry) -> Step:
@@ -98,9 +115,71 @@ def step_of(entry: MemoryEntry) -> Step:
     parameters = plain_value(entry.action.parameters)
     slots: list[Slot] = []
     thought = entry.thought.content[:_MAX_TOLD]
-    masked = _masked(parameters, (), _Around("", parameters, thought, in_form=False), slots)
-    shape = json.dumps([entry.action.tool_name, masked], sort_keys=True)
-    return Step(entry.action.tool_name, parameters, shape, tuple(slots), entry.timestamp)
+    _find_slots(parameters, (), _Around("", parameters, thought, in_form=False), slots)
+    tool = entry.action.tool_name
+    return Step(
+        tool, parameters, shape_of(tool, parameters, slots), tuple(slots), entry.timestamp, entry.entry_id
+    )
+
+
+def sealed(steps: Sequence[Step], reach: int) -> list[Step | None]:
+    """Steps that were taken one after the other, without their secrets; None for one that does not do without.
+
+    A secret is what looks like one, and all that is typed near a password. What repeats a secret is sealed like it.
+
+    Args:
+        steps: In their order.
+        reach: How many steps before and behind are near.
+    """
+
+    def near(index: int) -> slice:
+        return slice(max(0, index - reach), index + reach + 1)
+
+    has_password = [any(slot.is_password for slot in step.slots) for step in steps]
+    in_login = [any(has_password[near(index)]) for index in range(len(steps))]
+    own = [
+        {str(slot.value) for slot in step.slots if slot.value is not None and (slot.is_secret or is_login)}
+        for step, is_login in zip(steps, in_login, strict=True)
+    ]
+    return [_sealed(step, set().union(*own[near(index)])) for index, step in enumerate(steps)]
+
+
+def _sealed(step: Step, secrets: set[str]) -> Step | None:
+    if any(_holds(step.shape, secret) for secret in secrets):
+        return None
+    slots = tuple(
+        replace(slot, value=None, is_secret=True) if _is_told(slot, secrets) else slot for slot in step.slots
+    )
+    hidden = {slot.path: None for slot in slots if slot.is_secret}
+    return replace(step, slots=slots, parameters=written(step.parameters, hidden))
+
+
+def _is_told(slot: Slot, secrets: Iterable[str]) -> bool:
+    text = str(slot.value)
+    return slot.is_secret or any(one == text or _holds(text, one) for one in secrets)
+
+
+def _holds(text: str, secret: str) -> bool:
+    # A password that is a short word may stand in a selector by chance: "password" does in most.
+    is_word = secret.isalpha() and len(secret) < 12
+    return len(secret) >= 4 and not is_word and (secret in text or json.dumps(secret)[1:-1] in text)
+
+
+def written(value: object, at: Mapping[Path, Any], path: Path = ()) -> Any:  # noqa: ANN401 - any JSON value
+    """A JSON value with others in place of what stands at some paths."""
+    if path in at:
+        return at[path]
+    if isinstance(value, dict):
+        return {key: written(one, at, (*path, key)) for key, one in value.items()}
+    if isinstance(value, list):
+        return [written(one, at, (*path, index)) for index, one in enumerate(value)]
+    return value
+
+
+def shape_of(tool: str, parameters: object, slots: Sequence[Slot]) -> str:
+    """What two steps share that do the same thing."""
+    masks = {slot.path: {"typed in": number} for number, slot in enumerate(slots, 1)}
+    return json.dumps([tool, written(parameters, masks)], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,30 +196,25 @@ class _Around:
         return " ".join(one[:_MAX_TOLD] for one in beside)
 
 
-def _masked(value: object, path: tuple[str | int, ...], around: _Around, slots: list[Slot]) -> object:
+def _find_slots(value: object, path: Path, around: _Around, slots: list[Slot]) -> None:
     if isinstance(value, dict):
-        return {
-            key: _masked(
-                one, (*path, key), _Around(key, value, around.thought, around.in_form or key in _FORMS), slots
-            )
-            for key, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_masked(one, (*path, index), around, slots) for index, one in enumerate(value)]
-    if value is None or isinstance(value, bool) or not isinstance(value, str | int | float):
-        return value
-    slot = _slot(value, path, around)
-    if slot is None:
-        return value
-    slots.append(slot)
-    return {"typed in": len(slots)}
+        for key, one in value.items():
+            inside = _Around(key, value, around.thought, around.in_form or key in _FORMS)
+            _find_slots(one, (*path, key), inside, slots)
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            _find_slots(one, (*path, index), around, slots)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        slot = _slot(value, path, around)
+        if slot is not None:
+            slots.append(slot)
 
 
-def _slot(value: str | float, path: tuple[str | int, ...], around: _Around) -> Slot | None:
+def _slot(value: str | float, path: Path, around: _Around) -> Slot | None:
     name, text = around.name, str(value)
     is_typed = name.lower() in _VALUES or (around.in_form and name.lower() not in _STRUCTURE)
     named, is_password, is_named_secret = _read_name(name)
-    is_secret = is_named_secret or _holds_secret(text)
+    is_secret = is_named_secret or _holds_secret(text) or (name.lower() in _COMMANDS and _tells_secret(text))
     if not is_typed:
         if not is_secret:
             return None
@@ -176,6 +250,10 @@ def _holds_secret(text: str) -> bool:
     if len(text) > _MAX_LITERAL or _IN_ADDRESS.search(text):
         return True
     return any(danger.pattern.search(text) for danger in SECRETS)
+
+
+def _tells_secret(command: str) -> bool:
+    return _IN_COMMAND.search(command) is not None or _PERSONAL.search(command) is not None
 
 
 def _looks_secret(text: str) -> bool:

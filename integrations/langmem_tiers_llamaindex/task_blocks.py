@@ -1,0 +1,58 @@
+"""Calls that the guard blocked: what the model is told of them, and when it has ignored them for too long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.tools import ToolOutput
+
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL, LIFTED, stopped, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from llama_index.core.agent.workflow import ToolCallResult
+
+    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers_llamaindex.task_calls import Call
+
+_BLOCKED = "langmem_tiers_blocked"  # in the raw output of such a call: that is written down with a Context
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Rounds in a row in which a model asked for nothing but what is blocked."""
+
+    rounds: int = 0
+    said: str = ""
+    """The word of the last block."""
+
+    def after(self, results: Iterable[ToolCallResult]) -> Ignored:
+        """The same after one more round."""
+        told = list(results)
+        blocks = [said for one in told if (said := _block_in(one.tool_output)) is not None]
+        refused = sum(one.tool_name == ANSWER_TOOL and one.tool_output.raw_output != LIFTED for one in told)
+        if len(blocks) + refused < len(told) or not (blocks or self.rounds):
+            return Ignored()
+        return Ignored(self.rounds + 1, blocks[-1] if blocks else self.said)
+
+    def ending(self, most: int) -> str | None:
+        """What ends the run, if there were so many of them; 0 for never."""
+        return stopped(most, self.said) if 0 < most <= self.rounds else None
+
+
+def blocked(call: Call, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:
+    """The output of a call that was not made."""
+    return ToolOutput(
+        tool_name=call.action.tool_name,
+        content=words_of(advice, can_answer=can_answer),
+        raw_input=dict(call.action.parameters),
+        raw_output={_BLOCKED: advice.message},
+        is_error=True,
+    )
+
+
+def _block_in(output: ToolOutput) -> str | None:
+    raw: Any = output.raw_output
+    return raw.get(_BLOCKED) if isinstance(raw, dict) else None

@@ -1,0 +1,82 @@
+"""A tool call as a cycle of a task: what it was, what came of it, and what its agent is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.workflow import Context
+
+from langmem_tiers.core.tasks import Action, ExecutionOutcome, plain_value
+
+if TYPE_CHECKING:
+    from llama_index.core.tools import ToolOutput
+
+HANDOFF = "handoff"
+"""The framework's name for the tool that hands off to another agent; no other tool of an agent can have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model asked for."""
+
+    action: Action
+    url: str | None
+    """Where, if the arguments say so; else it is where the task is."""
+    reason: str = ""
+    """Why, where that is an argument: two agents that hand off to each other find a new one each time."""
+    started: float = field(default_factory=perf_counter)
+
+    @property
+    def took_ms(self) -> float:
+        """Milliseconds since it began."""
+        return (perf_counter() - self.started) * 1000
+
+    def seen(self, value: object) -> str:
+        """What came of it, in words; without the reason, which came from the model."""
+        text = text_of(value)
+        return text.replace(self.reason, "...") if self.reason else text
+
+
+def call_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """The call of a tool with these arguments."""
+    given = {key: value for key, value in kwargs.items() if not isinstance(value, Context)}
+    if args:
+        given["args"] = [value for value in args if not isinstance(value, Context)]
+    reason = given.pop("reason", "") if name == HANDOFF else ""
+    # As plain values: the same call is known again, and a tool may change what it was handed.
+    return Call(Action(name, plain_value(given)), _address(given), str(reason))
+
+
+def text_of(value: object) -> str:
+    """What was seen, in words."""
+    return str(value) or (type(value).__name__ if isinstance(value, Exception) else "")
+
+
+def outcome_of(error: object) -> ExecutionOutcome:
+    """How a call ended that gave this error, or none."""
+    if error is None:
+        return ExecutionOutcome.SUCCESS
+    return ExecutionOutcome.TIMEOUT if isinstance(error, TimeoutError) else ExecutionOutcome.FAILURE
+
+
+def with_words(output: ToolOutput, words: str) -> ToolOutput:
+    """An output with words below it."""
+    # A copy: a tool may keep what it gave. Pictures and the like stay where they are.
+    blocks = list(output.blocks)
+    last = blocks.pop() if blocks and isinstance(blocks[-1], TextBlock) else None
+    text = f"{last.text}\n\n{words}" if isinstance(last, TextBlock) and last.text else words
+    return output.model_copy(update={"blocks": [*blocks, TextBlock(text=text)]})
+
+
+def _address(given: dict[str, Any]) -> str | None:
+    named = given.get("url")
+    if isinstance(named, str) and named:
+        return named
+    return next((one for one in given.values() if isinstance(one, str) and _is_address(one)), None)
+
+
+def _is_address(text: str) -> bool:
+    return text[:8].lower().startswith(("http://", "https://")) and not any(map(str.isspace, text))

@@ -1,0 +1,298 @@
+"""Tools whose calls are cycles of a task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.objects import ObjectRetriever
+from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata, ToolOutput
+from pydantic import BaseModel, Field
+from workflows.runtime.types.results import WaitingForEvent
+
+from langmem_tiers.adapting.guard_words import (
+    ANSWER_TOOL,
+    ANSWER_TOOL_TOLD,
+    LIFTED,
+    NOT_LIFTED,
+    is_block,
+    words_of,
+)
+from langmem_tiers.adapting.told import in_words
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.tasks import Thought
+from langmem_tiers_llamaindex.task_blocks import blocked
+from langmem_tiers_llamaindex.task_calls import HANDOFF, Call, call_of, outcome_of, text_of, with_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers_llamaindex.task_runs import Watch
+
+_log = logging.getLogger("langmem_tiers")
+
+
+class WatchedTool(AsyncBaseTool):
+    """A tool whose calls are cycles of a task; ``watch_tools`` and ``watch_agent`` make it.
+
+    It looks and works like the tool inside. If memory fails, the call goes on unrecorded: that is logged and
+    counted in ``failures``.
+    """
+
+    def __init__(self, tool: BaseTool, watch: Watch, *, can_answer: bool = True) -> None:
+        self._tool = tool
+        self._watch = watch
+        self._can_answer = can_answer
+        self._failures = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the tool has
+        if name.startswith("__") or "_tool" not in self.__dict__:  # a copy that is not filled yet
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return getattr(self._tool, name)
+
+    def __repr__(self) -> str:
+        return f"WatchedTool({self._name!r})"
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """Of the tool inside."""
+        return self._tool.metadata
+
+    @property
+    def failures(self) -> int:
+        """How often memory failed, so that a call was not checked or not recorded."""
+        return self._failures
+
+    def __call__(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - the framework's signature
+        """The same as ``call``."""
+        return self.call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        """Call the tool, unless the guard blocks it."""
+        call = call_of(self._name, args, kwargs)
+        with self._watch.turns.taken(self._key(call)):
+            return self._call(call, *args, **kwargs)
+
+    def _call(self, call: Call, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        before = self._check(call)
+        if is_block(before):
+            return blocked(call, before, can_answer=self._can_answer)
+        try:
+            output = _run(self._tool, *args, **kwargs)
+        except WaitingForEvent:  # the call is made once more when a person has answered
+            raise
+        except Exception as error:
+            told = self._failed(call, error, before)
+            if told is None:
+                raise
+            return told
+        return self._done(call, output, before)
+
+    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        """The same without blocking."""
+        call = call_of(self._name, args, kwargs)
+        async with self._watch.turns.ataken(self._key(call)):
+            return await self._acall(call, *args, **kwargs)
+
+    async def _acall(self, call: Call, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        before = await asyncio.to_thread(self._check, call)
+        if is_block(before):
+            return blocked(call, before, can_answer=self._can_answer)
+        try:
+            if isinstance(self._tool, AsyncBaseTool):
+                output = await self._tool.acall(*args, **kwargs)
+            else:
+                output = await asyncio.to_thread(_run, self._tool, *args, **kwargs)
+        except WaitingForEvent:  # as above
+            raise
+        except Exception as error:
+            told = await asyncio.to_thread(self._failed, call, error, before)
+            if told is None:
+                raise
+            return told
+        return await asyncio.to_thread(self._done, call, output, before)
+
+    @property
+    def _name(self) -> str:
+        return self.metadata.name or type(self._tool).__name__
+
+    def _key(self, call: Call) -> tuple[str | None, str, str]:
+        doing = self._watch.doing
+        return (None if doing is None else doing.task, call.action.tool_name, call.action.parameters_json)
+
+    def _check(self, call: Call) -> GuardAdvice | None:
+        def check() -> GuardAdvice | None:
+            task = self._watch.task()
+            return None if task is None else task.check_action(call.action, call.url)
+
+        return self._safely(check)
+
+    def _done(self, call: Call, output: ToolOutput, before: GuardAdvice | None) -> ToolOutput:
+        given: object = output
+        if not isinstance(given, ToolOutput):  # of a tool that keeps to no rules; the agent sees to it
+            self._record(call, given, None)
+            return output
+        error: object = (output.exception or output.content) if output.is_error else None
+        advice = self._record(call, output.content, error) or (before if output.is_error else None)
+        # What is returned directly is read by a person and by no model, but for a handoff: that the next agent reads.
+        is_direct = self.metadata.return_direct and self._name != HANDOFF
+        if advice is None or (is_direct and not output.is_error):
+            return output
+        return with_words(output, words_of(advice, can_answer=self._can_answer))
+
+    def _failed(self, call: Call, error: Exception, before: GuardAdvice | None) -> ToolOutput | None:
+        advice = self._record(call, error, error) or before
+        if advice is None or not self._watch.tells_errors:
+            return None
+        told = ToolOutput(
+            tool_name=self._name,
+            content=str(error),
+            raw_input=dict(call.action.parameters),
+            raw_output=str(error),
+            is_error=True,
+            exception=error,
+        )
+        return with_words(told, words_of(advice, can_answer=self._can_answer))
+
+    def _record(self, call: Call, seen: object, error: object) -> GuardAdvice | None:
+        about: dict[str, Any] = {"duration_ms": call.took_ms}
+        if call.url is not None:
+            about["url"] = call.url
+        if error is not None:
+            about["error_message"] = text_of(error)
+
+        def record() -> GuardAdvice | None:
+            memory, doing = self._watch.task(), self._watch.doing
+            if memory is None:
+                return None
+            with self._watch.lock:  # what the guard says belongs to the cycle that was just recorded
+                said = (doing.thought if doing is not None else "") or call.reason
+                thought = memory.working.active_thought or Thought(said)
+                memory.record_cycle(thought, call.action, call.seen(seen), outcome_of(error), **about)
+                return memory.advice
+
+        return self._safely(record)
+
+    def _safely(self, do: Callable[[], GuardAdvice | None]) -> GuardAdvice | None:
+        try:
+            return do()
+        except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
+            with self._watch.lock:
+                self._failures += 1
+            # Only its kind: what a driver raises may quote an address with its password.
+            _log.warning("memory failed at a call of %r: %s", self._name, type(error).__name__)
+            _log.debug("memory failed at a call of %r", self._name, exc_info=error)
+            return None
+
+
+class _WatchedFunctionTool(WatchedTool, FunctionTool):
+    # Agents hand a Context to function tools only, and one that runs code takes no others. What a function tool
+    # has is that of the tool inside.
+    pass
+
+
+class AnswerTool(FunctionTool):
+    """The tool ``answer_guard``: no cycle of its own."""
+
+
+class _Answer(BaseModel):
+    reason: str = Field(description="Why the blocked call should be made once more, in a sentence.")
+
+
+class WatchedRetriever(ObjectRetriever[Any]):
+    """Finds tools, and watches them."""
+
+    def __init__(self, retriever: ObjectRetriever[Any], watch: Watch, *, can_answer: bool) -> None:
+        inner = retriever._inner if isinstance(retriever, WatchedRetriever) else retriever  # noqa: SLF001 - its own kind
+        super().__init__(inner.retriever, inner.object_node_mapping, inner.node_postprocessors)
+        self._inner: ObjectRetriever[Any] = inner
+        self._watch = watch
+        self._can_answer = can_answer
+
+    def retrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - the framework's signature
+        """The tools for what is asked."""
+        found = self._inner.retrieve(str_or_query_bundle)
+        return watched(found, self._watch, can_answer=self._can_answer)
+
+    async def aretrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - as above
+        """The same without blocking."""
+        found = await self._inner.aretrieve(str_or_query_bundle)
+        return watched(found, self._watch, can_answer=self._can_answer)
+
+
+class MissingTool(AsyncBaseTool):
+    """A tool that a model asked for and that there is none of."""
+
+    def __init__(self, name: str) -> None:
+        self._metadata = ToolMetadata(name=name, description="There is no such tool.")
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        """Only a name."""
+        return self._metadata
+
+    def call(self, *_: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - the framework's signature
+        """What the framework tells of it."""
+        return ToolOutput(
+            content=f"Tool {self._metadata.name} not found. Please select a tool that is available.",
+            tool_name=self._metadata.get_name(),
+            raw_input=kwargs,
+            raw_output=None,
+            is_error=True,
+        )
+
+    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        """The same."""
+        return self.call(*args, **kwargs)
+
+
+def watched(
+    tools: Iterable[BaseTool | Callable[..., Any]], watch: Watch, *, can_answer: bool = True
+) -> list[BaseTool]:
+    """Tools that are watched from now on, without one to answer the guard.
+
+    Args:
+        tools: Tools or functions, watched by somebody or not yet.
+        watch: For whom.
+        can_answer: Whether their agent has ``answer_guard`` as well.
+    """
+    found = (tool for tool in tools if not isinstance(tool, AnswerTool))
+    return [as_watched(tool, watch, can_answer=can_answer) for tool in found]
+
+
+def as_watched(given: BaseTool | Callable[..., Any], watch: Watch, *, can_answer: bool) -> BaseTool:
+    """One of them."""
+    tool = given if isinstance(given, BaseTool) else FunctionTool.from_defaults(given)
+    if isinstance(tool, WatchedTool):
+        tool = tool._tool  # noqa: SLF001 - its own kind
+    if tool.metadata.name == ANSWER_TOOL:
+        raise InvalidInputError(
+            f"{ANSWER_TOOL!r} is the tool that answers the guard: call yours something else"
+        )
+    kind = _WatchedFunctionTool if isinstance(tool, FunctionTool) else WatchedTool
+    return kind(tool, watch, can_answer=can_answer)
+
+
+def answer_tool(watch: Watch) -> BaseTool:
+    """The tool with which a model says why a blocked call is needed."""
+
+    def answer_guard(reason: str) -> str:
+        try:
+            task = watch.task()
+            is_accepted = task is not None and task.answer_guard(reason)
+        except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
+            return in_words(error)
+        return LIFTED if is_accepted else NOT_LIFTED
+
+    return AnswerTool.from_defaults(
+        answer_guard,
+        name=ANSWER_TOOL,
+        description=ANSWER_TOOL_TOLD,
+        fn_schema=_Answer,
+    )
+
+
+def _run(tool: BaseTool, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+    return tool.call(*args, **kwargs) if isinstance(tool, AsyncBaseTool) else tool(*args, **kwargs)
