@@ -22,7 +22,7 @@ fuzz: $(VENV)/.ready-dev ## run all tests with examples that nobody has seen bef
 oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
 	@$(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
-	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,postgres]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0' 'llama-index-core==0.14.24' 'pydantic<2.14'
+	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,metrics,postgres,redis,tracing]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0' 'llama-index-core==0.14.24' 'pydantic<2.14'
 	.venv-oldest/bin/python -m pytest -n 2 --dist loadgroup tests/integrations
 
 check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts
@@ -61,5 +61,5 @@ $(VENV)/.ready-demo: $(VENV)/.ready-venv pyproject.toml
 
 $(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml
 	@echo "Installing langmem-tiers with extras and test tools (once, a minute or two) ..."
-	@$(PIP) install --editable '.[classic,langchain,llama-index,postgres]' --group dev
+	@$(PIP) install --editable '.[classic,langchain,llama-index,metrics,postgres,redis,tracing]' --group dev
 	@touch $@ $(VENV)/.ready-demo
