@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
 from typing import Annotated
 
@@ -11,7 +9,10 @@ import typer
 from rich.console import Console
 
 from langmem_tiers.cli.assistants import Framework
-from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.cli.carrying import export, import_
+from langmem_tiers.cli.looking import inspect, search
+from langmem_tiers.cli.telling import Teller, told_errors
+from langmem_tiers.cli.tending import optimize, reembed
 from langmem_tiers.version import __version__
 
 app = typer.Typer(
@@ -54,13 +55,17 @@ def demo(
     """Ask an agent about a bundled project conversation, with memory and without."""
     from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of an error
-            stream.reconfigure(errors="replace")
-    try:
+    teller = Teller()
+    with told_errors(teller):
         run_demo(Console(), database, framework)
-    except LangmemTiersError as error:
-        Console(stderr=True).print(
-            f"{type(error).__name__}: {error}", style="red", markup=False, highlight=False
-        )
-        raise typer.Exit(1) from error
+
+
+for command, name in (
+    (inspect, "inspect"),
+    (search, "search"),
+    (export, "export"),
+    (import_, "import"),
+    (optimize, "optimize"),
+    (reembed, "reembed"),
+):
+    app.command(name)(command)

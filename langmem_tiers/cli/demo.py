@@ -75,6 +75,8 @@ def run_demo(console: Console, database: Path | None, framework: Framework = Fra
         clock.follow(clock.now() + _LATER)
         _ask(console, engine, make_assistants(engine, _TENANT, _BUDGET))
         tenant = engine.namespace(*_TENANT)
+        for chapter in chapters():
+            tenant.session(chapter.session).learn()
         console.print(sessions(tenant, contexts))
         console.print(tiers(tenant, contexts, milliseconds))
         console.print(tuning(engine.optimizer.report(_TENANT)))

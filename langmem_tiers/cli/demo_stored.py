@@ -100,11 +100,12 @@ def tiers(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: floa
     )
     table.add_row(
         "long_term",
-        f"{len(promoted)} entries with key facts, promoted automatically",
+        f"{len(promoted)} entries with key facts, promoted or learned automatically",
         f"{sum(entry.token_count for entry in promoted):,}",
     )
     table.add_row("knowledge", f"{len(known)} things that hold across sessions", "")
-    table.add_row("[dim]episodic, procedural[/dim]", "[dim]not built yet[/dim]", "")
+    table.add_row("episodic", f"{len(list(tenant.episodes))} moments: decisions, problems, what was done", "")
+    table.add_row("procedural", "nothing here: what agents that act have learned to do", "")
     return table
 
 

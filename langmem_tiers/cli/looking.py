@@ -1,0 +1,118 @@
+"""Commands that look: what is there, and what would be found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
+    Database,
+    IsJson,
+    Limit,
+    MaybeNamespace,
+    MaybeSession,
+    Namespace,
+)
+from langmem_tiers.cli.places import opened, path_of, shown
+from langmem_tiers.cli.telling import Teller, plain, told_errors
+from langmem_tiers.core.errors import SessionNotFoundError
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
+
+_SHOWN_CHARACTERS = 100
+
+
+def inspect(
+    database: Database,
+    namespace: MaybeNamespace = None,
+    session: MaybeSession = None,
+    limit: Limit = 20,
+    *,
+    json: IsJson = False,
+) -> None:
+    """Show namespaces, the sessions of one, or what is in a session: message by message, with its tier and state."""
+    teller = Teller(is_json=json)
+    with told_errors(teller), opened(database) as engine:
+        if namespace is None:
+            _show_namespaces(teller, engine, limit)
+        elif session is None:
+            _show_sessions(teller, engine, path_of(namespace), limit)
+        else:
+            _show_session(teller, engine, path_of(namespace), session, limit)
+
+
+def search(
+    database: Database,
+    namespace: Namespace,
+    query: Annotated[str, typer.Argument(help="A question, or words.")],
+    limit: Limit = 10,
+    *,
+    words: Annotated[bool, typer.Option("--words", help="By words alone, without meaning.")] = False,
+    json: IsJson = False,
+) -> None:
+    """Recall what answers a question, with the score and what gave it."""
+    teller = Teller(is_json=json)
+    embedder: Literal["offline"] | None = None if words else "offline"
+    with told_errors(teller), opened(database, embedder=embedder) as engine:
+        found = engine.namespace(path_of(namespace)).recall(query, limit=limit)
+        teller.table(
+            {"query": query, "hits": [_hit(one) for one in map(plain, found.hits)]},
+            f"{len(found.hits)} for {_line(query)!r}",
+            ("score", "found by", "session", "what"),
+            [
+                (f"{one.score:.3f}", one.found_by, one.session or "-", _line(one.entry.content))
+                for one in found.hits
+            ],
+        )
+
+
+def _show_namespaces(teller: Teller, engine: MemoryEngine, limit: int) -> None:
+    found = engine.namespaces(limit=limit)
+    told = {"namespaces": [list(path) for path in found]}
+    teller.table(told, "Namespaces", ("namespace",), [(shown(path),) for path in found])
+
+
+def _show_sessions(teller: Teller, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
+    page = engine.namespace(path).sessions(limit=limit)
+    teller.table(
+        page,
+        f"Sessions of {shown(path)}",
+        ("session", "messages", "tokens", "compressed", "last changed"),
+        [
+            (
+                one.name,
+                one.message_count,
+                one.token_count,
+                one.compressed_count,
+                f"{one.updated_at:%Y-%m-%d %H:%M}",
+            )
+            for one in page.sessions
+        ],
+    )
+
+
+def _show_session(teller: Teller, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
+    session = engine.namespace(path).find_session(name)
+    if session is None:
+        raise SessionNotFoundError(
+            f"{shown(path)} has no session {name!r}: inspect the namespace to see them"
+        )
+    entries = session.entries()[-limit:]
+    teller.table(
+        {"session": plain(session.info()), "entries": plain(entries)},
+        f"{shown(path)}, {name}",
+        ("role", "tier", "state", "tokens", "what"),
+        [(one.role or one.kind, one.tier, one.state, one.token_count, _line(one.content)) for one in entries],
+    )
+
+
+def _hit(told: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _line(text: str) -> str:
+    line = " ".join(text[: 2 * _SHOWN_CHARACTERS].split())
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."

@@ -1,0 +1,22 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database", "-d", envvar="LANGMEM_TIERS_DATABASE", help="A SQLite file, or the URL of a database."
+    ),
+]
+IsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it: what it does cannot be undone.")]
+Namespace = Annotated[str, typer.Argument(help="Labels parted by slashes, such as acme/alice.")]
+MaybeNamespace = Annotated[
+    str | None, typer.Argument(help="Labels parted by slashes, such as acme/alice; all, if left out.")
+]
+MaybeSession = Annotated[str | None, typer.Option("--session", "-s", help="Only this session.")]
+Limit = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, help="How many at most.")]

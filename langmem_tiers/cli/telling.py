@@ -1,0 +1,128 @@
+"""How commands speak: tables for people, one JSON object for programs, errors with an exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import date, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from langmem_tiers.core.errors import LangmemTiersError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+FAILED, NOT_CONFIRMED = 1, 3
+"""Exit codes; 2 is that of a wrong command line."""
+
+
+class Teller:
+    """Says what a command found or did.
+
+    Args:
+        is_json: As one JSON object on standard output, and nothing else there.
+    """
+
+    def __init__(self, *, is_json: bool = False) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(
+                stream, io.TextIOWrapper
+            ):  # a terminal without Unicode gets "?" instead of an error
+                stream.reconfigure(errors="replace")
+        self.is_json = is_json
+        self.out = Console(highlight=False, markup=False, soft_wrap=False)
+        self.err = Console(stderr=True, highlight=False, markup=False)
+
+    def result(self, value: object, lines: Iterable[str] = ()) -> None:
+        """The whole of what a command has to say, or the same in lines for a person."""
+        if self.is_json:
+            typer.echo(json.dumps(plain(value), ensure_ascii=False))
+        else:
+            for line in lines:
+                self.out.print(line)
+
+    def table(
+        self, value: object, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]
+    ) -> None:
+        """The same as a table."""
+        if self.is_json:
+            self.result(value)
+            return
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(str(one) for one in row))
+        self.out.print(table)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int | None], None]]:
+        """A bar on standard error while something long is done; call it with what is done, and of how much."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.err,
+            disable=not self.err.is_terminal,
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task(what, total=None)
+
+            def done(number: int, total: int | None) -> None:
+                bar.update(task, completed=number, total=total)
+
+            yield done
+
+    def confirm(self, what: str, *, yes: bool) -> None:
+        """End here unless the user said ``--yes``."""
+        if not yes:
+            self.err.print(
+                f"This would {what}. Nothing was done: say --yes to do it.", style="yellow", soft_wrap=True
+            )
+            raise typer.Exit(NOT_CONFIRMED)
+
+
+@contextmanager
+def told_errors(teller: Teller) -> Iterator[None]:
+    """What goes wrong is said in one line, with exit code 1."""
+    try:
+        yield
+    except LangmemTiersError as error:
+        _fail(teller, type(error).__name__, str(error), error)
+    except OSError as error:  # a file that cannot be read or written
+        _fail(teller, type(error).__name__, str(error), error)
+
+
+def _fail(teller: Teller, kind: str, said: str, error: Exception) -> None:
+    if teller.is_json:
+        typer.echo(json.dumps({"error": kind, "message": said}, ensure_ascii=False))
+    teller.err.print(f"{kind}: {said}", style="red", soft_wrap=True)
+    raise typer.Exit(FAILED) from error
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """A report as JSON values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path | timedelta) else value

@@ -1,0 +1,168 @@
+"""The commands as a person or a program calls them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers.cli.app import app
+from langmem_tiers.cli.places import path_of, shown
+from langmem_tiers.core.errors import InvalidNameError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def told(self) -> Any:
+        return json.loads(self.out)
+
+
+def run(*words: object, input: str | None = None) -> Ran:  # noqa: A002 - the runner's word
+    done = CliRunner().invoke(app, [str(word) for word in words], input=input, env={"COLUMNS": "120"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Ran(done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path) as engine:
+        monday = engine.session(("acme", "a/b"), "monday")
+        monday.add("user", "My train to Malmö leaves at 9:40 from platform 3.")
+        monday.add_many(
+            [
+                MessageDraft("assistant", "", tool_calls=[ToolCall("c1", "look", '{"at": 1}')]),
+                MessageDraft("tool", "9:40", tool_call_id="c1", payload={"raw": [1, None]}),
+            ]
+        )
+        engine.session("bob", "tuesday").add("user", "Bob likes [bold]tea[/bold].")
+    return path
+
+
+labels = st.lists(
+    st.text(min_size=1, max_size=8).filter(lambda text: text.strip() != ""), min_size=1, max_size=4
+)
+
+
+@given(labels)
+def test_a_namespace_is_read_as_it_is_shown(path: list[str]) -> None:
+    try:
+        read = path_of(shown(path))
+    except InvalidNameError:  # a name that no namespace may have
+        return
+    assert list(read) == path
+
+
+@pytest.mark.parametrize("wrong", ["", "a//b", "/a", "a/"])
+def test_what_is_no_namespace_is_refused_with_a_hint(database: Path, wrong: str) -> None:
+    done = run("search", "-d", database, wrong, "train")
+    assert (done.code, "acme/alice" in done.err) == (1, True)
+
+
+def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
+    assert "acme/a\\/b" in run("inspect", "-d", database).out
+    assert run("inspect", "-d", database, "--json").told == {"namespaces": [["acme", "a/b"], ["bob"]]}
+    sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").told
+    assert [(one["name"], one["message_count"]) for one in sessions["sessions"]] == [("monday", 3)]
+    whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
+    assert "platform 3" in whole.out
+    assert "short_term" in whole.out
+    told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").told
+    assert [one["role"] for one in told["entries"]] == ["user", "assistant", "tool"]
+
+
+def test_markup_in_what_was_said_is_shown_as_it_is(database: Path) -> None:
+    assert "[bold]tea[/bold]" in run("inspect", "-d", database, "bob", "-s", "tuesday").out
+
+
+@pytest.mark.parametrize("words", [[], ["--words"]])
+def test_a_search_tells_scores_and_reasons(database: Path, words: list[str]) -> None:
+    done = run("search", "-d", database, "acme/a\\/b", "When does the train leave?", *words, "--json")
+    best = done.told["hits"][0]
+    assert "9:40" in best["entry"]["content"]
+    assert best["score"] > 0
+    assert best["signals"]
+    assert "9:40" in run("search", "-d", database, "acme/a\\/b", "train", *words).out
+    of_bob = run("search", "-d", database, "bob", "train", "--json", *words).told["hits"]
+    assert [one["entry"]["namespace"] for one in of_bob] == [["bob"]]  # a tenant finds its own alone
+
+
+def test_what_is_exported_is_the_same_when_it_is_imported(database: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "out.jsonl", tmp_path / "other.db"
+    assert run("export", "-d", database, "-o", file, "--json").told["messages"] == 4
+    assert run("import", "-d", other, file, "--json").told == {"stored": 4, "known": 0}
+    assert run("import", "-d", other, file, "--json").told == {"stored": 0, "known": 4}
+    assert run("export", "-d", other).out == file.read_text(encoding="utf-8")
+    again = run(
+        "import", "-d", other, "-", "--into", "all/of it", "--json", input=file.read_text(encoding="utf-8")
+    )
+    assert again.told == {"stored": 4, "known": 0}
+    with MemoryEngine(other, embedder=None) as engine:
+        _, message, _ = engine.session(("all", "of it"), "monday").messages()
+        (call,) = message.tool_calls
+        assert call == ToolCall("c1", "look", '{"at": 1}')
+
+
+def test_one_session_is_exported_alone_and_no_file_is_written_over(database: Path, tmp_path: Path) -> None:
+    assert len(run("export", "-d", database, "bob", "-s", "tuesday").out.splitlines()) == 1
+    file = tmp_path / "there"
+    file.write_text("mine")
+    done = run("export", "-d", database, "-o", file)
+    assert (done.code, file.read_text()) == (1, "mine")
+
+
+@pytest.mark.parametrize("line", ["no json", "{}", '{"role": "user", "content": "x"}', "[1]", "null"])
+def test_a_line_that_is_no_message_is_named_and_what_stands_before_it_is_kept(
+    database: Path, line: str
+) -> None:
+    good = run("export", "-d", database, "bob").out
+    done = run("import", "-d", database, "-", "--into", "carol", input=f"{good}{line}\n")
+    assert (done.code, "line 2" in done.err) == (1, True)
+
+
+def test_optimizing_and_embedding_go_over_all_namespaces(database: Path) -> None:
+    told = run("optimize", "-d", database, "--json").told
+    assert set(told) == {"acme/a\\/b", "bob"}
+    assert run("optimize", "-d", database, "bob", "-s", "tuesday").code == 0
+    assert run("optimize", "-d", database, "-s", "tuesday").code == 1
+    assert run("reembed", "-d", database, "--json").told["total"] == 4
+    assert run("reembed", "-d", database, "--json").told["total"] == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["search", "a", "b"], ["export"], ["optimize"], ["reembed"]]
+)
+def test_a_database_that_is_not_there_is_an_error_and_none_is_made(
+    tmp_path: Path, command: list[str]
+) -> None:
+    path = tmp_path / "none.db"
+    done = run(command[0], "-d", path, *command[1:], "--json")
+    assert done.code == 1
+    assert done.told["error"] == "StorageUnavailableError"
+    assert str(path) in done.err
+    assert not path.exists()
+
+
+def test_the_database_may_stand_in_the_environment(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGMEM_TIERS_DATABASE", str(database))
+    assert "bob" in run("inspect").out
+
+
+def test_a_wrong_command_line_is_exit_code_2(database: Path) -> None:
+    assert run("search", "-d", database).code == 2
+    assert run("search", "-d", database, "bob", "tea", "--limit", "0").code == 2
