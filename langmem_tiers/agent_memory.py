@@ -153,10 +153,11 @@ class AgentMemory(TaskSurface, Closing):
         if user_context:
             ContextStore(self._seconds).set_user_context(user_context)  # refused before anything is begun
         with self._lock:
-            self._start(None if task is None else check_task(task))
-            self.working.set_goal(goal)
+            run = self._started(None if task is None else check_task(task))
             if user_context:
-                self.context_store.set_user_context({**self.context_store.user_context, **user_context})
+                run.context_store.set_user_context({**run.context_store.user_context, **user_context})
+            run.working.set_goal(goal)
+            self._run = run  # only now: until it is kept, the task before goes on
             return self.task
 
     def resume_or_start(self, goal: str, user_context: Mapping[str, Any] | None = None) -> bool:
@@ -276,36 +277,36 @@ class AgentMemory(TaskSurface, Closing):
     def clear_task(self) -> None:
         """End the task: what worked more than once is learned, and nothing of it is in sight any more."""
         with self._lock:
-            self._next(self.engine.new_id())
+            self._run = self._next(self.engine.new_id())
 
     def clear(self) -> None:
         """End the task and forget the patterns of the namespace as well."""
         with self._lock:
-            self._run = TaskRun(self._settings, self.engine.new_id())
             self.long_term.clear()
+            self._run = TaskRun(self._settings, self.engine.new_id())
 
     def close(self) -> None:
         """Give the engine back, if it is its own. Everything recorded is there already."""
         if self._owns_engine:
             self.engine.close()
 
-    def _start(self, task: str | None) -> None:
+    def _started(self, task: str | None) -> TaskRun:
         self.long_term.refresh()
         if task in (None, self.task) and not self._run.is_begun:
-            return  # what was set until now was set for it
+            return self._run  # what was set until now was set for it
         task = self.engine.new_id() if task is None else task
         if not TaskJournal(self.engine.session, self.namespace, task).is_empty:
             raise InvalidInputError(
                 f"task {task!r} is under way: go on with AgentMemory(task={task!r}), or name the new one otherwise"
             )
-        self._next(task)
+        return self._next(task)
 
-    def _next(self, task: str) -> None:
+    def _next(self, task: str) -> TaskRun:
         self._run.learning.learn()
-        mode = self._run.mode
-        self._run = TaskRun(self._settings, task)
-        if mode is not OperationMode.AUTO:
-            self._run.set_mode(mode)
+        run = TaskRun(self._settings, task)
+        if self._run.mode is not OperationMode.AUTO:
+            run.set_mode(self._run.mode)
+        return run
 
     def _seconds(self) -> float:
         return self.engine.parts.now().timestamp()

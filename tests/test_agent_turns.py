@@ -12,7 +12,7 @@ from langmem_tiers import AgentAction, AgentMemory, EngineConfig, MemoryEngine, 
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 CLICK = AgentAction("click", {"selector": "#submit"})
@@ -189,3 +189,103 @@ def test_nobody_waits_for_the_model_and_what_was_done_is_kept_before_it_is_asked
             (held,) = one.context_store.extractions()
             assert held.key == "extract_text (cycle 1)"
             assert len(held.data) < len(page) / 3
+
+
+def _rounds(*actions: tuple[AgentAction, str, str]) -> list[tuple[AgentAction, str, str]]:
+    return list(actions)
+
+
+WORDS = (
+    "amber birch cedar daisy ember flint grove hazel ivory jade kelp larch maple north ocean pearl".split()
+)
+WORK: dict[str, Callable[[int], list[tuple[AgentAction, str, str]]]] = {
+    "wait for a job": lambda n: _rounds(
+        (AgentAction("sleep", {"seconds": 5}), "slept", ""),
+        (AgentAction("get_job", {"id": 7}), f"running, {n}% done", ""),
+    ),
+    "next and read": lambda n: _rounds(
+        (AgentAction("click", {"selector": "a.next"}), "Clicked", ""),
+        (AgentAction("extract", {}), f"Item {n}: a lamp of the make {n * 7}", ""),
+    ),
+    "scroll and read": lambda n: _rounds(
+        (AgentAction("scroll", {"direction": "down"}), "scrolled", ""),
+        (AgentAction("read_page", {}), "\n".join(f"Line {n}-{line}" for line in range(30)), ""),
+    ),
+    "tab and type": lambda n: _rounds(
+        (AgentAction("press", {"key": "Tab"}), "", ""),
+        (AgentAction("type", {"text": f"{WORDS[n % len(WORDS)]} {WORDS[n // len(WORDS)]}"}), "typed", ""),
+    ),
+    "edit and add": lambda n: _rounds(
+        (
+            AgentAction("edit", {"path": f"src/{WORDS[n % len(WORDS)]}_{n}.py", "text": f"x = {n}"}),
+            "saved",
+            "",
+        ),
+        (AgentAction("shell", {"command": "git add -A"}), "", ""),
+    ),
+    "next page by page": lambda n: _rounds(
+        (AgentAction("click", {"selector": "a.next"}), "Clicked", f"https://a.b/list?page={n}")
+    ),
+    "a job that begins badly": lambda n: _rounds(
+        (AgentAction("get_job", {"id": 1}), "503 unavailable: error" if n < 2 else f"running {n}%", "")
+    ),
+    "items of which the first are gone": lambda n: _rounds(
+        (AgentAction("get_item", {"id": n}), "404 not found" if n < 4 else f"Item {n} is a lamp", "")
+    ),
+    "pages of which the first are gone": lambda n: _rounds(
+        (
+            AgentAction("goto", {"url": f"https://a.b/p/{n}"}),
+            "404 not found" if n < 6 else f"Page {n} tells of the lamp {n * 3}",
+            f"https://a.b/p/{n}",
+        )
+    ),
+    "rows of a table": lambda n: _rounds(
+        (
+            AgentAction("sql", {"query": f"INSERT INTO t VALUES ({n}, '{WORDS[n % len(WORDS)]}')"}),
+            "INSERT 0 1",
+            "",
+        )
+    ),
+    "posts": lambda n: _rounds(
+        (
+            AgentAction(
+                "http", {"method": "POST", "url": "https://a.b/api", "body": {"name": WORDS[n % len(WORDS)]}}
+            ),
+            "201",
+            "",
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_work_that_gets_on_is_not_blocked(memory: AgentMemory, name: str) -> None:
+    for number in range(40):
+        for action, seen, url in WORK[name](number):
+            advice = memory.check_action(action, url)
+            assert advice is None or advice.level is not AdviceLevel.BLOCK, f"{number}: {advice.message}"
+            outcome = "failure" if seen.startswith(("404", "503")) else "success"
+            memory.record_cycle("", action, seen, outcome, url=url)
+
+
+@pytest.mark.parametrize("tool", ["shell", "read_file"])
+def test_one_tool_that_only_fails_is_warned_of_whatever_it_is_asked_for(
+    memory: AgentMemory, tool: str
+) -> None:
+    levels = []
+    for number, word in enumerate(WORDS):
+        memory.record_cycle(
+            "", AgentAction(tool, {"what": f"{word} {WORDS[-number]}"}), f"{word}: none", "failure"
+        )
+        levels += [memory.advice.level] if memory.advice is not None else []
+    assert AdviceLevel.WARNING in levels
+
+
+def test_messages_say_what_was_the_same_and_count_from_one(memory: AgentMemory) -> None:
+    for _ in range(3):
+        memory.record_cycle("", CLICK, "Nothing happened.", "failure")
+    assert "click(#submit) was done 3 times in steps 1 to 3" in memory.warnings()[0]
+    memory.clear_task()
+    for number in range(5):
+        memory.record_cycle("", AgentAction("get", {"id": number}), "error: refused", "failure")
+    assert "calls like get(4) came 5 times in steps 1 to 5" in memory.guard.report().loops[0].message

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _WORDS_OF_A_GOAL = 4
 """What is shorter, such as "yes, go on", is none by itself."""
+_UNPARTED = "\u0e00"
+"""From here on stand the scripts of Thai, Chinese, Japanese and others without blanks between words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,14 @@ def asked_for(messages: Sequence[BaseMessage], goal: str | None) -> str | None:
     said = [text for text in said if text.strip()]
     if not said or (goal and goal not in said):
         return None
-    wanted = next((text for text in reversed(said) if len(text.split()) >= _WORDS_OF_A_GOAL), goal or said[0])
+    wanted = next((text for text in reversed(said) if _is_a_request(text)), goal or said[0])
     return wanted if wanted != goal else None
+
+
+def _is_a_request(text: str) -> bool:
+    # Where words are not parted by blanks, two characters are about one.
+    unparted = sum(char >= _UNPARTED for char in text)
+    return len(text.split()) + unparted // 2 >= _WORDS_OF_A_GOAL
 
 
 def messages_of(state: object) -> Sequence[BaseMessage]:

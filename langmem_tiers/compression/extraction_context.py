@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LEAST_CHARACTERS = 200
 """What cutting leaves of an extraction or another section; in need, it goes as a whole in the end."""
+LEAST_ESSENTIAL = 40
+"""What cutting leaves of each essential section, until all of them are cut as one text."""
 LEAST_ENTRIES = 3
 """Of history that stay while anything else can be cut."""
 
@@ -86,7 +88,7 @@ def handle_large_context(
 
     Where it is too large, extractions are cut to their beginning and end, then the oldest entries of history go but
     for the last three, then other sections are cut, then the rest of history goes, then extractions and other
-    sections as a whole, and in the end what is essential is cut itself, with a note.
+    sections as a whole, and in the end what is essential is cut itself, each section to the same length, with a note.
 
     Args:
         sections: In the order of the prompt; history oldest first.
@@ -101,7 +103,7 @@ def handle_large_context(
 
     steps: list[_Step] = [_cut(SectionKind.EXTRACTION), _prune_history(LEAST_ENTRIES)]
     steps = [*(reversed(steps) if history_first else steps), _cut(SectionKind.OTHER), _prune_history(0)]
-    for step in (*steps, _drop_the_rest):
+    for step in (*steps, _drop_the_rest, _cut(SectionKind.ESSENTIAL, LEAST_ESSENTIAL)):
         if fits(held):
             break
         held = step(held, fits)
@@ -117,13 +119,13 @@ def handle_large_context(
     )
 
 
-def _cut(kind: SectionKind) -> _Step:
+def _cut(kind: SectionKind, least: int = LEAST_CHARACTERS) -> _Step:
     def cut(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
         # All to the same length, the longest that fits: none pays for another.
         longest = max((len(one.text) for one in held if one.kind is kind), default=0)
 
         def at(size: int) -> list[ContextSection]:
-            most = max(size, LEAST_CHARACTERS)
+            most = max(size, least)
             return [
                 replace(one, text=head_and_tail(one.text, most)) if one.kind is kind else one for one in held
             ]

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from langmem_tiers.core.entries import Entry, Tier
-from langmem_tiers.core.errors import InvalidInputError, StorageBusyError
+from langmem_tiers.core.errors import InvalidInputError, StorageBusyError, StorageError
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
 from langmem_tiers.flows.task_tried import Tried, TriedStretches
@@ -151,11 +151,25 @@ class TaskPatterns(LongTermMemory):
                     result = work()
                 finally:
                     self._is_changing = False
-                if self._is_written(revision):
-                    return result
+                try:
+                    if self._is_written(revision):
+                        return result
+                except StorageError:
+                    self._take_back()
+                    raise
             raise StorageBusyError(
                 "others change the patterns of this namespace all the time: try again later"
             )
+
+    def _take_back(self) -> None:
+        """What could not be kept is not in sight either."""
+        self._is_changing = True
+        try:
+            super().clear()
+            for pattern in self._saved.values():
+                self._put(pattern)
+        finally:
+            self._is_changing = False
 
     def _is_written(self, revision: int) -> bool:
         held = dict(self._patterns)

@@ -20,6 +20,7 @@ HISTORY_SHOWN = {OperationMode.SCRAPE: 5, OperationMode.NAVIGATE: 8, OperationMo
 OUT_FOR_DATA = frozenset({OperationMode.SCRAPE, OperationMode.RESEARCH})
 """Modes in which extracted data stands above history, and is cut after it."""
 _LABEL_CHARACTERS = 200
+_PAGE_CHARACTERS = 2_000
 _HEADING = re.compile(r"(?m)^([ \t]{0,3})(#{1,6})(?=\s|$)")
 """What a page says must not look like a section of the prompt."""
 _USUAL_HISTORY = 10
@@ -37,9 +38,9 @@ def prompt_of(memory: AgentMemory, domain: str, max_tokens: int) -> str:
     """
     counter, mode = memory.counter, memory.get_operation_mode()
     essential = [
-        ContextSection("Goal", memory.working.current_goal or "", SectionKind.ESSENTIAL),
+        ContextSection("Goal", _unforged(memory.working.current_goal or ""), SectionKind.ESSENTIAL),
         ContextSection("Warnings", "\n".join(memory.warnings()), SectionKind.ESSENTIAL),
-        ContextSection("Current page", memory.current_url, SectionKind.ESSENTIAL),
+        ContextSection("Current page", one_line(memory.current_url, _PAGE_CHARACTERS), SectionKind.ESSENTIAL),
     ]
     room = min(memory.working.token_budget, max_tokens // 4)
     working = _without_goal(memory.working.format(room, counter.count))
@@ -99,4 +100,9 @@ def _site(memory: AgentMemory) -> str:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(plain_value(value), ensure_ascii=False)
-    return _HEADING.sub(r"\1\\\2", text)
+    return _unforged(text)
+
+
+def _unforged(text: str) -> str:
+    # Every kind of line end counts: a model may read any of them as one.
+    return _HEADING.sub(r"\1\\\2", "\n".join(text.splitlines()))

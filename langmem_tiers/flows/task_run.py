@@ -74,7 +74,7 @@ class TaskRun:
         self.short_term = TaskShortTerm(settings.max_entries, note, lock)
         self.working = TaskWorkingMemory(settings.working_tokens, self._seconds, note, lock)
         self.context_store = TaskContextStore(self._seconds, note, lock)
-        self.sites = TaskSites(self._seconds, note)
+        self.sites = TaskSites(self._seconds, note, lock)
         self.guard = TaskGuard(settings.unguarded_tools, note, lock)
         self.advice: GuardAdvice | None = None
         self.visited: dict[str, None] = {}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.locked import locked
 from langmem_tiers.core.tasks import ExecutionOutcome
-from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits
+from langmem_tiers.tiers.task.sitemap import LinkType, SitemapGraph, SitemapLimits
 from langmem_tiers.tiers.task.sitemap_pages import found_links
 
 if TYPE_CHECKING:
+    import threading
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from langmem_tiers.tiers.task.cycles import ShortTermMemory
     from langmem_tiers.tiers.task.sitemap import LinkReport, SitemapPage
@@ -22,20 +24,88 @@ _LINKS_AT_ONCE = 1_000  # in one note
 _PAGES_TOLD, _TOOLS_TOLD, _SUMMARY_TOLD = 10, 5, 60
 
 
+@locked
+class TaskSitemap(SitemapGraph):
+    """A site whose changes are tried, written down, and then made.
+
+    Args:
+        homepage_url: Where it begins.
+        limits: How far it goes.
+        note: Writes a change down.
+        lock: Changes are made one at a time.
+    """
+
+    def __init__(
+        self,
+        homepage_url: str,
+        limits: SitemapLimits | None,
+        note: Callable[[str, object], None],
+        lock: threading.RLock,
+    ) -> None:
+        self._lock = lock
+        self._note = note
+        super().__init__(homepage_url, limits)
+
+    @classmethod
+    def of(
+        cls, graph: SitemapGraph, note: Callable[[str, object], None], lock: threading.RLock
+    ) -> TaskSitemap:
+        """A site as it was."""
+        whole = cls(graph.homepage_url, graph.limits, note, lock)
+        whole._site = graph._site  # noqa: SLF001 - its own kind
+        return whole
+
+    def add_links(
+        self,
+        parent_url: str,
+        links: Iterable[Mapping[str, Any] | str],
+        link_type: str = LinkType.UNKNOWN,
+    ) -> LinkReport:
+        """Links that were found on a page."""
+        given: Any = links
+        read, broken = _read(given) if isinstance(given, Iterable) else ([], None)
+        usable = [one for one in found_links(read, len(read)) if not one.problem]
+        found = [{"url": one.url, "text": one.text, "link_type": one.link_type} for one in usable]
+        for place in range(0, max(1, len(found)), _LINKS_AT_ONCE):
+            self._note("links", [parent_url, found[place : place + _LINKS_AT_ONCE], link_type])
+        links = (
+            _again(read, broken) if isinstance(given, Iterable) else links
+        )  # what is none is refused below
+        return super().add_links(parent_url, links, link_type)
+
+    def mark_visited(
+        self, url: str, *, title: str = "", summary: str = "", section_count: int = 0, at: float = 0.0
+    ) -> SitemapPage | None:
+        """A page that was looked at."""
+        told = {"title": title, "summary": summary, "section_count": section_count}
+        SitemapGraph(self.homepage_url, self.limits).mark_visited(url, **told, at=at)  # type: ignore[arg-type]
+        self._note("page", [url, title, summary, section_count])
+        return super().mark_visited(url, **told, at=at)  # type: ignore[arg-type]
+
+    def mark_failed(self, url: str, reason: str = "") -> SitemapPage | None:
+        """A page that cannot be looked at."""
+        self._note("no page", [url, reason])
+        return super().mark_failed(url, reason)
+
+
 class TaskSites:
     """The site of a task; its changes are written down.
 
     Args:
         now: The time in seconds since 1970.
         note: Writes a change down.
+        lock: Changes are made one at a time.
     """
 
-    def __init__(self, now: Callable[[], float], note: Callable[[str, object], None]) -> None:
-        self.graph: SitemapGraph | None = None
+    def __init__(
+        self, now: Callable[[], float], note: Callable[[str, object], None], lock: threading.RLock
+    ) -> None:
+        self.graph: TaskSitemap | None = None
         self._now = now
         self._note = note
+        self._lock = lock
 
-    def get(self) -> SitemapGraph:
+    def get(self) -> TaskSitemap:
         """The site.
 
         Raises:
@@ -45,46 +115,38 @@ class TaskSites:
             raise InvalidInputError("no site is explored: call init_sitemap_graph(homepage_url) first")
         return self.graph
 
-    def begin(self, homepage_url: str, limits: SitemapLimits | None) -> SitemapGraph:
+    def begin(self, homepage_url: str, limits: SitemapLimits | None) -> TaskSitemap:
         """Begin to explore a site."""
-        self.graph = SitemapGraph(homepage_url, limits)
-        self._note("sitemap", self.graph.to_dict())
-        return self.graph
+        graph = TaskSitemap(homepage_url, limits, self._note, self._lock)
+        self._note("sitemap", graph.to_dict())
+        self.graph = graph
+        return graph
 
     def add_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str
     ) -> LinkReport:
         """Links that were found on a page: whoever finds them is looking at it."""
         graph = self.get()
-        read: list[object] = []
+        report = graph.add_links(parent_url, links, link_type)
         page = graph.page(parent_url)
         if page is None or not page.is_visited:
-            graph.mark_visited(parent_url, at=self._now())
-        report = graph.add_links(parent_url, _recorded(links, read), link_type)
-        usable = [one for one in found_links(read, len(read)) if not one.problem]
-        found = [{"url": one.url, "text": one.text, "link_type": one.link_type} for one in usable]
-        for place in range(0, max(1, len(found)), _LINKS_AT_ONCE):
-            self._note("links", [parent_url, found[place : place + _LINKS_AT_ONCE], link_type])
+            SitemapGraph.mark_visited(graph, parent_url, at=self._now())  # said by the links already
         return report
 
     def visited(self, url: str, title: str, summary: str, section_count: int) -> SitemapPage | None:
         """A page that was looked at."""
-        page = self.get().mark_visited(
+        return self.get().mark_visited(
             url, title=title, summary=summary, section_count=section_count, at=self._now()
         )
-        self._note("page", [url, title, summary, section_count])
-        return page
 
     def failed(self, url: str, reason: str) -> SitemapPage | None:
         """A page that cannot be looked at."""
-        page = self.get().mark_failed(url, reason)
-        self._note("no page", [url, reason])
-        return page
+        return self.get().mark_failed(url, reason)
 
     def replay(self, kind: str, value: Any) -> None:  # noqa: ANN401 - JSON
         """Do again what was written down."""
         if kind == "sitemap":
-            self.graph = SitemapGraph.from_dict(value)
+            self.graph = TaskSitemap.of(SitemapGraph.from_dict(value), self._note, self._lock)
         elif kind == "links" and self.graph is not None:
             self.add_links(*value)
         elif kind == "page" and self.graph is not None:
@@ -123,13 +185,20 @@ class TaskSites:
         return "\n".join(lines)
 
 
-def _recorded(links: Any, read: list[object]) -> Any:  # noqa: ANN401 - whatever the caller calls links
-    def each() -> Iterator[object]:
-        for one in [links] if isinstance(links, str | Mapping) else links:
-            read.append(one)
-            yield one
+def _read(links: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+    """The links, as far as they can be read, and what broke them off."""
+    read: list[Any] = []
+    try:
+        read.extend([links] if isinstance(links, str | Mapping) else links)
+    except Exception as error:  # noqa: BLE001 - of the caller's own iterator
+        return read, error
+    return read, None
 
-    return each() if isinstance(links, Iterable) else links
+
+def _again(read: list[Any], broken: Exception | None) -> Iterator[Any]:
+    yield from read
+    if broken is not None:
+        raise broken
 
 
 def _page_line(page: SitemapPage) -> str:

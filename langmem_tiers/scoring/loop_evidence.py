@@ -12,11 +12,13 @@ from langmem_tiers.scoring.loop_tables import (
     CYCLE_ELSEWHERE,
     CYCLE_HERE,
     FAILED,
+    MOSTLY_NEW,
     NEW_ADDRESS,
     NEW_BETWEEN,
     NEXT_ADDRESS,
     NUMBERS_ALONE,
     OBSERVED,
+    PROGRESS,
     REPEAT,
     SAME_STATUS,
     ActionKind,
@@ -55,7 +57,9 @@ class Tally:
     capped: float = 0.0
     """Evidence from counters and ids alone."""
     changed: float = 0.0
-    """Evidence of repeats after which something new was observed."""
+    """Evidence of repeats after which something new was observed, or that stand among steps that get on."""
+    is_progress: bool = False
+    """Whether the latest step brought something new."""
 
     @property
     def weight(self) -> float:
@@ -63,9 +67,20 @@ class Tally:
         told = self.evidence + min(self.exact, self.evidence) + min(self.capped, NUMBERS_ALONE)
         return told + min(self.changed, CHANGED_ALONE)
 
-    def weigh(self, worth: float, mark: Mark, old: Mark) -> None:
-        """Takes in what a repeat is worth."""
-        if brings_new(mark, old):
+    def weigh(self, worth: float, mark: Mark, old: Mark, *, goes_on: bool = False) -> None:
+        """Takes in what a repeat is worth.
+
+        Args:
+            worth: As evidence.
+            mark: The repeat.
+            old: What it repeats.
+            goes_on: Whether what was done around it brings the task forward.
+        """
+        self.is_progress = brings_new(mark, old)
+        if self.is_progress:
+            self.evidence *= PROGRESS
+            self.exact *= PROGRESS
+        if self.is_progress or goes_on:
             self.changed += worth
         else:
             self.evidence += worth
@@ -96,11 +111,13 @@ class Repeats(Tally):
         old = max(reversed(here), key=lambda one: OBSERVED[same_page(mark, one)]) if here else self.mark
         between = at - self.last - 1
         worth = REPEAT[mark.kind] * page_factor(mark, old)
-        if between:
-            worth *= 1 - (1 - NEW_BETWEEN) * min(1.0, (new_steps - self.new_before) / between)
-        if not here and mark.kind is not ActionKind.VISIT:
+        share = min(1.0, (new_steps - self.new_before) / between) if between else 0.0
+        worth *= 1 - (1 - NEW_BETWEEN) * share
+        is_elsewhere = not here and mark.kind is not ActionKind.VISIT
+        if is_elsewhere:
             worth *= NEW_ADDRESS if between else NEXT_ADDRESS
-        self.weigh(worth, mark, old)
+        goes_on = not mark.is_vain and (share >= MOSTLY_NEW or (is_elsewhere and not between))
+        self.weigh(worth, mark, old, goes_on=goes_on)
         self.note(mark, old, at)
         self.stand(mark, new_steps)
 
@@ -134,6 +151,11 @@ class Chains:
                 self._join(chain, mark, old, at, found)
                 self._recent.append((mark, chain))
                 return chain, found
+        if self._recent and _fails_on(self._recent[-1][0], mark):
+            old, chain = self._recent[-1]
+            self._join(chain, mark, old, at, Difference.LITTLE)
+            self._recent.append((mark, chain))
+            return chain, Difference.LITTLE
         chain = Tally(mark, at, at)
         self._recent.append((mark, chain))
         return chain, None
@@ -145,11 +167,15 @@ class Chains:
             worth *= NEW_ADDRESS if found in (Difference.NONE, Difference.NUMBER) else 1.0
         if found is Difference.DRIFT and chain.last == at - 1:
             found = Difference.NUMBER  # the same text into one field after the other
-        seen = bool(mark.lines) and chain.last == at - 1 and same_page(mark, old) is Page.SAME
+        is_same = same_page(mark, old) is Page.SAME
+        seen = bool(mark.lines) and chain.last == at - 1 and is_same
+        is_done = is_same and not mark.lines  # "OK" to something else is no sign of a loop
+        chain.is_progress = brings_new(mark, old)
         if mark.action == old.action:
             chain.exact += worth
-        elif found is Difference.NUMBER and not (mark.is_vain or seen):
+        elif (found is Difference.NUMBER or is_done) and not (mark.is_vain or seen):
             chain.capped += worth
+            chain.evidence *= PROGRESS if chain.is_progress else 1.0
         else:
             chain.weigh(worth, mark, old)
         chain.differing += mark.action != old.action
@@ -163,6 +189,7 @@ class Cycles:
         self._recent: deque[Mark] = deque(maxlen=LONGEST_PERIOD)
         self._running: dict[int, Tally] = {}
         self._same_run = 0
+        self._new_at = -LONGEST_PERIOD - 1
         self.ended: list[Tally] = []
         """The strongest of those that are over."""
 
@@ -194,7 +221,10 @@ class Cycles:
             elsewhere = {one.url for one in self._recent} != {mark.url}
             worth = CYCLE_ELSEWHERE if elsewhere else CYCLE_HERE
             cycle.differing += 1
-        cycle.weigh(worth / period, mark, old)
+        if brings_new(mark, old):
+            self._new_at = at
+        goes_on = at - self._new_at <= period  # something of this round or of the last one was new
+        cycle.weigh(worth / period, mark, old, goes_on=goes_on)
         cycle.note(mark, old, at)
 
     def _end(self, cycle: Tally) -> None:
@@ -215,6 +245,11 @@ def page_factor(new: Mark, old: Mark) -> float:
 def brings_new(new: Mark, old: Mark) -> bool:
     """Whether something else was observed than after the earlier step, and it did not just fail in another way."""
     return not (new.is_vain and old.is_vain) and same_page(new, old) is Page.CHANGED
+
+
+def _fails_on(old: Mark, new: Mark) -> bool:
+    """Whether one tool fails again at once, whatever it is asked for."""
+    return new.failed and old.failed and new.tool == old.tool
 
 
 def _loose(old: Mark, new: Mark) -> bool:

@@ -98,6 +98,11 @@ CHANGED_ALONE = 1.3
 """The most evidence of repeats after which something new was observed each time, such as the next of many items: who
 looks back may call that a loop, but an agent under way is not interrupted for it."""
 
+PROGRESS = 0.5
+"""What is left of the evidence after a step of the loop that brought something new: early failures are made good."""
+MOSTLY_NEW = 0.5
+"""The share of the steps between two repeats from which on the repeat belongs to work that goes on."""
+
 ENDED_IN_IT = 1.1
 MOVED_ON = 0.85
 """A third of the run, and five steps, came afterwards."""

@@ -112,7 +112,7 @@ class LoopTracker:
         repeats = self._repeat(mark, at)
         is_variant = how in (Difference.DRIFT, Difference.LITTLE)
         is_new = repeats.count == 1 and mark.kind in (ActionKind.ACT, ActionKind.VISIT)
-        self._new_steps += is_new and not mark.failed and not is_variant
+        self._new_steps += (is_new and not mark.is_vain and not is_variant) or repeats.is_progress
         repeats.new_before = self._new_steps
         if chain.count >= _FEWEST and chain.differing:
             self._found_chains[chain.first] = chain
@@ -217,7 +217,7 @@ def _kind(tally: Tally) -> LoopKind:
 
 def _message(kind: LoopKind, tally: Tally) -> str:
     shown = tally.mark.shown
-    where = f"in steps {tally.first} to {tally.last}"
+    where = f"in steps {tally.first + 1} to {tally.last + 1}"
     if kind is LoopKind.OSCILLATION:
         rounds = tally.count // tally.period
         return f"the same {tally.period} steps, {shown} among them, came {rounds} times {where}"
@@ -227,7 +227,8 @@ def _message(kind: LoopKind, tally: Tally) -> str:
         LoopKind.UNCHANGED: ", and nothing changed",
         LoopKind.FAILURE: ", and it failed again",
     }[kind]
-    return f"{shown} was done {tally.count} times {where}{ending}"
+    what = f"calls like {shown} came" if tally.differing else f"{shown} was done"
+    return f"{what} {tally.count} times {where}{ending}"
 
 
 def _score(weight: float) -> float:

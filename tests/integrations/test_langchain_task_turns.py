@@ -164,6 +164,8 @@ def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) 
         ("What is the weather in Paris?", "What is the weather in Paris?"),
         ("yes, please", "What is the weather in Paris?"),
         ("Book a flight to Oslo", "Book a flight to Oslo"),
+        ("请帮我查一下明天去上海的火车票", "请帮我查一下明天去上海的火车票"),
+        ("好的", "请帮我查一下明天去上海的火车票"),
     ]:
         ask(agent, asked)
         assert memory.working.current_goal == goal

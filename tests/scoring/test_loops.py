@@ -102,7 +102,7 @@ def test_the_same_click_three_times_at_one_address_is_an_exact_loop() -> None:
         1,
         3,
     )
-    assert found.message == "click(5) was done 3 times in steps 1 to 3"
+    assert found.message == "click(5) was done 3 times in steps 2 to 4"
 
 
 def test_twice_is_no_loop() -> None:
