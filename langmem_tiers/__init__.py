@@ -16,6 +16,14 @@ from langmem_tiers.compression.facts import FactFinder
 from langmem_tiers.compression.layout import Summary
 from langmem_tiers.compression.summarize import Summarizer, SummaryReport
 from langmem_tiers.context_files import ContextFiles
+from langmem_tiers.core.backups import (
+    BackupProgress,
+    BackupReport,
+    BackupScope,
+    BackupStore,
+    RestoreReport,
+    SnapshotReport,
+)
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import (
@@ -50,8 +58,11 @@ from langmem_tiers.core.context_files import (
 from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
 from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
 from langmem_tiers.core.errors import (
+    BackupError,
+    BackupFileError,
     BudgetExceededError,
     ContextConflictError,
+    DamagedBackupError,
     EmbeddingError,
     EngineClosedError,
     EntryNotFoundError,
@@ -63,8 +74,11 @@ from langmem_tiers.core.errors import (
     MessageConflictError,
     MessageNotFoundError,
     MissingExtraError,
+    NewerBackupError,
+    NotABackupError,
     NotFoundError,
     PlanOutdatedError,
+    RestoreConflictError,
     SchemaVersionError,
     SessionNotFoundError,
     StorageBusyError,
@@ -197,6 +211,12 @@ __all__ = [
     "AgentAction",
     "AgentMemory",
     "Analyzer",
+    "BackupError",
+    "BackupFileError",
+    "BackupProgress",
+    "BackupReport",
+    "BackupScope",
+    "BackupStore",
     "BudgetExceededError",
     "CacheConfig",
     "Change",
@@ -229,6 +249,7 @@ __all__ = [
     "ContextVersion",
     "Conversation",
     "ConversationStatus",
+    "DamagedBackupError",
     "DecayReport",
     "DeleteReport",
     "Durability",
@@ -310,6 +331,8 @@ __all__ = [
     "NamespaceMatch",
     "NamespacePath",
     "NarrativeArc",
+    "NewerBackupError",
+    "NotABackupError",
     "NotFoundError",
     "Observation",
     "OfflineEmbedder",
@@ -332,6 +355,8 @@ __all__ = [
     "Relation",
     "RelationKind",
     "ReplaceReport",
+    "RestoreConflictError",
+    "RestoreReport",
     "Role",
     "SaveReport",
     "SchemaVersionError",
@@ -348,6 +373,7 @@ __all__ = [
     "SitemapLimits",
     "SitemapPage",
     "Snapshot",
+    "SnapshotReport",
     "StateSnapshot",
     "Step",
     "StorageBusyError",

@@ -26,6 +26,8 @@ from langmem_tiers.retrieval.retriever import Retriever
 from langmem_tiers.scoring.tables import Scoring
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.storage.backup import SqlBackups
+from langmem_tiers.storage.backup_writing import Terms
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
 from langmem_tiers.storage.index import SqlIndexStore
@@ -50,6 +52,7 @@ from langmem_tiers.tiers.view_cache import ViewCache
 if TYPE_CHECKING:
     import os
 
+    from langmem_tiers.core.backups import BackupStore
     from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
     from langmem_tiers.flows.background import Changes
 
@@ -142,6 +145,11 @@ def assemble_items(database: Database, given: Given) -> Items:
         clock=given.clock,
     )
     return Items(parts, given.embedder)
+
+
+def assemble_backups(database: Database, given: Given) -> BackupStore:
+    """What makes and restores backups of a database."""
+    return SqlBackups(database, Terms(Indexer(given.scoring.importance), terms_of))
 
 
 def _short_term(database: Database, sessions: SessionStore, given: Given, changes: Changes) -> ShortTermParts:

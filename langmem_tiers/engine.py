@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.assembly import Given, assemble, assemble_items, database_id, open_database
+from langmem_tiers.assembly import (
+    Given,
+    assemble,
+    assemble_backups,
+    assemble_items,
+    database_id,
+    open_database,
+)
 from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
@@ -17,6 +24,7 @@ from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.summarize import summarize
+from langmem_tiers.moving import Moving
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.long_term import LongTerm
 
 
-class MemoryEngine(Closing):
+class MemoryEngine(Moving, Closing):
     """Memory on one database. Safe to share between threads; one per process.
 
     Args:
@@ -91,6 +99,7 @@ class MemoryEngine(Closing):
         self._parts = assemble(self._database, given, changes)
         self.optimizer = Optimizer(self._parts, changes)
         self.items = assemble_items(self._database, given)
+        self._backups = assemble_backups(self._database, given)
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"

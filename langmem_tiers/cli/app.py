@@ -10,6 +10,7 @@ from rich.console import Console
 
 from langmem_tiers.cli.assistants import Framework
 from langmem_tiers.cli.carrying import export, import_
+from langmem_tiers.cli.keeping import backup, move, restore
 from langmem_tiers.cli.looking import inspect, search
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.cli.tending import optimize, reembed
@@ -65,6 +66,9 @@ for command, name in (
     (search, "search"),
     (export, "export"),
     (import_, "import"),
+    (backup, "backup"),
+    (restore, "restore"),
+    (move, "move"),
     (optimize, "optimize"),
     (reembed, "reembed"),
 ):

@@ -23,6 +23,12 @@
     │   ├── StorageFullError         (OSError)      no room left
     │   ├── StorageCorruptError                     damaged, or no database at all
     │   └── SchemaVersionError                      written by a newer release
+    ├── BackupError                                 a backup was not made, or not restored
+    │   ├── NotABackupError          (ValueError)   the file is something else
+    │   ├── DamagedBackupError       (ValueError)   cut or altered
+    │   ├── NewerBackupError                        written by a newer release
+    │   ├── RestoreConflictError     (RuntimeError) the place to restore to is taken
+    │   └── BackupFileError          (OSError)      a file that cannot be read or written
     ├── EngineClosedError            (RuntimeError) used after ``close()``
     └── MissingExtraError            (ImportError)  an optional package is not installed
 
@@ -31,8 +37,11 @@ half a write behind.
 """
 
 __all__ = [
+    "BackupError",
+    "BackupFileError",
     "BudgetExceededError",
     "ContextConflictError",
+    "DamagedBackupError",
     "EmbeddingError",
     "EngineClosedError",
     "EntryNotFoundError",
@@ -44,8 +53,11 @@ __all__ = [
     "MessageConflictError",
     "MessageNotFoundError",
     "MissingExtraError",
+    "NewerBackupError",
+    "NotABackupError",
     "NotFoundError",
     "PlanOutdatedError",
+    "RestoreConflictError",
     "SchemaVersionError",
     "SessionNotFoundError",
     "StorageBusyError",
@@ -139,6 +151,30 @@ class StorageCorruptError(StorageError):
 
 class SchemaVersionError(StorageError):
     """The database was written by a newer release than this one."""
+
+
+class BackupError(LangmemTiersError):
+    """A backup was not made or not restored; everything is as it was before."""
+
+
+class NotABackupError(BackupError, ValueError):
+    """The file is something else than a backup."""
+
+
+class DamagedBackupError(BackupError, ValueError):
+    """The backup was cut or altered; nothing of it was restored."""
+
+
+class NewerBackupError(BackupError):
+    """The backup was written by a newer release than this one."""
+
+
+class RestoreConflictError(BackupError, RuntimeError):
+    """The place to restore to holds something already, or somebody else wrote there meanwhile."""
+
+
+class BackupFileError(BackupError, OSError):
+    """The file of a backup cannot be read or written."""
 
 
 class EngineClosedError(LangmemTiersError, RuntimeError):

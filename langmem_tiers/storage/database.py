@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import weakref
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
@@ -97,6 +97,18 @@ class Database:
         if patience_seconds is not None:
             writer = writer.execution_options(lmt_patience=patience_seconds)
         with self._guard(locked=self.is_sqlite, patience=patience_seconds), writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read_moment(self) -> Iterator[Connection]:
+        """A connection whose statements all see the database as it was at one moment, whatever is written meanwhile."""
+        options: dict[str, Any] = (
+            {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        )
+        reader = self._engine.execution_options(**options)
+        with self._guard(locked=self.is_memory), reader.connect() as connection:
+            if self.is_sqlite:
+                connection.exec_driver_sql("BEGIN")  # the moment is that of the first read
             yield connection
 
     def prepare(self) -> None:

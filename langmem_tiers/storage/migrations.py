@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
-from langmem_tiers.storage.context_tables import metadata as context_metadata
-from langmem_tiers.storage.memory_tables import metadata as memory_metadata
 from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
-from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, metadata, schema_versions
+from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
+from langmem_tiers.storage.tables import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,7 +111,7 @@ def _refuse_encoding(database: Database, connection: Connection) -> None:
 
 
 def _create(connection: Connection) -> None:
-    for tables in (metadata, context_metadata, memory_metadata):
+    for tables in SCHEMAS:
         tables.create_all(connection, checkfirst=False)
     connection.execute(insert(databases).values(id=secrets.token_hex(16)))
     for statement in (sqlite if connection.dialect.name == "sqlite" else postgres).DDL:

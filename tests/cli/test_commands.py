@@ -166,3 +166,46 @@ def test_the_database_may_stand_in_the_environment(database: Path, monkeypatch: 
 def test_a_wrong_command_line_is_exit_code_2(database: Path) -> None:
     assert run("search", "-d", database).code == 2
     assert run("search", "-d", database, "bob", "tea", "--limit", "0").code == 2
+
+
+def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: Path) -> None:
+    file, second, third = tmp_path / "all.gz", tmp_path / "second.db", tmp_path / "third.db"
+    report = run("backup", "-d", database, file, "--json").told
+    assert report["counts"]["messages"] == 4
+    assert run("restore", "-d", second, file).code == 0
+    assert run("export", "-d", second).out == run("export", "-d", database).out
+    assert "records are in" in run("move", second, third).out
+    assert run("export", "-d", third).out == run("export", "-d", database).out
+
+
+def test_one_namespace_goes_into_another(database: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "bob.gz", tmp_path / "other.db"
+    assert run("backup", "-d", database, file, "bob").code == 0
+    assert run("restore", "-d", other, file, "--into", "acme/bob").code == 0
+    assert run("move", database, other, "-n", "acme/a\\/b", "--into", "moved").code == 0
+    assert run("inspect", "-d", other, "--json").told == {"namespaces": [["acme", "bob"], ["moved"]]}
+
+
+def test_nothing_is_erased_without_yes(database: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bob.gz"
+    run("backup", "-d", database, file, "bob")
+    before = run("export", "-d", database).out
+    taken = run("restore", "-d", database, file)
+    assert (taken.code, "RestoreConflictError" in taken.err) == (1, True)
+    asked = run("restore", "-d", database, file, "--replace")
+    assert (asked.code, "--yes" in asked.err) == (3, True)
+    assert run("export", "-d", database).out == before
+    assert run("restore", "-d", database, file, "--replace", "--yes").code == 0
+    assert run("export", "-d", database).out == before
+
+
+def test_a_memory_is_not_moved_onto_itself(database: Path) -> None:
+    assert run("move", database, f"sqlite:///{database}").code == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no backup", b"\x1f\x8b garbage"])
+def test_what_is_no_backup_is_refused_whole(tmp_path: Path, content: bytes) -> None:
+    file, target = tmp_path / "x.gz", tmp_path / "target.db"
+    file.write_bytes(content)
+    done = run("restore", "-d", target, file, "--json")
+    assert (done.code, done.told["error"]) == (1, "NotABackupError")

@@ -88,6 +88,11 @@ def prepare(database: Database, model: int, dimension: int, patience_seconds: fl
     return True
 
 
+def make_room(database: Database) -> bool:
+    """Make room for vectors of any model, and no index yet; False if the server has no pgvector."""
+    return prepare(database, 0, MAX_INDEXED + 1)
+
+
 def _is_prepared(database: Database, model: int, dimension: int) -> bool:
     # Looked at first: preparing again would wait for everybody who writes vectors.
     with database.read() as connection:

@@ -1,0 +1,111 @@
+"""Commands that keep a memory elsewhere, or take it there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003 - typer reads the annotations at run time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
+    Database,
+    IsJson,
+    MaybeNamespace,
+    Yes,
+)
+from langmem_tiers.cli.places import database_url, opened, path_of
+from langmem_tiers.cli.telling import Teller, told_errors
+from langmem_tiers.core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from langmem_tiers.core.backups import BackupProgress, Progress
+
+_Below = Annotated[bool, typer.Option("--below", help="With all namespaces below it.")]
+_Into = Annotated[str | None, typer.Option("--into", help="Into this namespace, if it is one that goes.")]
+
+
+def backup(
+    database: Database,
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not be there yet.")],
+    namespace: MaybeNamespace = None,
+    *,
+    below: _Below = False,
+    json: IsJson = False,
+) -> None:
+    """Write all of a memory, or one namespace, to one file with a checksum, while the memory is in use."""
+    teller = Teller(is_json=json)
+    with told_errors(teller), opened(database) as engine, _bar(teller, "Backing up") as progress:
+        path = None if namespace is None else path_of(namespace)
+        report = engine.backup(file, namespace=path, prefix=below, progress=progress)
+        size = f"{report.size_bytes:,} bytes"
+        teller.result(report, [f"{_records(report.counts)} are in {file} ({size}, sha256 {report.sha256})."])
+
+
+def restore(
+    database: Database,
+    file: Annotated[Path, typer.Argument(help="What backup wrote.")],
+    into: _Into = None,
+    *,
+    replace: Annotated[bool, typer.Option("--replace", help="Erase what is there first.")] = False,
+    yes: Yes = False,
+    json: IsJson = False,
+) -> None:
+    """Take a backup back, on whatever database: all of it or nothing."""
+    teller = Teller(is_json=json)
+    if replace:
+        teller.confirm(f"erase what is in {_name(database)} where the backup goes", yes=yes)
+    with told_errors(teller), opened(database, creates=True) as engine, _bar(teller, "Restoring") as progress:
+        place = None if into is None else path_of(into)
+        report = engine.restore(file, into=place, replace=replace, progress=progress)
+        teller.result(report, [f"{_records(report.counts)} were restored."])
+
+
+def move(
+    source: Annotated[str, typer.Argument(help="A SQLite file, or the URL of a database.")],
+    target: Annotated[str, typer.Argument(help="The same; it must be empty, and is made if it is a file.")],
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="This one alone.")] = None,
+    into: _Into = None,
+    *,
+    below: _Below = False,
+    json: IsJson = False,
+) -> None:
+    """Take a memory to another database, from SQLite to PostgreSQL or back; what is in the first one stays there."""
+    teller = Teller(is_json=json)
+    with told_errors(teller):
+        if database_url(source) == database_url(target):
+            raise InvalidInputError(f"source and target are both {_name(source)!r}: name another target")
+        with (
+            opened(source) as old,
+            opened(target, creates=True) as new,
+            _bar(teller, "Moving") as progress,
+        ):
+            report = old.move_to(
+                new,
+                namespace=None if namespace is None else path_of(namespace),
+                prefix=below,
+                into=None if into is None else path_of(into),
+                progress=progress,
+            )
+        teller.result(report, [f"{_records(report.counts)} are in {_name(target)}."])
+
+
+@contextmanager
+def _bar(teller: Teller, what: str) -> Iterator[Progress]:
+    with teller.progress(what) as done:
+
+        def told(progress: BackupProgress) -> None:
+            done(progress.done, progress.total)
+
+        yield told
+
+
+def _records(counts: Mapping[str, int]) -> str:
+    return f"{sum(counts.values()):,} records"
+
+
+def _name(database: str) -> str:
+    # Without what a URL may hold of passwords.
+    return database.rpartition("@")[2] if "://" in database else database

@@ -1,0 +1,208 @@
+"""A file that is not as it was written is refused as a whole."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langmem_tiers import (
+    BackupError,
+    BackupFileError,
+    DamagedBackupError,
+    MemoryEngine,
+    NewerBackupError,
+    NotABackupError,
+)
+from tests.backups.filled import fill, lines_of, opened, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HEADER_BYTES = 10  # of gzip: time, level and system say nothing about what is in the file
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("sound") / "b.gz"
+    with opened("sqlite://") as engine:
+        fill(engine, "acme")
+        engine.backup(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[MemoryEngine]:
+    with opened("sqlite://") as engine:
+        yield engine
+
+
+def refused(
+    engine: MemoryEngine, path: Path, kind: type[BackupError] = BackupError, match: str = "nothing was"
+) -> None:
+    with pytest.raises(kind, match=match):
+        engine.restore(path)
+    assert engine.namespaces() == ()
+    assert engine.items.namespaces() == ()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_file_that_was_cut_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
+) -> None:
+    whole = sound.read_bytes()
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    refused(target, cut)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_file_that_was_altered_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
+) -> None:
+    whole = bytearray(sound.read_bytes())
+    place = data.draw(st.integers(HEADER_BYTES, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    altered = tmp_path / "altered.gz"
+    altered.write_bytes(whole)
+    refused(target, altered)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_line_that_was_altered_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
+) -> None:
+    lines = gzip.decompress(sound.read_bytes()).splitlines(keepends=True)
+    number = data.draw(st.integers(1, len(lines) - 1))
+    change = data.draw(st.sampled_from(["drop", "double", "alter", "swap"]))
+    if change == "drop":
+        del lines[number]
+    elif change == "double":
+        lines.insert(number, lines[number])
+    elif change == "alter":
+        lines[number] = lines[number].replace(b"1", b"2", 1).replace(b"a", b"b", 1)
+    else:
+        lines[number - 1], lines[number] = lines[number], lines[number - 1]
+    altered = tmp_path / "altered.gz"
+    altered.write_bytes(gzip.compress(b"".join(lines), 1))
+    refused(target, altered)
+
+
+def test_a_file_that_was_packed_again_is_as_good(sound: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.gz"
+    again.write_bytes(gzip.compress(gzip.decompress(sound.read_bytes()), 1))
+    with opened("sqlite://") as engine:
+        engine.restore(again)
+        records = gzip.decompress(sound.read_bytes()).decode().splitlines(keepends=True)[1:-1]
+        assert records_of(engine, tmp_path / "b.gz") == records
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"these are my notes", b"\x1f\x8b", gzip.compress(b"notes"), gzip.compress(b"[1]\n"), b"{}\n"],
+    ids=["empty", "text", "two bytes", "packed text", "packed list", "plain JSON"],
+)
+def test_a_file_that_is_no_backup_is_named(target: MemoryEngine, tmp_path: Path, content: bytes) -> None:
+    other = tmp_path / "other.gz"
+    other.write_bytes(content)
+    refused(target, other, NotABackupError if len(content) != 2 else BackupError, r"other\.gz")
+
+
+def test_what_is_missing_a_folder_or_taken_is_named(
+    sound: Path, target: MemoryEngine, tmp_path: Path
+) -> None:
+    refused(target, tmp_path / "missing.gz", BackupFileError, r"missing\.gz.*No such file")
+    refused(target, tmp_path, BackupFileError, "directory")
+    with pytest.raises(BackupFileError, match=r"b\.gz.*is there already.*overwrite=True"):
+        target.backup(sound)
+    with pytest.raises(BackupFileError, match="check that the folder is there"):
+        target.backup(tmp_path / "none" / "b.gz")
+    with pytest.raises(BackupFileError, match="is there already"):
+        target.snapshot(sound)
+
+
+def rewritten(sound: Path, path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
+    """A backup that somebody wrote who knows how."""
+    lines = lines_of(sound)
+    change(lines)
+    written = [json.dumps(line).encode() + b"\n" for line in lines[:-1]]
+    lines[-1]["sha256"] = hashlib.sha256(b"".join(written)).hexdigest()
+    path.write_bytes(gzip.compress(b"".join([*written, json.dumps(lines[-1]).encode() + b"\n"]), 1))
+    return path
+
+
+def _row(lines: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    row: dict[str, Any] = next(line["row"] for line in lines if line.get("kind") == kind)
+    return row
+
+
+def _set(kind: str, name: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda lines: _row(lines, kind).update({name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("version", 2), ("schema", 10_000)])
+def test_a_backup_of_a_newer_release_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path, name: str, value: int
+) -> None:
+    newer = rewritten(sound, tmp_path / "newer.gz", lambda lines: lines[0].update({name: value}))
+    refused(target, newer, NewerBackupError, r"pip install -U langmem-tiers; nothing was restored")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("messages", "content", 5),
+        _set("messages", "created_at", "yesterday"),
+        _set("messages", "created_at", "2025-01-15T10:30:00"),
+        _set("messages", "position", value=True),
+        _set("messages", "position", 2**70),
+        _set("messages", "content", None),
+        _set("messages", "session_pk", 10**6),
+        _set("messages", "pk", 0),
+        _set("messages", "more", 1),
+        _set("vectors", "vector", "no base64!"),
+        _set("vectors", "embedder_pk", None),
+        lambda lines: _row(lines, "messages").pop("content"),
+        lambda lines: lines[0]["spans"].update({"messages": 2**60}),
+        lambda lines: lines[0]["counts"].update({"strangers": 0}),
+        lambda lines: lines[0].update({"namespace": [1]}),
+        lambda lines: lines[0].pop("spans"),
+        lambda lines: lines[0].update({"version": "1"}),
+    ],
+)
+def test_a_backup_whose_values_cannot_be_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    refused(target, rewritten(sound, tmp_path / "odd.gz", change), DamagedBackupError)
+
+
+def test_a_backup_whose_rows_contradict_each_other_is_refused(
+    sound: Path, target: MemoryEngine, tmp_path: Path
+) -> None:
+    def twice(lines: list[dict[str, Any]]) -> None:
+        rows = [line["row"] for line in lines if line.get("kind") == "messages"]
+        rows[1]["id"], rows[1]["session_pk"] = rows[0]["id"], rows[0]["session_pk"]
+
+    refused(target, rewritten(sound, tmp_path / "odd.gz", twice), BackupError)
+
+
+def test_a_backup_that_is_older_than_a_column_is_taken(sound: Path, tmp_path: Path) -> None:
+    def without(lines: list[dict[str, Any]]) -> None:
+        lines[0]["schema"] = 8
+        for line in lines[1:-1]:
+            if line["kind"] == "sessions":
+                del line["row"]["view_revision"]
+
+    older = rewritten(sound, tmp_path / "older.gz", without)
+    with opened("sqlite://") as engine:
+        engine.restore(older)
+        assert engine.namespace("acme").session("tuesday").count() == 1
