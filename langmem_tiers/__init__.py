@@ -55,7 +55,7 @@ from langmem_tiers.core.context_files import (
     ContextVersion,
     SaveReport,
 )
-from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Pool, Tier
+from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Tier
 from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
 from langmem_tiers.core.errors import (
     BackupError,
@@ -76,8 +76,11 @@ from langmem_tiers.core.errors import (
     MissingExtraError,
     NewerBackupError,
     NotABackupError,
+    NotAllowedError,
     NotFoundError,
     PlanOutdatedError,
+    PoolExistsError,
+    PoolNotFoundError,
     RestoreConflictError,
     SchemaVersionError,
     SessionNotFoundError,
@@ -123,6 +126,14 @@ from langmem_tiers.core.memory_system import (
 )
 from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
 from langmem_tiers.core.names import NamespacePath
+from langmem_tiers.core.pools import (
+    Contributor,
+    PoolErasure,
+    PoolHit,
+    PoolMember,
+    PoolStore,
+    SyncReport,
+)
 from langmem_tiers.core.ports import (
     Embedder,
     EntryStore,
@@ -191,6 +202,7 @@ from langmem_tiers.tiers.facts import Facts
 from langmem_tiers.tiers.items import Items
 from langmem_tiers.tiers.knowledge import KnowledgeBase
 from langmem_tiers.tiers.long_term import LongTerm
+from langmem_tiers.tiers.pools import Pool, Pools
 from langmem_tiers.tiers.task.guard import Guard
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel, GuardAdvice
 from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits, SitemapPage
@@ -247,6 +259,7 @@ __all__ = [
     "ContextItem",
     "ContextStore",
     "ContextVersion",
+    "Contributor",
     "Conversation",
     "ConversationStatus",
     "DamagedBackupError",
@@ -333,6 +346,7 @@ __all__ = [
     "NarrativeArc",
     "NewerBackupError",
     "NotABackupError",
+    "NotAllowedError",
     "NotFoundError",
     "Observation",
     "OfflineEmbedder",
@@ -346,6 +360,13 @@ __all__ = [
     "PlanOutdatedError",
     "PlanReport",
     "Pool",
+    "PoolErasure",
+    "PoolExistsError",
+    "PoolHit",
+    "PoolMember",
+    "PoolNotFoundError",
+    "PoolStore",
+    "Pools",
     "Recall",
     "RecallConfig",
     "RecallFilters",
@@ -389,6 +410,7 @@ __all__ = [
     "SummaryConfig",
     "SummaryReport",
     "SummaryStrategy",
+    "SyncReport",
     "SystemClock",
     "TfIdfWeights",
     "Thought",

@@ -38,6 +38,7 @@ from langmem_tiers.storage.memories import SqlMemoryStore
 from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import identity_of, migrate
+from langmem_tiers.storage.pools import SqlPoolStore
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
@@ -128,6 +129,7 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         summarizer=Summarizer(given.counter, given.model, facts=finder, config=given.config.summary),
         retriever=_retriever(database, sessions, given, embedding),
         lasting=_lasting(database, given, embedding),
+        pools=SqlPoolStore(database),
         extractor=FactExtractor(given.scoring.statements, finder),
         model_facts=_model_facts(given, finder),
         moments=given.scoring.moments,

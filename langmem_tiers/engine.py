@@ -25,6 +25,7 @@ from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.summarize import summarize
 from langmem_tiers.moving import Moving
+from langmem_tiers.tiers.pools import Pools
 
 if TYPE_CHECKING:
     import os
@@ -67,6 +68,7 @@ class MemoryEngine(Moving, Closing):
         embedder: The one that recall uses.
         items: JSON values under namespaces and keys, beside all sessions.
         optimizer: Tunes memory to what is said.
+        pools: What several namespaces share.
     """
 
     def __init__(  # noqa: PLR0913 - parts that may be handed in, all but one by keyword
@@ -100,6 +102,7 @@ class MemoryEngine(Moving, Closing):
         self.optimizer = Optimizer(self._parts, changes)
         self.items = assemble_items(self._database, given)
         self._backups = assemble_backups(self._database, given)
+        self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"
@@ -322,8 +325,9 @@ class Namespace:
         return consolidate(self._parts, self.path, max_batches=max_batches)
 
     def delete(self) -> DeleteReport:
-        """Erase the namespace with all its sessions. Namespaces that begin with its labels stay."""
+        """Erase the namespace with all its sessions and what it gave to pools. Namespaces below it stay."""
         self._parts.short_term.cache.drop()
         self._parts.views.drop()
         self._parts.retriever.forget(self.path)
+        self._parts.pools.erase_namespace(self.path)
         return self._parts.short_term.sessions.delete_namespace(self.path)

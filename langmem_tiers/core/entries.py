@@ -191,14 +191,6 @@ class Chunk:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Knowledge shared by several namespaces."""
-
-    name: str
-    members: frozenset[NamespacePath]
-
-
 def no_interval(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
     """What to raise for a time of validity that ends before it begins."""
     return InvalidInputError(

@@ -10,8 +10,11 @@
     ├── NotFoundError                (LookupError)  what was asked for is not there
     │   ├── SessionNotFoundError
     │   ├── MessageNotFoundError
-    │   └── EntryNotFoundError
+    │   ├── EntryNotFoundError
+    │   └── PoolNotFoundError
     ├── MessageConflictError         (ValueError)   an id that names another message already
+    ├── PoolExistsError              (ValueError)   a name that another pool has already
+    ├── NotAllowedError              (PermissionError) a namespace has no right to that in a pool
     ├── BudgetExceededError          (ValueError)   what must be in a context does not fit it
     ├── EmbeddingError               (RuntimeError) an embedder failed, or gave what is no vector
     ├── PlanOutdatedError            (RuntimeError) a plan was made for a session as it no longer is
@@ -55,8 +58,11 @@ __all__ = [
     "MissingExtraError",
     "NewerBackupError",
     "NotABackupError",
+    "NotAllowedError",
     "NotFoundError",
     "PlanOutdatedError",
+    "PoolExistsError",
+    "PoolNotFoundError",
     "RestoreConflictError",
     "SchemaVersionError",
     "SessionNotFoundError",
@@ -105,8 +111,20 @@ class EntryNotFoundError(NotFoundError):
     """A memory that is not there."""
 
 
+class PoolNotFoundError(NotFoundError):
+    """The pool was never created, or was deleted."""
+
+
 class MessageConflictError(LangmemTiersError, ValueError):
     """A message id is taken by a message with other content; nothing was written."""
+
+
+class PoolExistsError(LangmemTiersError, ValueError):
+    """A pool has that name already; nothing was written."""
+
+
+class NotAllowedError(LangmemTiersError, PermissionError):
+    """A namespace has not the right to do that in a pool; nothing was read or written."""
 
 
 class BudgetExceededError(LangmemTiersError, ValueError):

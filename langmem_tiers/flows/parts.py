@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
     from langmem_tiers.flows.analyze import Analyzer
     from langmem_tiers.retrieval.retriever import Retriever
@@ -44,6 +45,7 @@ class MemoryParts:
     summarizer: Summarizer
     retriever: Retriever
     lasting: LastingParts
+    pools: PoolStore
     extractor: FactExtractor
     model_facts: ModelFacts | None
     moments: Sequence[MomentPattern]

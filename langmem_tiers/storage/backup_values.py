@@ -7,7 +7,7 @@ import binascii
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Float, Integer, LargeBinary
+from sqlalchemy import Boolean, Float, Integer, LargeBinary
 
 from langmem_tiers.core.errors import DamagedBackupError
 from langmem_tiers.storage.columns import UtcDateTime
@@ -78,17 +78,19 @@ def _read(kept: Kept, column: Column[Any], value: Any) -> Any:  # noqa: ANN401
                 return moment.astimezone(UTC)
         elif isinstance(column.type, LargeBinary):
             return base64.b64decode(value, validate=True)
-        elif isinstance(column.type, Integer):
-            if type(value) is int and -_WHOLE <= value < _WHOLE:
-                return value
-        elif isinstance(column.type, Float):
-            if type(value) in (int, float):
-                return float(value)
-        elif isinstance(value, str):
-            return value
+        elif _is_of(column, value):
+            return float(value) if isinstance(column.type, Float) else value
     except (TypeError, ValueError, OverflowError, binascii.Error):
         pass
     raise _wrong(kept, f"a value in {column.name!r} that cannot be there")
+
+
+def _is_of(column: Column[Any], value: object) -> bool:
+    if isinstance(column.type, Boolean):
+        return type(value) is bool
+    if isinstance(column.type, Integer):
+        return type(value) is int and -_WHOLE <= value < _WHOLE
+    return type(value) in (int, float) if isinstance(column.type, Float) else isinstance(value, str)
 
 
 def _wrong(kept: Kept, what: str) -> DamagedBackupError:

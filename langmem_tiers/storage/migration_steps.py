@@ -12,6 +12,7 @@ from langmem_tiers.storage.migration_to_identity import TO_IDENTITY
 from langmem_tiers.storage.migration_to_items import TO_ITEMS
 from langmem_tiers.storage.migration_to_lists import TO_LISTS
 from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
+from langmem_tiers.storage.migration_to_pools import TO_POOLS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
 
 # Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
@@ -224,4 +225,5 @@ MIGRATIONS = (
     TO_CONTEXT_FILES,
     TO_IDENTITY,
     TO_MEMORIES,
+    TO_POOLS,
 )

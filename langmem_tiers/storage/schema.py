@@ -36,7 +36,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""

@@ -85,7 +85,8 @@ class SqlSessionStore:
     ) -> tuple[NamespacePath, ...]:
         """Namespaces that begin with the prefix's whole labels."""
         path = namespaces.c.path
-        query = select(path).order_by(path).limit(limit)
+        # Those that begin with an empty label are not of callers: they hold what was contributed to pools.
+        query = select(path).where((path < "/") | (path >= "0")).order_by(path).limit(limit)
         if prefix:
             key = namespace_key(prefix)
             # "0" follows "/" in every byte order: from the key to there lie the key, its children and

@@ -11,8 +11,6 @@ from langmem_tiers.core.entries import Entry, Tier, no_interval
 from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
 from langmem_tiers.core.extracted import FactMovedError
 from langmem_tiers.core.long_term import (
-    IMPORTANCE,
-    USUAL_IMPORTANCE,
     EntryDraft,
     EntryFilters,
     Outcome,
@@ -20,10 +18,11 @@ from langmem_tiers.core.long_term import (
     Relation,
     RelationKind,
 )
-from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
+from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
-from langmem_tiers.retrieval.memory_search import Sought, found_by, terms_for
+from langmem_tiers.retrieval.memory_search import Sought
+from langmem_tiers.tiers.entry_making import made_entry, new_entry
 from langmem_tiers.tiers.entry_words import at, filters_of, names_in
 from langmem_tiers.tiers.quarantine import quarantined
 from langmem_tiers.tiers.supersession import settle
@@ -96,7 +95,7 @@ class LongTerm:
             return aside
         for _ in range(_TRIES):
             now = self._parts.now()
-            new = self._entry(draft, now)
+            new = made_entry(self._parts, self._namespace, draft, now)
             assert new.valid_from is not None  # noqa: S101 - of all that is made here
             meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
             alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
@@ -142,7 +141,7 @@ class LongTerm:
         now, receipts = self._parts.now(), list[Receipt]()
         for draft in drafts:
             aside = None if trusted else quarantined(self._parts, self._namespace, draft)
-            entry = None if aside is not None else self._entry(draft, now)
+            entry = None if aside is not None else made_entry(self._parts, self._namespace, draft, now)
             reason = "it was not compared"
             receipts.append(aside or Receipt(outcome=Outcome.STORED, reason=reason, entry=entry))
         new = tuple(new_entry(one.entry) for one in receipts if one.entry is not None)
@@ -331,29 +330,6 @@ class LongTerm:
         fact = self._store.fact(self._namespace, move.id)
         return fact is None or fact.state not in move.was
 
-    def _entry(self, draft: EntryDraft, now: datetime) -> Entry:
-        importance = IMPORTANCE.get(draft.kind, USUAL_IMPORTANCE)
-        if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
-            raise no_interval(now, draft.valid_until)
-        return Entry(
-            id=self._parts.new_id(),
-            namespace=self._namespace,
-            tier=Tier.LONG_TERM,
-            kind=str(draft.kind),
-            content=draft.content,
-            created_at=now,
-            session=draft.session,
-            importance=importance if draft.importance is None else draft.importance,
-            relevance=importance if draft.importance is None else draft.importance,
-            token_count=self._parts.counter.count(draft.content),
-            valid_from=now if draft.valid_from is None else draft.valid_from,
-            valid_until=draft.valid_until,
-            tags=frozenset(draft.tags),
-            source=draft.source,
-            category=draft.category,
-            last_access_at=now,
-        )
-
     def _promoted_entry(self, promoted: Promoted) -> Entry:
         item = promoted.shown
         shown = item.as_marked()
@@ -371,8 +347,3 @@ class LongTerm:
             token_count=shown.token_count,
             reason="" if item.mark is None else item.mark.reason,
         )
-
-
-def new_entry(entry: Entry) -> NewEntry:
-    """An entry ready to be kept: found by its words, its tags, its category and its kind."""
-    return NewEntry(entry=entry, terms=terms_for(found_by(entry)))

@@ -20,6 +20,7 @@ from langmem_tiers.storage.memories import SqlMemoryStore
 from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.pools import SqlPoolStore
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
@@ -33,6 +34,7 @@ from langmem_tiers.testing.conformance import (
     MemoryIndexConformance,
     MemoryStoreConformance,
     MessageStoreConformance,
+    PoolStoreConformance,
     SessionStoreConformance,
     Stores,
     TranscriptStoreConformance,
@@ -64,6 +66,7 @@ def sql_stores(url: str) -> Iterator[Stores]:
         transcripts=SqlTranscriptStore(database, messages),
         memories=SqlMemoryStore(database),
         memory_index=SqlMemoryIndex(database),
+        pools=SqlPoolStore(database),
     )
     database.close()
 
@@ -129,6 +132,12 @@ class TestSqlMemoryStore(MemoryStoreConformance):
 
 
 class TestSqlMemoryIndex(MemoryIndexConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlPoolStore(PoolStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

@@ -11,13 +11,16 @@ from langmem_tiers import MemoryEngine
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.storage.memory_tables import metadata
 from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
+from langmem_tiers.storage.pool_tables import metadata as pool_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 TABLES = tuple(table.name for table in metadata.tables.values())
-DROP = tuple(f"DROP TABLE {table.name}" for table in reversed(metadata.sorted_tables))
+POOLS = tuple(f"DROP TABLE IF EXISTS {table.name}" for table in reversed(pool_metadata.sorted_tables))
+DROP = (*POOLS, *(f"DROP TABLE {table.name}" for table in reversed(metadata.sorted_tables)))
+ON_POSTGRESQL = tuple(f"DROP INDEX lmt_messages_{name}" for name in ("by_time", "important", "by_age"))
 NAMED = ", ".join(f"'{name}'" for name in TABLES)
 SQLITE = f"SELECT name, sql FROM sqlite_master WHERE tbl_name IN ({NAMED}) ORDER BY name"
 POSTGRES = f"""
@@ -55,7 +58,8 @@ def both_ways(url: str, query: str, steps: tuple[str, ...]) -> list[list[tuple[s
 def back_to_version_8(url: str) -> None:
     engine = create_engine(driver_url(url))
     with engine.begin() as connection:
-        for statement in (*DROP, "UPDATE lmt_schema_versions SET version = 8"):
+        more = ON_POSTGRESQL if url.startswith("postgresql") else ()
+        for statement in (*DROP, *more, "UPDATE lmt_schema_versions SET version = 8"):
             connection.exec_driver_sql(statement)
     engine.dispose()
 

@@ -40,6 +40,9 @@ KNOWN_IN_VERSION_3 = (
 )
 
 BACK_TO_VERSION_5 = (
+    "DROP TABLE lmt_origins",
+    "DROP TABLE lmt_pool_members",
+    "DROP TABLE lmt_pools",
     "DROP TABLE lmt_learned_sessions",
     "DROP TABLE lmt_extracted_facts",
     "DROP TABLE lmt_relations",
@@ -52,6 +55,11 @@ BACK_TO_VERSION_5 = (
     "DROP TABLE lmt_context_files",
     "DROP TABLE lmt_listings",
     "UPDATE lmt_schema_versions SET version = 5",
+)
+ON_POSTGRESQL = (
+    "DROP INDEX lmt_messages_by_time",
+    "DROP INDEX lmt_messages_important",
+    "DROP INDEX lmt_messages_by_age",
 )
 
 
@@ -135,7 +143,7 @@ def test_a_postgresql_of_version_5_opens_with_all_it_holds_and_takes_lists(
         held = _fill(engine)
     server = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with server.begin() as connection:
-        for statement in BACK_TO_VERSION_5:
+        for statement in (*BACK_TO_VERSION_5, *ON_POSTGRESQL):
             connection.exec_driver_sql(statement)
     server.dispose()
     with MemoryEngine(url) as engine:

@@ -10,7 +10,7 @@ Subclass them in a test module of yours and give them your stores::
 The suites for entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and so
 on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``, those
 for memories and their index ``memories``, ``memory_index`` and ``vectors``. That for transcripts looks at entries and
-index too, and that for memories at transcripts, if they are there.
+index too, and that for memories at transcripts, if they are there. That for pools needs ``pools`` and ``memories``.
 """
 
 import pytest
@@ -30,6 +30,8 @@ _SUITES = (
     "memory_lifetimes",
     "memory_reads",
     "messages",
+    "pool_book",
+    "pools",
     "sessions",
     "transcripts",
     "tuning",
@@ -47,6 +49,7 @@ from langmem_tiers.testing.conformance.knowledge import KnowledgeStoreConformanc
 from langmem_tiers.testing.conformance.memories import MemoryStoreConformance
 from langmem_tiers.testing.conformance.memory_index import MemoryIndexConformance
 from langmem_tiers.testing.conformance.messages import MessageStoreConformance
+from langmem_tiers.testing.conformance.pools import PoolStoreConformance
 from langmem_tiers.testing.conformance.sessions import SessionStoreConformance
 from langmem_tiers.testing.conformance.transcripts import TranscriptStoreConformance
 from langmem_tiers.testing.conformance.tuning import TuningStoreConformance
@@ -62,6 +65,7 @@ __all__ = [
     "MemoryIndexConformance",
     "MemoryStoreConformance",
     "MessageStoreConformance",
+    "PoolStoreConformance",
     "SessionStoreConformance",
     "Stores",
     "TranscriptStoreConformance",

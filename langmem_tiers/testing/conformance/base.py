@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.items import ItemIndex, ItemStore
     from langmem_tiers.core.memory_store import MemoryStore
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import (
         EntryStore,
         KnowledgeStore,
@@ -65,6 +66,7 @@ class Stores:
     transcripts: TranscriptStore | None = None
     memories: MemoryStore | None = None
     memory_index: ItemIndex | None = None
+    pools: PoolStore | None = None
 
 
 class StoreConformance:

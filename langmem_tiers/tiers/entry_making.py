@@ -1,0 +1,51 @@
+"""Makes entries of what is to be remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.entries import Entry, Tier, no_interval
+from langmem_tiers.core.long_term import IMPORTANCE, USUAL_IMPORTANCE
+from langmem_tiers.core.memory_store import NewEntry
+from langmem_tiers.retrieval.memory_search import found_by, terms_for
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from langmem_tiers.core.long_term import EntryDraft
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.tiers.memory_parts import LastingParts
+
+
+def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft, now: datetime) -> Entry:
+    """The long-term entry of a draft.
+
+    Raises:
+        InvalidInputError: It would cease to hold before it is stored.
+    """
+    importance = IMPORTANCE.get(draft.kind, USUAL_IMPORTANCE)
+    if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
+        raise no_interval(now, draft.valid_until)
+    return Entry(
+        id=parts.new_id(),
+        namespace=namespace,
+        tier=Tier.LONG_TERM,
+        kind=str(draft.kind),
+        content=draft.content,
+        created_at=now,
+        session=draft.session,
+        importance=importance if draft.importance is None else draft.importance,
+        relevance=importance if draft.importance is None else draft.importance,
+        token_count=parts.counter.count(draft.content),
+        valid_from=now if draft.valid_from is None else draft.valid_from,
+        valid_until=draft.valid_until,
+        tags=frozenset(draft.tags),
+        source=draft.source,
+        category=draft.category,
+        last_access_at=now,
+    )
+
+
+def new_entry(entry: Entry) -> NewEntry:
+    """An entry ready to be kept: found by its words, its tags, its category and its kind."""
+    return NewEntry(entry=entry, terms=terms_for(found_by(entry)))

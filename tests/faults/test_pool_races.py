@@ -1,0 +1,200 @@
+"""Whoever contributes at the same time, or dies in the middle of it: a pool is whole, and nothing is in it twice."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import EntryNotFoundError, MemoryEngine, NotAllowedError, PoolNotFoundError
+from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.long_term import EntryFilters
+from langmem_tiers.testing.threads import in_threads
+from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from langmem_tiers.core.memory_store import KeptEntry
+    from langmem_tiers.core.names import NamespacePath
+
+WRITERS, KILLS = 3, 4
+ALL = EntryFilters(archived=True)
+on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+
+
+@pytest.fixture(scope="module")
+def context() -> multiprocessing.context.ForkServerContext:
+    # The server imports the package once; each child is forked from it.
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(
+        [
+            "tests.faults.pool_writers",
+            "langmem_tiers.retrieval.item_ranking",
+            "psycopg",
+            "sqlalchemy.dialects.postgresql",
+        ]
+    )
+    return found
+
+
+def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]:
+    page = engine.parts.lasting.store.page(namespace, Tier.LONG_TERM, ALL, limit=10_000)
+    return {one.entry.id: one for one in page}
+
+
+@pytest.mark.parametrize(("backend", "one_writer"), [("sqlite-file", False), ("postgresql", True)])
+def test_processes_that_contribute_the_same_make_one_entry(
+    context: multiprocessing.context.ForkServerContext,
+    url: str,
+    tenant: str,
+    tmp_path: Path,
+    *,
+    one_writer: bool,
+) -> None:
+    writers = [(tenant, "writer" if one_writer else f"writer{number}") for number in range(WRITERS)]
+    reader = (tenant, "reader")
+    with MemoryEngine(url) as engine:
+        pool = engine.pools.create(tenant, members=[reader, *writers])
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    children = [
+        context.Process(target=contribute_the_same, args=(url, tenant, who, str(gate))) for who in writers
+    ]
+    for child in children:
+        child.start()
+    with gate.open("wb"):  # nobody gets past it before it is closed
+        time.sleep(0.5)
+    for child in children:
+        child.join(60)
+    assert sum(child.exitcode or 0 for child in children) == len(SAME)
+    with MemoryEngine(url) as engine:
+        pool = engine.pools.get(tenant)
+        pool.sync_to(reader)
+        hits = pool.query(reader, " ".join(SAME))
+        assert sorted(hit.entry.content for hit in hits) == sorted(SAME)
+        for hit in hits:
+            assert sorted(one.namespace for one in hit.contributors) == sorted(set(writers))
+        copies = engine.namespace(reader).long_term.entries()
+        assert sorted(entry.content for entry in copies) == sorted(SAME)
+
+
+@on_disk
+def test_a_kill_in_the_middle_leaves_a_pool_that_is_whole(
+    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
+) -> None:
+    writer, reader = (tenant, "writer"), (tenant, "reader")
+    with MemoryEngine(url, embedder=None) as engine:
+        engine.pools.create(tenant, members=[writer, reader])
+    chance, acknowledged = random.Random(2025), list[str]()
+    for kill in range(KILLS):
+        notes = tmp_path / f"notes-{kill}"
+        work = (url, tenant, writer, f"k{kill}", str(notes))
+        child = context.Process(target=share_until_killed, args=work)
+        child.start()
+        _wait_for(notes)
+        time.sleep(chance.random() * 0.2)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join(30)
+        acknowledged += notes.read_text().split("\n")[:-1]
+    assert len(acknowledged) >= KILLS  # or nothing was put to the test
+    with MemoryEngine(url, embedder=None) as engine:
+        pool = engine.pools.get(tenant)
+        pool.sync_to(reader)
+        inside = kept(engine, ("", "pools", pool.id))
+        assert set(acknowledged) <= set(inside)
+        assert set(engine.parts.pools.origins(("", "pools", pool.id), list(inside))) == set(inside)
+        copies = kept(engine, reader)
+        assert set(engine.parts.pools.origins(reader, list(copies))) == set(copies)
+        assert set(Counter(one.entry.content for one in copies.values()).values()) == {1}
+        in_force = {hit.entry.content for hit in pool.query(reader, "code", limit=99)}
+        assert len(in_force) == KILLS
+        assert {entry.content for entry in engine.namespace(reader).long_term.entries()} == in_force
+        engine.namespace(writer).delete()
+        assert (kept(engine, ("", "pools", pool.id)), kept(engine, reader)) == ({}, {})
+
+
+def _wait_for(notes: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not (notes.exists() and notes.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+@on_disk
+def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tenant: str) -> None:
+    erased, others = (tenant, "erased"), [(tenant, f"n{number}") for number in range(2)]
+    with MemoryEngine(url, embedder=None) as engine:
+        members = [(tenant, "owner"), erased, *others]
+        pools = [engine.pools.create(f"{tenant} {number}", members=members) for number in range(2)]
+        entry = engine.namespace(erased).long_term.store("The walrus is called Wanda.").entry
+        assert entry is not None
+        enough, turn = threading.Event(), itertools.count()
+
+        def give() -> None:
+            for number, pool in enumerate(itertools.cycle(pools)):
+                try:
+                    pool.contribute(erased, f"secret{number} word{number}")
+                    pool.contribute_entry(erased, entry.id)
+                except (NotAllowedError, EntryNotFoundError):
+                    return
+                if number == 8:
+                    enough.set()
+
+        def take() -> None:
+            who = others[next(turn) % 2]
+            for pool in itertools.islice(itertools.cycle(reversed(pools)), 20):
+                pool.sync_to(who)
+
+        def erase() -> None:
+            assert enough.wait(60)
+            engine.namespace(erased).delete()
+
+        at_once(give, take, take, erase)
+        left = [kept(engine, who) for who in (*others, *(("", "pools", pool.id) for pool in pools))]
+        assert left == [{}] * 4
+
+
+@on_disk
+def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: str) -> None:
+    who = (tenant, "a")
+    with MemoryEngine(url, embedder=None) as engine:
+        pool = engine.pools.create(tenant, members=[who])
+        enough = threading.Event()
+
+        def give() -> None:
+            for number in itertools.count():
+                try:
+                    pool.contribute(who, f"word{number} {threading.get_ident()}")
+                except PoolNotFoundError:
+                    return
+                if number == 3:
+                    enough.set()
+
+        def delete() -> None:
+            assert enough.wait(60)
+            pool.delete(by=who)
+
+        at_once(give, give, delete)
+        assert kept(engine, ("", "pools", pool.id)) == {}
+        # The namespace that a late contribution could have made again is not there either.
+        assert engine.parts.lasting.store.revision(("", "pools", pool.id)) == 0
+
+
+def at_once(*works: Callable[[], None]) -> None:
+    left = iter(works)
+
+    def work() -> None:
+        own = next(left)
+        own()
+
+    in_threads(len(works), work)
