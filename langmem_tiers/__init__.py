@@ -90,10 +90,12 @@ from langmem_tiers.core.errors import (
     StorageFullError,
     StorageReadOnlyError,
     StorageUnavailableError,
+    UnsavedError,
 )
 from langmem_tiers.core.extracted import ExtractedFact, FactState
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.indexes import IndexStore, VectorStore
+from langmem_tiers.core.instruments import Figures, Metrics, Tracer
 from langmem_tiers.core.items import Item, ItemChange, ItemHit, ItemIndex, ItemStore, NamespaceMatch
 from langmem_tiers.core.knowledge import (
     DecayReport,
@@ -135,6 +137,7 @@ from langmem_tiers.core.pools import (
     SyncReport,
 )
 from langmem_tiers.core.ports import (
+    BatchStore,
     Embedder,
     EntryStore,
     KnowledgeStore,
@@ -166,8 +169,17 @@ from langmem_tiers.core.tasks import (
 )
 from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
+from langmem_tiers.core.writing import (
+    Acknowledge,
+    CrashReport,
+    RecoverReport,
+    Unsaved,
+    WriterConfig,
+    WriterReport,
+)
 from langmem_tiers.engine import MemoryEngine, Namespace
 from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.batching import BatchWriter
 from langmem_tiers.flows.compact import CompactionReport, compact
 from langmem_tiers.flows.context_diff import ContextDiff
 from langmem_tiers.flows.learn import LearnReport
@@ -215,6 +227,7 @@ __all__ = [
     "IMPORTANCE_SIGNALS",
     "MOMENT_PATTERNS",
     "RELEVANCE_SIGNALS",
+    "Acknowledge",
     "Action",
     "ActionKind",
     "ActiveTask",
@@ -229,6 +242,8 @@ __all__ = [
     "BackupReport",
     "BackupScope",
     "BackupStore",
+    "BatchStore",
+    "BatchWriter",
     "BudgetExceededError",
     "CacheConfig",
     "Change",
@@ -262,6 +277,7 @@ __all__ = [
     "Contributor",
     "Conversation",
     "ConversationStatus",
+    "CrashReport",
     "DamagedBackupError",
     "DecayReport",
     "DeleteReport",
@@ -292,6 +308,7 @@ __all__ = [
     "FactPattern",
     "FactState",
     "Facts",
+    "Figures",
     "Guard",
     "GuardAdvice",
     "HistoryEntry",
@@ -338,6 +355,7 @@ __all__ = [
     "MessageNotFoundError",
     "MessagePage",
     "MessageStore",
+    "Metrics",
     "MissingExtraError",
     "MomentPattern",
     "Namespace",
@@ -371,6 +389,7 @@ __all__ = [
     "RecallConfig",
     "RecallFilters",
     "Receipt",
+    "RecoverReport",
     "Recovery",
     "Related",
     "Relation",
@@ -424,9 +443,14 @@ __all__ = [
     "TokenUsage",
     "ToolCall",
     "ToolStats",
+    "Tracer",
     "TuningParameters",
     "TuningStore",
+    "Unsaved",
+    "UnsavedError",
     "VectorStore",
+    "WriterConfig",
+    "WriterReport",
     "__version__",
     "compact",
     "count_messages",

@@ -14,8 +14,10 @@ from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
+from langmem_tiers.core.instruments import Instruments
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.flows.analyze import Analyzer
+from langmem_tiers.flows.batching import BatchWriter
 from langmem_tiers.flows.parts import MemoryParts
 from langmem_tiers.retrieval.embedding import Embedding
 from langmem_tiers.retrieval.index_text import Indexer
@@ -28,8 +30,10 @@ from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import ContentAwareCounter
 from langmem_tiers.storage.backup import SqlBackups
 from langmem_tiers.storage.backup_writing import Terms
+from langmem_tiers.storage.batches import SqlBatchStore
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.figures import SqlFigures
 from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.item_index import SqlItemIndex
 from langmem_tiers.storage.items import SqlItemStore
@@ -42,6 +46,7 @@ from langmem_tiers.storage.pools import SqlPoolStore
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
+from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.items import ItemParts, Items
 from langmem_tiers.tiers.memory_parts import LastingParts
@@ -54,7 +59,9 @@ if TYPE_CHECKING:
     import os
 
     from langmem_tiers.core.backups import BackupStore
+    from langmem_tiers.core.instruments import Metrics, Tracer
     from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
+    from langmem_tiers.core.writing import WriterConfig
     from langmem_tiers.flows.background import Changes
 
 
@@ -69,9 +76,10 @@ class Given:
     scoring: Scoring
     clock: Clock
     ids: IdSource
+    instruments: Instruments
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - as the engine's own, all by keyword
         cls,
         *,
         config: EngineConfig | None,
@@ -81,6 +89,8 @@ class Given:
         scoring: Scoring | None,
         clock: Clock | None,
         ids: IdSource | None,
+        metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
     ) -> Self:
         """What was handed in to an engine, and for what was left out what comes by default."""
         _check_config(config)
@@ -88,14 +98,17 @@ class Given:
         _check_scoring(scoring)
         _check_model(model)
         _check_embedder(embedder)
+        _check_instruments(metrics, tracer)
+        clock = SystemClock() if clock is None else clock
         return cls(
             config=EngineConfig() if config is None else config,
             counter=ContentAwareCounter() if counter is None else counter,
             model=model,
             embedder=OfflineEmbedder() if embedder == "offline" else embedder,
             scoring=Scoring() if scoring is None else scoring,
-            clock=SystemClock() if clock is None else clock,
+            clock=clock,
             ids=TimeSortedIds() if ids is None else ids,
+            instruments=Instruments(metrics, tracer, clock.monotonic),
         )
 
 
@@ -115,6 +128,19 @@ def database_id(database: Database) -> str:
     return identity_of(database)
 
 
+def assemble_writer(
+    database: Database, parts: MemoryParts, scoring: Scoring, config: WriterConfig
+) -> BatchWriter:
+    """A writer that stores what many threads add."""
+    store = SqlBatchStore(database, Indexer(scoring.importance))
+    return BatchWriter(parts.short_term, store, JsonLinesUnsavedFiles(), config)
+
+
+def figures_of(database: Database) -> SqlFigures:
+    """Tells how a database stands."""
+    return SqlFigures(database)
+
+
 def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
     """The stores and workers of an engine on a database."""
     sessions, entries = SqlSessionStore(database), SqlEntryStore(database)
@@ -126,7 +152,7 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         knowledge=SqlKnowledgeStore(database, terms_of),
         tuning=SqlTuningStore(database),
         analyzer=_analyzer(given, finder),
-        summarizer=Summarizer(given.counter, given.model, facts=finder, config=given.config.summary),
+        summarizer=_summarizer(given, finder),
         retriever=_retriever(database, sessions, given, embedding),
         lasting=_lasting(database, given, embedding),
         pools=SqlPoolStore(database),
@@ -165,6 +191,17 @@ def _short_term(database: Database, sessions: SessionStore, given: Given, change
         ids=given.ids,
         cache=SessionCache(given.config.cache, given.clock.monotonic),
         changed=changes.note,
+        instruments=given.instruments,
+    )
+
+
+def _summarizer(given: Given, finder: FactFinder) -> Summarizer:
+    return Summarizer(
+        given.counter,
+        given.model,
+        facts=finder,
+        config=given.config.summary,
+        instruments=given.instruments,
     )
 
 
@@ -181,7 +218,8 @@ def _analyzer(given: Given, finder: FactFinder) -> Analyzer:
 def _embedding(database: Database, given: Given) -> Embedding | None:
     if given.embedder is None:
         return None
-    return Embedding(given.embedder, SqlVectorStore(database), given.config.embedding, given.clock)
+    store = SqlVectorStore(database)
+    return Embedding(given.embedder, store, given.config.embedding, given.clock, given.instruments)
 
 
 def _retriever(
@@ -259,6 +297,19 @@ def _check_embedder(embedder: object) -> None:
             f"embedder must have an identity, which a {type(embedder).__name__} has not: "
             "wrap embeddings of LangChain as langmem_tiers_langchain.LangChainEmbedder(embeddings), those of "
             "LlamaIndex as langmem_tiers_llamaindex.LlamaIndexEmbedder(embed_model)"
+        )
+
+
+def _check_instruments(metrics: object, tracer: object) -> None:
+    if metrics is not None and not callable(getattr(metrics, "observe", None)):
+        raise InvalidConfigError(
+            f"metrics must have observe(name, seconds) and the like, got a {type(metrics).__name__}: "
+            "use langmem_tiers.metrics.PrometheusMetrics(registry)"
+        )
+    if tracer is not None and not callable(getattr(tracer, "span", None)):
+        raise InvalidConfigError(
+            f"tracer must have span(name), got a {type(tracer).__name__}: "
+            "wrap one of OpenTelemetry as langmem_tiers.tracing.OpenTelemetryTracer(tracer)"
         )
 
 

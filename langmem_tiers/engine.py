@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from langmem_tiers.assembly import (
@@ -9,7 +12,9 @@ from langmem_tiers.assembly import (
     assemble,
     assemble_backups,
     assemble_items,
+    assemble_writer,
     database_id,
+    figures_of,
     open_database,
 )
 from langmem_tiers.core.closing import Closing
@@ -17,6 +22,7 @@ from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
+from langmem_tiers.core.writing import Acknowledge, WriterConfig
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.consolidate import consolidate
@@ -37,10 +43,12 @@ if TYPE_CHECKING:
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.ids import IdSource
+    from langmem_tiers.core.instruments import Figures, Metrics, Tracer
     from langmem_tiers.core.long_term import ConsolidationReport
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
+    from langmem_tiers.flows.batching import BatchWriter
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.scoring.tables import Scoring
     from langmem_tiers.tiers.episodic import Episodes
@@ -63,6 +71,8 @@ class MemoryEngine(Moving, Closing):
         scoring: Signals and facts of your own.
         clock: Where the time comes from.
         ids: Where ids come from.
+        metrics: Told how long things take and what went wrong: ``langmem_tiers.metrics.PrometheusMetrics``.
+        tracer: Makes a span of each verb: ``langmem_tiers.tracing.OpenTelemetryTracer``.
 
     Attributes:
         embedder: The one that recall uses.
@@ -82,6 +92,8 @@ class MemoryEngine(Moving, Closing):
         scoring: Scoring | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         given = Given.of(
             config=config,
@@ -91,6 +103,8 @@ class MemoryEngine(Moving, Closing):
             scoring=scoring,
             clock=clock,
             ids=ids,
+            metrics=metrics,
+            tracer=tracer,
         )
         self.embedder = given.embedder
         self.config = given.config
@@ -103,6 +117,21 @@ class MemoryEngine(Moving, Closing):
         self.items = assemble_items(self._database, given)
         self._backups = assemble_backups(self._database, given)
         self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
+        self._figures = figures_of(self._database)
+        self._scoring = given.scoring
+        self._writers: weakref.WeakSet[BatchWriter] = weakref.WeakSet()
+        self._attach()
+
+    def _attach(self) -> None:
+        # Weakly, so that who scrapes does not keep an engine alive that nobody uses any more.
+        mine = weakref.ref(self)
+        try:
+            self._parts.instruments.attach(
+                lambda: None if (engine := mine()) is None or engine.is_closed else engine.figures()
+            )
+        except BaseException:
+            self._database.close()
+            raise
 
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r})"
@@ -186,14 +215,66 @@ class MemoryEngine(Moving, Closing):
         """
         return summarize(self._parts, messages)
 
+    def writer(
+        self,
+        *,
+        max_messages: int = 100,
+        max_wait_ms: float = 1000.0,
+        max_pending: int = 10_000,
+        acknowledge: Acknowledge | Literal["stored", "queued"] = Acknowledge.STORED,
+        timeout_seconds: float | None = None,
+        report_path: str | os.PathLike[str] | None = None,
+    ) -> BatchWriter:
+        """A writer for many threads and sessions: what they add meanwhile shares one transaction.
+
+        Args:
+            max_messages: So many make a batch.
+            max_wait_ms: So long a message waits at most for others, where nobody waits for it.
+            max_pending: Whoever adds while so many are not stored yet waits.
+            acknowledge: ``"stored"``: ``add()`` returns when its messages are durable. ``"queued"``: at once.
+            timeout_seconds: How long to wait for room, and for the store; the busy timeout, if left out.
+            report_path: A file for what could not be stored. With ``"queued"`` everything that waits is in it
+                meanwhile, so that even a process that is killed leaves it behind for ``writer.recover(path)``.
+        """
+        config = WriterConfig(
+            max_messages=max_messages,
+            max_wait_ms=max_wait_ms,
+            max_pending=max_pending,
+            acknowledge=acknowledge,  # type: ignore[arg-type]  # checked there
+            timeout_seconds=self.config.busy_timeout_seconds if timeout_seconds is None else timeout_seconds,
+            report_path=report_path,  # type: ignore[arg-type]  # made a Path there
+        )
+        writer = assemble_writer(self._database, self._parts, self._scoring, config)
+        self._writers.add(writer)
+        return writer
+
+    def figures(self) -> Figures:
+        """What the database holds and how it stands; cheap enough to be asked every few seconds.
+
+        On PostgreSQL the counts are the server's own estimates, which may be a minute behind.
+        """
+        redis = getattr(self, "redis", None)
+        connected = None if redis is None else bool(getattr(redis, "is_connected", False))
+        return replace(self._figures.read(), redis_connected=connected)
+
     def close(self) -> None:
-        """Stop the optimizer and give the database back. Everything acknowledged is on it already."""
+        """Close its writers, stop the optimizer and give the database back.
+
+        Everything that was acknowledged as stored is on it already.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._close)
+            for writer in list(self._writers):
+                stack.callback(writer.close)
+
+    def _close(self) -> None:
         self.optimizer.stop()
         self.items.sweeper.stop()
         self._parts.retriever.close()
         if not self._database.is_closed:
             self._parts.lasting.uses.close()
         self._database.close()
+        self._parts.instruments.detach()
 
 
 class Namespace:

@@ -58,6 +58,8 @@ def test_import_has_no_effect_on_disk_or_environment(imported: dict[str, list[st
         "langgraph",
         "llama_index",
         "numpy",
+        "opentelemetry",
+        "prometheus_client",
         "psycopg",
         "pytest",
         "rich",

@@ -19,12 +19,14 @@ from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.compression.speech import SPEAKERS, speech
 from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.instruments import SILENT, SUMMARIES, Verb
 from langmem_tiers.core.messages import Message
 from langmem_tiers.scoring.facts import FactKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
     from langmem_tiers.scoring.facts import Fact
 
@@ -97,6 +99,7 @@ class Summarizer:
         model: Writes the summaries; without one they are extractive.
         facts: Finds what must survive.
         config: Strategy, target, time limit.
+        instruments: Told how many summaries there are.
     """
 
     def __init__(
@@ -106,7 +109,9 @@ class Summarizer:
         *,
         facts: FactFinder | None = None,
         config: SummaryConfig | None = None,
+        instruments: Instruments = SILENT,
     ) -> None:
+        self._instruments = instruments
         self.counter = counter
         self._config = SummaryConfig() if config is None else config
         self.finder = FactFinder() if facts is None else facts
@@ -135,6 +140,13 @@ class Summarizer:
             strategy=chosen,
             target_tokens=self._config.target_tokens if target_tokens is None else target_tokens,
         )
+        with self._instruments.watch(Verb.SUMMARIZE) as watch:
+            report = self._summarized(messages, config)
+            watch.note(messages=report.messages, tokens=report.tokens, questions=report.questions)
+        self._instruments.count(SUMMARIES)
+        return report
+
+    def _summarized(self, messages: Sequence[Message], config: SummaryConfig) -> SummaryReport:
         digest = Digest.of(messages, self.finder)
         told = _Told()
         if config.strategy is not SummaryStrategy.EXTRACTIVE and messages:
@@ -154,6 +166,13 @@ class Summarizer:
             target_tokens: What it may take.
             earlier: What the summary before it was made of.
         """
+        with self._instruments.watch(Verb.SUMMARIZE) as watch:
+            rolled = self._rolled_up(messages, target_tokens, earlier)
+            watch.note(messages=len(messages), missing=len(rolled.missing))
+        self._instruments.count(SUMMARIES)
+        return rolled
+
+    def _rolled_up(self, messages: Sequence[Message], target_tokens: int, earlier: Digest | None) -> RolledUp:
         unread = max(0, len(messages) - MAX_READ)
         digest = Digest.of(messages[unread:], self.finder, earlier)
         told = _Told()

@@ -13,7 +13,7 @@ class Closing(ABC):
     """Closes itself at the end of a ``with`` block, however that ends."""
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self) -> object:
         """Give back what is held."""
 
     def __enter__(self) -> Self:

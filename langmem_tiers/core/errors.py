@@ -25,6 +25,7 @@
     │   ├── StorageReadOnlyError     (OSError)      cannot be written
     │   ├── StorageFullError         (OSError)      no room left
     │   ├── StorageCorruptError                     damaged, or no database at all
+    │   ├── UnsavedError             (TimeoutError) taken by a writer, and not stored yet
     │   └── SchemaVersionError                      written by a newer release
     ├── BackupError                                 a backup was not made, or not restored
     │   ├── NotABackupError          (ValueError)   the file is something else
@@ -72,6 +73,7 @@ __all__ = [
     "StorageFullError",
     "StorageReadOnlyError",
     "StorageUnavailableError",
+    "UnsavedError",
 ]
 
 
@@ -165,6 +167,10 @@ class StorageFullError(StorageError, OSError):
 
 class StorageCorruptError(StorageError):
     """The file is damaged or is no database."""
+
+
+class UnsavedError(StorageError, TimeoutError):
+    """A writer has taken messages and not stored them yet: they wait under their ids, do not add them again."""
 
 
 class SchemaVersionError(StorageError):

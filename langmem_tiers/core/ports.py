@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.knowledge import Kept, Knowledge, KnowledgeHit, PastKnowledge
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.records import Appended, Promoted, RollUp, Tail, View
+    from langmem_tiers.core.records import Appended, AppendedTo, Promoted, RollUp, SessionBatch, Tail, View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.core.transcripts import ListChange, Listing
     from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
@@ -172,6 +172,27 @@ class MessageStore(Protocol):
 
         Returns:
             False, with nothing written, if somebody else compressed in between.
+        """
+        ...
+
+
+class BatchStore(Protocol):
+    """Appends to the records of many sessions at once."""
+
+    def append_all(
+        self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
+    ) -> tuple[AppendedTo, ...]:
+        """Store all batches in one transaction, or nothing; in order, and each as ``MessageStore.append`` does.
+
+        Namespaces and sessions that are not there are made. Safe when many do so at once, in any order of sessions.
+
+        Args:
+            batches: For each session one.
+            now: When.
+            new_ids: All ids are believed to be new, so looking them up first can be spared.
+
+        Raises:
+            MessageConflictError: An id is taken by a message that says something else.
         """
         ...
 

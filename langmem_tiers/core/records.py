@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.names import NamespacePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,23 @@ class Appended:
     duplicates: tuple[Message, ...]
     revision: int
     """Of the session, after the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBatch:
+    """Messages for one session, which is made if it is not there."""
+
+    namespace: NamespacePath
+    session: str
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedTo(Appended):
+    """What a store did with a batch for a session that it looked up by itself."""
+
+    key: int
+    """The session's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.instruments import Verb
 from langmem_tiers.flows.lasting import IN_CONTEXTS
 from langmem_tiers.flows.packing import Packer, reasons
 from langmem_tiers.flows.recall import Asked, checked, recalled
@@ -41,6 +42,21 @@ def build_context(
     seen: Iterable[str] = (),
 ) -> Context:
     """The memories that answer a question, as many as fit."""
+    with parts.instruments.watch(Verb.BUILD_CONTEXT) as watch:
+        context = _built(parts, namespace, query, budget, filters, now, seen)
+        watch.note(messages=len(context.messages), tokens=context.token_count, recalled=len(context.recalled))
+        return context
+
+
+def _built(
+    parts: MemoryParts,
+    namespace: NamespacePath,
+    query: str,
+    budget: TokenBudget | None,
+    filters: RecallFilters | None,
+    now: datetime | None,
+    seen: Iterable[str],
+) -> Context:
     budget = parts.config.budget if budget is None else check_budget(budget)
     room = budget.available
     limit = min(2000, max(CANDIDATES, room // LEAST_TOKENS))

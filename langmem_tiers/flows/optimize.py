@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.fences import without_fences
+from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.names import check_name, check_namespace, namespace_key
 from langmem_tiers.core.tuning import EfficiencyReport, Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
@@ -126,6 +127,13 @@ class Optimizer:
         lease = Lease(self._parts, f"optimizer:{namespace_key(path)}")
         if not lease.hold():
             return None
+        with self._parts.instruments.watch(Verb.OPTIMIZE) as watch:
+            snapshot = self._run_with(lease, path, session)
+            if snapshot is not None:
+                watch.note(tokens_before=snapshot.tokens_before, tokens_after=snapshot.tokens_after)
+            return snapshot
+
+    def _run_with(self, lease: Lease, path: NamespacePath, session: str | None) -> Snapshot | None:
         try:
             pending, is_saved = self._parts.tuning.take_savings(path), False
             try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.summarize import Summarizer
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
@@ -55,6 +56,11 @@ class MemoryParts:
     def counter(self) -> TokenCounter:
         """Counts tokens."""
         return self.short_term.counter
+
+    @property
+    def instruments(self) -> Instruments:
+        """Told how long things take."""
+        return self.short_term.instruments
 
     def within(self, budget: TokenBudget) -> MemoryParts:
         """The same with another budget."""

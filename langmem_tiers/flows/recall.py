@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.recall import Recall, RecallFilters, Strategy, check_strategy
 from langmem_tiers.flows.known import known_hits
@@ -58,6 +59,15 @@ def recalled(
         counts: Whether what is found counts as used.
         lasting: How many entries, episodes and chunks at most, if not as many as are asked for.
     """
+    with parts.instruments.watch(Verb.RECALL) as watch:
+        found = _recalled(parts, namespace, wish, counts=counts, lasting=lasting)
+        watch.note(hits=len(found.hits), candidates=found.candidates)
+        return found
+
+
+def _recalled(
+    parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts: bool, lasting: int | None
+) -> Recall:
     if wish.filters is None or wish.filters.messages:
         found = parts.retriever.recall(namespace, messages_wish(wish), counts=counts)
     else:
@@ -86,7 +96,10 @@ def search(parts: MemoryParts, namespace: NamespacePath, text: object, limit: in
     if not text.strip():
         return ()
     wish = wish_for(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
-    return parts.retriever.recall(namespace, wish, counts=False).hits
+    with parts.instruments.watch(Verb.RECALL) as watch:
+        found = parts.retriever.recall(namespace, wish, counts=False)
+        watch.note(hits=len(found.hits), candidates=found.candidates)
+        return found.hits
 
 
 def checked(parts: MemoryParts, asked: Asked, *, limit: int | None = None) -> Wish:

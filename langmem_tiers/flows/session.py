@@ -14,6 +14,7 @@ from langmem_tiers.core.errors import (
     StorageBusyError,
 )
 from langmem_tiers.core.groups import groups_of
+from langmem_tiers.core.instruments import TOKENS_SAVED, Verb
 from langmem_tiers.core.messages import Message
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.tuning import TuningParameters
@@ -108,7 +109,24 @@ class Session(ShortTerm):
             raise InvalidInputError(
                 f"a query must be a str, got a {type(query).__name__}: use build_context(budget=...) for a budget"
             )
-        tidy = budget is None if tidy is None else tidy
+        with self._memory.instruments.watch(Verb.BUILD_CONTEXT) as watch:
+            context = self._built(
+                query, budget, only, recall=recall, tidy=budget is None if tidy is None else tidy
+            )
+            watch.note(
+                messages=len(context.messages), tokens=context.token_count, recalled=len(context.recalled)
+            )
+            return context
+
+    def _built(
+        self,
+        query: str | None,
+        budget: TokenBudget | None,
+        only: AbstractSet[str] | None,
+        *,
+        recall: bool,
+        tidy: bool,
+    ) -> Context:
         memory = self._memory if budget is None else self._memory.within(check_budget(budget))
         view, budget, problems = self._tidied(memory) if tidy else (self._view(), memory.config.budget, ())
         shown = view if only is None else view.only(only)
@@ -269,7 +287,13 @@ class Session(ShortTerm):
         return self._memory.parameters_of(self.namespace)
 
     def _written(self, plan: Plan) -> bool:
-        return plan.is_empty or self._memory.entries.apply(
+        is_written = plan.is_empty or self._apply(plan)
+        if is_written:
+            self._memory.instruments.count(TOKENS_SAVED, plan.tokens_before - plan.tokens_after)
+        return is_written
+
+    def _apply(self, plan: Plan) -> bool:
+        return self._memory.entries.apply(
             self.key,
             plan.marks,
             roll_up=plan.roll_up,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.fences import without_fences
+from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
@@ -167,10 +168,13 @@ class SessionContext:
         )
         if not wish.query.terms:  # small talk: nothing is asked for
             return None
-        found = self._parts.retriever.recall(self._session.namespace, wish, counts=False)
-        return with_hits(
-            found, lasting_hits(self._parts, self._session.namespace, wish, counts=False), wish.limit
-        )
+        with self._parts.instruments.watch(Verb.RECALL) as watch:
+            found = self._parts.retriever.recall(self._session.namespace, wish, counts=False)
+            found = with_hits(
+                found, lasting_hits(self._parts, self._session.namespace, wish, counts=False), wish.limit
+            )
+            watch.note(hits=len(found.hits), candidates=found.candidates)
+            return found
 
     def _packed(self, recall: Recall | None, shown: Mapping[int, str], room: int) -> Packed:
         parts, question = self._parts, self._question

@@ -15,6 +15,7 @@ from cachetools import TTLCache
 
 from langmem_tiers.core import forks
 from langmem_tiers.core.errors import EmbeddingError, LangmemTiersError
+from langmem_tiers.core.instruments import SILENT, Verb
 from langmem_tiers.scoring.vectors import checked
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EmbeddingConfig
     from langmem_tiers.core.indexes import VectorStore
+    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.ports import Embedder
 
 _log = logging.getLogger("langmem_tiers")
@@ -68,9 +70,18 @@ class Embedding:
         store: Where vectors are kept.
         config: Limits.
         clock: Where the time comes from.
+        instruments: Told how long answers take.
     """
 
-    def __init__(self, embedder: Embedder, store: VectorStore, config: EmbeddingConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: VectorStore,
+        config: EmbeddingConfig,
+        clock: Clock,
+        instruments: Instruments = SILENT,
+    ) -> None:
+        self._instruments = instruments
         self.embedder = embedder
         self.store = store
         self._config = config
@@ -233,10 +244,12 @@ class Embedding:
         from langmem_tiers.retrieval.meaning import unit  # noqa: PLC0415 - numpy, not before it is needed
 
         dimension = self.dimension
-        if side == _QUERIES:
-            answer: object = [self._asked(side, lambda: self.embedder.embed_query(texts[0]))]
-        else:
-            answer = self._asked(side, lambda: self.embedder.embed_documents(texts))
+        with self._instruments.watch(Verb.EMBED) as watch:
+            watch.note(texts=len(texts))
+            if side == _QUERIES:
+                answer: object = [self._asked(side, lambda: self.embedder.embed_query(texts[0]))]
+            else:
+                answer = self._asked(side, lambda: self.embedder.embed_documents(texts))
         try:
             return unit(checked(answer, len(texts), dimension, model=f"the embedder {self.identity!r}"))
         except LangmemTiersError as error:

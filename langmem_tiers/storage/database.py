@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from sqlalchemy.pool import QueuePool
+
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import connect_postgres, connect_sqlite, use_wal
@@ -69,6 +71,17 @@ class Database:
     def is_closed(self) -> bool:
         """Whether it was given back."""
         return self._closed
+
+    @property
+    def pool_active(self) -> int | None:
+        """Connections in use; None where there is only one."""
+        pool = self._engine.pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether whoever wants a connection now has to wait for one."""
+        return (self.pool_active or 0) >= self._config.pool_size
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import select, update
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
+_T = TypeVar("_T")
 _IDS_PER_QUERY = 500  # well below every database's limit on parameters
 
 
@@ -72,7 +73,7 @@ class SqlMessageStore:
             if session is None:
                 raise no_session()
             known = _known(connection, key, session, batch)
-            new, duplicates = _sort_out(batch, known)
+            new, duplicates = sort_out(batch, known)
             revision = self.append_in(connection, key, new, now) if new else session.revision
             return Appended(tuple(new), tuple(duplicates), revision)
 
@@ -222,7 +223,8 @@ def _known(connection: Connection, key: int, session: AnyRow, batch: Iterable[Me
     return known
 
 
-def _sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list[Message], list[Message]]:
+def sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list[Message], list[Message]]:
+    """New messages and those that are known, or an error for an id that stands for another message."""
     new, duplicates = [], []
     for message in batch:
         stored = known.get(message.id)
@@ -250,7 +252,7 @@ def no_session() -> SessionNotFoundError:
     return SessionNotFoundError("the session was deleted: open it anew with engine.session(...)")
 
 
-def pieces(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def pieces(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
     """The ids in lists that a statement takes."""
     for start in range(0, len(ids), _IDS_PER_QUERY):
         yield ids[start : start + _IDS_PER_QUERY]

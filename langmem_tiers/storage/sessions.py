@@ -149,21 +149,19 @@ class SqlSessionStore:
     @staticmethod
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
         namespace_pk = namespace_pk_of(connection, path, now)
-        connection.execute(
-            insert(sessions).values(
-                namespace_pk=namespace_pk,
-                name=name,
-                created_at=now,
-                updated_at=now,
-                revision=0,
-                last_position=0,
-                message_count=0,
-                token_count=0,
-                compressed_count=0,
-                view_position=0,
-                view_message=0,
-            )
-        )
+        connection.execute(insert(sessions).values(new_session(namespace_pk, name, now)))
+
+
+def new_session(namespace_pk: int, name: str, now: datetime) -> dict[str, object]:
+    """The row of a session with nothing in it, by its stored name."""
+    counts = ("revision", "last_position", "message_count", "token_count", "compressed_count")
+    return {
+        "namespace_pk": namespace_pk,
+        "name": name,
+        "created_at": now,
+        "updated_at": now,
+        **dict.fromkeys((*counts, "view_position", "view_message"), 0),
+    }
 
 
 def namespace_pk_of(connection: Connection, path: str, now: datetime) -> int:

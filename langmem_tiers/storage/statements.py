@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # The row of the session is the lock of its record: whoever advances it writes next, so
 # positions have no gaps, and a reader never sees a later message before an earlier one.
-ADVANCE = (
+ADVANCE_ONE = (
     update(sessions)
     .where(sessions.c.pk == bindparam("key"))
     .values(
@@ -24,8 +24,8 @@ ADVANCE = (
         revision=sessions.c.revision + 1,
         updated_at=bindparam("now"),
     )
-    .returning(sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
 )
+ADVANCE = ADVANCE_ONE.returning(sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
 INSERT = insert(messages)
 COLUMNS = [column.name for column in messages.c if column.name != "pk"]
 SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(

@@ -17,6 +17,7 @@ from langmem_tiers.core.errors import (
 )
 from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers.core.groups import safe_cut, without_orphans
+from langmem_tiers.core.instruments import SILENT, SUMMARIES, TOKENS_SAVED, Verb
 from langmem_tiers.core.messages import (
     COUNTED_BY_CALLER,
     SUMMARY_PREFIX,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.ids import IdSource
+    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
     from langmem_tiers.tiers.session_cache import SessionCache
@@ -62,6 +64,8 @@ class ShortTermParts:
     cache: SessionCache
     changed: Callable[[NamespacePath], None]
     """Told of every namespace that was written to."""
+    instruments: Instruments = SILENT
+    """Told how long things take."""
 
     def now(self) -> datetime:
         """The time in UTC, whatever clock was handed in."""
@@ -114,12 +118,14 @@ class ShortTerm:
         echoes = tuple(seal(self._parts, [draft for draft in handed_in if is_only_fenced(draft.content)]))
         if not drafts:
             return AddReport(stored=(), duplicates=(), echoes=echoes)
-        done = self._parts.messages.append(
-            self.key,
-            seal(self._parts, drafts),
-            self._parts.now(),
-            new_ids=expect_new or all(draft.id is None for draft in drafts),
-        )
+        with self._parts.instruments.watch(Verb.ADD) as watch:
+            done = self._parts.messages.append(
+                self.key,
+                seal(self._parts, drafts),
+                self._parts.now(),
+                new_ids=expect_new or all(draft.id is None for draft in drafts),
+            )
+            watch.note(messages=len(done.stored), duplicates=len(done.duplicates))
         if done.stored:
             self._parts.cache.extend(self.key, done.stored, done.revision)
             self._parts.changed(self.namespace)
@@ -234,10 +240,13 @@ class ShortTerm:
                 hidden=len(hidden),
                 was_hidden=info.compressed_count,
             ):
+                before = sum(m.token_count for m in hidden)
+                self._parts.instruments.count(SUMMARIES)
+                self._parts.instruments.count(TOKENS_SAVED, before - message.token_count)
                 return CompressReport(
                     summary=message,
                     compressed=len(hidden),
-                    tokens_before=sum(m.token_count for m in hidden),
+                    tokens_before=before,
                     tokens_after=message.token_count,
                     boundary=boundary.id,
                 )

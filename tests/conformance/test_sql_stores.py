@@ -10,6 +10,7 @@ from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.storage.batches import SqlBatchStore
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
 from langmem_tiers.storage.index import SqlIndexStore
@@ -27,6 +28,7 @@ from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.testing.conformance import (
     NOW,
+    BatchStoreConformance,
     EntryStoreConformance,
     IndexStoreConformance,
     ItemStoreConformance,
@@ -67,6 +69,7 @@ def sql_stores(url: str) -> Iterator[Stores]:
         memories=SqlMemoryStore(database),
         memory_index=SqlMemoryIndex(database),
         pools=SqlPoolStore(database),
+        batches=SqlBatchStore(database, INDEXER),
     )
     database.close()
 
@@ -78,6 +81,12 @@ class TestSqlSessionStore(SessionStoreConformance):
 
 
 class TestSqlMessageStore(MessageStoreConformance):
+    @pytest.fixture
+    def stores(self, sql_stores: Stores) -> Stores:
+        return sql_stores
+
+
+class TestSqlBatchStore(BatchStoreConformance):
     @pytest.fixture
     def stores(self, sql_stores: Stores) -> Stores:
         return sql_stores

@@ -7,8 +7,8 @@ Subclass them in a test module of yours and give them your stores::
         def stores(self) -> Stores:
             return Stores(sessions=MySessionStore(...), messages=MyMessageStore(...))
 
-The suites for entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and so
-on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``, those
+The suites for batches, entries, knowledge, tuning, index, transcripts and vectors need ``Stores(..., entries=...)`` and
+so on; that for vectors needs an index as well, that for items ``items``, ``item_index`` and ``vectors``, those
 for memories and their index ``memories``, ``memory_index`` and ``vectors``. That for transcripts looks at entries and
 index too, and that for memories at transcripts, if they are there. That for pools needs ``pools`` and ``memories``.
 """
@@ -16,6 +16,7 @@ index too, and that for memories at transcripts, if they are there. That for poo
 import pytest
 
 _SUITES = (
+    "batches",
     "context_files",
     "entries",
     "index",
@@ -41,6 +42,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))  #
 
 # ruff: noqa: E402 - assertions are rewritten in what is imported from here on
 from langmem_tiers.testing.conformance.base import NOW, Stores
+from langmem_tiers.testing.conformance.batches import BatchStoreConformance
 from langmem_tiers.testing.conformance.context_files import ContextStoreConformance
 from langmem_tiers.testing.conformance.entries import EntryStoreConformance
 from langmem_tiers.testing.conformance.index import IndexStoreConformance
@@ -57,6 +59,7 @@ from langmem_tiers.testing.conformance.vectors import VectorStoreConformance
 
 __all__ = [
     "NOW",
+    "BatchStoreConformance",
     "ContextStoreConformance",
     "EntryStoreConformance",
     "IndexStoreConformance",

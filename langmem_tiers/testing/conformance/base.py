@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import (
+        BatchStore,
         EntryStore,
         KnowledgeStore,
         MessageStore,
@@ -67,6 +68,7 @@ class Stores:
     memories: MemoryStore | None = None
     memory_index: ItemIndex | None = None
     pools: PoolStore | None = None
+    batches: BatchStore | None = None
 
 
 class StoreConformance:

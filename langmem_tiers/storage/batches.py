@@ -1,0 +1,161 @@
+"""Messages of many sessions in one transaction, on SQL: a few statements, however many sessions there are."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, insert, select, tuple_
+
+from langmem_tiers.core.errors import StorageBusyError
+from langmem_tiers.core.names import escape, namespace_key
+from langmem_tiers.core.records import AppendedTo
+from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.messages import pieces, sort_out
+from langmem_tiers.storage.rows import to_message, to_row
+from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, namespaces, sessions
+from langmem_tiers.storage.search import index_columns
+from langmem_tiers.storage.sessions import namespace_pk_of, new_session
+from langmem_tiers.storage.statements import ADVANCE_ONE, COLUMNS, INSERT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+    from sqlalchemy.pool import PoolProxiedConnection
+
+    from langmem_tiers.core.indexes import IndexText
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.records import SessionBatch
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_TRIES = 20  # far more than two racing writers need
+_Place = tuple[str, str]
+"""A session by the stored forms of its namespace and its name."""
+# Each namespace before its sessions, and all by their keys: two that lock in another order wait for ever.
+_LOCK = (
+    select(sessions, namespaces.c.path)
+    .join(namespaces)
+    .where(tuple_(namespaces.c.path, sessions.c.name).in_(bindparam("places", expanding=True)))
+    .order_by(namespaces.c.pk, sessions.c.pk)
+    .suffix_with(
+        f"FOR KEY SHARE OF {namespaces.name} FOR UPDATE OF {sessions.name}",
+        dialect="postgresql",
+    )
+)
+
+
+class SqlBatchStore:
+    """Serves the ``BatchStore`` port.
+
+    Args:
+        database: Where.
+        index_text: What recall is to find of a message; written with it, in one row.
+    """
+
+    def __init__(self, database: Database, index_text: Callable[[Message], IndexText]) -> None:
+        self._database = database
+        self._index_text = index_text
+        self._advance = DriverStatement(ADVANCE_ONE, database.dialect)
+        self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
+
+    def append_all(
+        self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
+    ) -> tuple[AppendedTo, ...]:
+        """Store all batches in one transaction, or nothing."""
+        # Worked out before the transaction, while others may write.
+        texts = {id(one): self._index_text(one) for batch in batches for one in batch.messages}
+        for attempt in range(_TRIES):
+            try:
+                with self._database.write() as connection:
+                    return self._append(
+                        connection, batches, now, texts, looks_up=bool(attempt) or not new_ids
+                    )
+            except OutrunError:  # an id is known, or somebody made the same session: look again
+                continue
+        raise StorageBusyError("sessions are created and deleted by others all the time: try again later")
+
+    def _append(
+        self,
+        connection: Connection,
+        batches: Sequence[SessionBatch],
+        now: datetime,
+        texts: dict[int, IndexText],
+        *,
+        looks_up: bool,
+    ) -> tuple[AppendedTo, ...]:
+        there = _locked(connection, batches, now)
+        known = _known(connection, there, batches) if looks_up else {}
+        rows: list[dict[str, Any]] = []
+        steps: list[dict[str, Any]] = []
+        done = []
+        for batch, session in zip(batches, there, strict=True):
+            new: list[Message] = list(batch.messages)
+            duplicates: list[Message] = []
+            if looks_up:
+                new, duplicates = sort_out(new, known.setdefault(session.pk, {}))
+            done.append(AppendedTo(tuple(new), tuple(duplicates), session.revision + bool(new), session.pk))
+            if not new:
+                continue
+            tokens = sum(message.token_count for message in new)
+            steps.append({"key": session.pk, "added": len(new), "tokens": tokens, "now": now})
+            rows += (
+                to_row(message, session.pk, session.last_position + place * POSITION_STEP)
+                | index_columns(texts[id(message)], session.namespace_pk, self._database.is_sqlite)
+                for place, message in enumerate(new, 1)
+            )
+        if rows:
+            with self._together(connection) as raw:
+                self._advance.run_many(raw, steps)
+                self._insert.run_many(raw, rows)
+        return tuple(done)
+
+    @contextmanager
+    def _together(self, connection: Connection) -> Iterator[PoolProxiedConnection]:
+        # PostgreSQL is sent both statements before it is asked for the first answer.
+        raw: Any = connection.connection
+        with nullcontext() if self._database.is_sqlite else raw.driver_connection.pipeline():
+            yield raw
+
+
+def _locked(connection: Connection, batches: Sequence[SessionBatch], now: datetime) -> list[AnyRow]:
+    places = [(namespace_key(batch.namespace), escape(batch.session)) for batch in batches]
+    found = _sessions(connection, places)
+    missing = sorted({place for place in places if place not in found})
+    if missing:
+        keys: dict[str, int] = {}
+        for path, _ in missing:
+            keys[path] = keys.get(path) or namespace_pk_of(connection, path, now)
+        rows = [new_session(keys[path], name, now) for path, name in missing]
+        connection.execute(insert(sessions), rows)
+        found |= _sessions(connection, missing)
+    return [found[place] for place in places]
+
+
+def _sessions(connection: Connection, places: Sequence[_Place]) -> dict[_Place, AnyRow]:
+    found: dict[_Place, AnyRow] = {}
+    for some in pieces(places):
+        rows = connection.execute(_LOCK, {"places": some})
+        found.update(((row.path, row.name), row) for row in rows)
+    return found
+
+
+def _known(
+    connection: Connection, there: Sequence[AnyRow], batches: Sequence[SessionBatch]
+) -> dict[int, dict[str, Message]]:
+    views = {session.pk: (session.view_position, session.view_message) for session in there}
+    wanted = [
+        (session.pk, escape(message.id))
+        for session, batch in zip(there, batches, strict=True)
+        for message in batch.messages
+    ]
+    known: dict[int, dict[str, Message]] = {}
+    for some in pieces(wanted):
+        where = tuple_(messages.c.session_pk, messages.c.id).in_(some)
+        for row in connection.execute(select(*RECORD).where(where)):
+            message = to_message(row, views[row.session_pk])
+            known.setdefault(row.session_pk, {})[message.id] = message
+    return known

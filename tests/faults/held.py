@@ -1,0 +1,28 @@
+"""Keeps a database from being written, as another process would that holds its lock."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy import create_engine, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def held(url: str) -> Iterator[None]:
+    """Nobody can write until the block ends."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+            other.execute("ROLLBACK")
+        return
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(text("LOCK TABLE lmt_messages IN EXCLUSIVE MODE"))
+        yield
+    engine.dispose()

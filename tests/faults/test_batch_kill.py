@@ -1,0 +1,156 @@
+"""What a writer acknowledged survives its process: as stored, or in the report, as was chosen."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
+from tests.faults.batch_writer import draft_of, write_until_killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("backend", "kills"), [("sqlite-file", 8), ("postgresql", 5)])
+@pytest.mark.parametrize("acknowledge", ["stored", "queued"])
+def test_no_kill_loses_what_was_acknowledged(
+    url: str, kills: int, acknowledge: str, tenant: str, tmp_path: Path
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.faults.batch_writer", "psycopg", "sqlalchemy.dialects.postgresql"])
+    chance, acknowledged, reported = random.Random(7), list[str](), 0
+    with MemoryEngine(url) as engine:
+        for kill in range(kills):
+            report = tmp_path / f"unsaved-{kill}.jsonl"
+            arguments = (url, tenant, f"k{kill}", str(tmp_path / f"notes-{kill}"), acknowledge, str(report))
+            mine = _kill_one_writer(context, arguments, 0.1 + chance.random() * 0.5)
+            acknowledged += mine
+            left = set(mine) - _stored(engine, tenant).keys()
+            if acknowledge == "stored":
+                assert not left
+            elif report.exists():
+                # Each message is stored, or in the report, or both: the report says all that was not stored.
+                told = {one.id for entry in JsonLinesUnsavedFiles().read(report) for one in entry.messages}
+                assert left <= told
+                reported += len(left)
+                with engine.writer() as writer:
+                    done = writer.recover(report)
+                assert done.refused == 0
+                assert done.stored >= len(left)
+                assert not report.exists()
+            else:
+                assert not left
+        stored = _stored(engine, tenant)
+        assert len(acknowledged) > kills  # or nothing was put to the test
+        assert acknowledge == "stored" or reported > 0
+        assert set(acknowledged) <= stored.keys()
+        assert all(content == draft_of(name).content for name, content in stored.items())
+        adds = Counter((*name.split("-")[:3], name.rsplit("-", 1)[1]) for name in stored)
+        assert all(count == int(size) for (*_, size), count in adds.items())  # no half add
+        for session in ("s0", "s1"):  # each thread's messages stand in the order in which it added them
+            order: dict[tuple[str, str], list[int]] = {}
+            for message in engine.session(tenant, session).messages():
+                name, thread, number, *_ = message.id.split("-")
+                order.setdefault((name, thread), []).append(int(number))
+            assert all(numbers == sorted(numbers) for numbers in order.values())
+
+
+def _stored(engine: MemoryEngine, tenant: str) -> dict[str, str]:
+    messages = [one for name in ("s0", "s1") for one in engine.session(tenant, name).messages()]
+    assert len({one.id for one in messages}) == len(messages)  # none doubled
+    return {one.id: one.content for one in messages}
+
+
+def _kill_one_writer(
+    context: multiprocessing.context.ForkServerContext, arguments: tuple[Any, ...], after_seconds: float
+) -> list[str]:
+    child = context.Process(target=write_until_killed, args=arguments)
+    child.start()
+    time.sleep(after_seconds)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join(30)
+    assert child.exitcode == -signal.SIGKILL
+    notes = Path(arguments[3])
+    return notes.read_text().split("\n")[:-1] if notes.exists() else []
+
+
+PROGRAM = """
+import sys
+from langmem_tiers import MemoryEngine, MessageDraft
+engine = MemoryEngine(sys.argv[1])
+writer = engine.writer(acknowledge="queued", max_wait_ms=3_600_000)
+for n in range(30):
+    writer.add(sys.argv[2], "s", MessageDraft("user", str(n)))
+{end}
+"""
+
+
+@ON_DISK
+@pytest.mark.parametrize("end", ["", "raise ValueError('oh')"])
+def test_a_process_that_ends_without_closing_stores_what_is_queued(url: str, tenant: str, end: str) -> None:
+    program = PROGRAM.format(end=end)
+    subprocess.run([sys.executable, "-c", program, url, tenant], capture_output=True, check=False, timeout=60)
+    with MemoryEngine(url) as engine:
+        assert [one.content for one in engine.session(tenant, "s").messages()] == [str(n) for n in range(30)]
+
+
+@ON_DISK
+@pytest.mark.parametrize("acknowledge", ["stored", "queued"])
+def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
+    url: str, tenant: str, acknowledge: Any
+) -> None:
+    with MemoryEngine(url) as engine, engine.writer(acknowledge=acknowledge, max_wait_ms=3_600_000) as writer:
+        parent = [writer.submit(tenant, "parent", MessageDraft("user", f"{n}")) for n in range(20)]
+        assert (
+            _in_child(lambda: (writer.add(tenant, "child", MessageDraft("user", "mine")), writer.close()))
+            == 0
+        )
+        writer.flush()
+        assert all(one.result(30).stored for one in parent)
+        for name, expected in (("parent", [f"{n}" for n in range(20)]), ("child", ["mine"])):
+            assert [one.content for one in engine.session(tenant, name).messages()] == expected
+
+
+def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    with (
+        MemoryEngine(file_url) as engine,
+        engine.writer(acknowledge="queued", max_wait_ms=3_600_000, report_path=path) as writer,
+    ):
+        writer.add("a", "s", MessageDraft("user", "one"))
+        assert (
+            _in_child(lambda: writer.add("a", "s", MessageDraft("user", "two"))) == 1
+        )  # refused: open another
+        writer.add("a", "s", MessageDraft("user", "three"))
+        told = [one.content for entry in JsonLinesUnsavedFiles().read(path) for one in entry.messages]
+        assert told == ["one", "three"]
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*use of fork.*", category=DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - told by the exit code
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

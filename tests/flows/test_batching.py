@@ -1,0 +1,310 @@
+"""A writer that many threads share: stored means stored, and nothing that was taken is lost or doubled."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import (
+    EngineClosedError,
+    EngineConfig,
+    InvalidConfigError,
+    InvalidInputError,
+    InvalidMessageError,
+    MemoryEngine,
+    MessageConflictError,
+    MessageDraft,
+    StorageBusyError,
+    UnsavedError,
+)
+from langmem_tiers.testing.threads import in_threads
+from tests.faults.held import held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+IMPATIENT = EngineConfig(busy_timeout_seconds=0.05)
+ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+HOUR_MS = 3_600_000
+
+
+def said(text: str, message_id: str | None = None) -> MessageDraft:
+    return MessageDraft("user", text, id=message_id)
+
+
+def texts(engine: MemoryEngine, tenant: str, session: str) -> list[str]:
+    return [message.content for message in engine.session(tenant, session).messages()]
+
+
+@pytest.fixture
+def hasty(url: str) -> Iterator[MemoryEngine]:
+    """An engine that does not wait long for others."""
+    with MemoryEngine(url, config=IMPATIENT) as engine:
+        yield engine
+
+
+def test_what_add_returns_from_is_stored(url: str, tenant: str) -> None:
+    with MemoryEngine(url) as engine, engine.writer() as writer:
+        report = writer.add(tenant, "s", said("one"), said("two"))
+        assert report is not None
+        assert [message.content for message in report.stored] == ["one", "two"]
+        if url != "sqlite://":
+            with MemoryEngine(url) as other:
+                assert texts(other, tenant, "s") == ["one", "two"]
+        assert texts(engine, tenant, "s") == ["one", "two"]
+        (found,) = engine.namespace(tenant).search("two")
+        assert found.entry.content == "two"
+
+
+def test_many_threads_share_transactions_and_each_session_keeps_its_order(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    threads, each = 8, 30
+    numbers = iter(range(threads))
+    with engine.writer() as writer:
+
+        def write() -> None:
+            mine = next(numbers)
+            for n in range(each):
+                writer.add(tenant, f"s{mine % 3}", said(f"{mine}/{n}"))
+
+        in_threads(threads, write)
+        report = writer.report
+    assert (report.stored, report.pending, report.refused) == (threads * each, 0, 0)
+    assert report.batches < threads * each / 2
+    stored = [text for session in range(3) for text in texts(engine, tenant, f"s{session}")]
+    assert Counter(stored) == Counter(f"{t}/{n}" for t in range(threads) for n in range(each))
+    for thread in range(threads):
+        assert [text for text in stored if text.startswith(f"{thread}/")] == [
+            f"{thread}/{n}" for n in range(each)
+        ]
+
+
+def test_what_is_queued_is_stored_by_flush_and_at_the_end(engine: MemoryEngine, tenant: str) -> None:
+    with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
+        assert writer.add(tenant, "s", said("one")) is None
+        assert [message.content for one in writer.unsaved for message in one.messages] == ["one"]
+        assert writer.flush().stored == 1
+        assert texts(engine, tenant, "s") == ["one"]
+        writer.add(tenant, "s", said("two"))
+    assert texts(engine, tenant, "s") == ["one", "two"]
+
+
+def test_a_batch_begins_when_there_is_enough_or_when_it_waited_long_enough(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    with engine.writer(acknowledge="queued", max_messages=10, max_wait_ms=HOUR_MS) as writer:
+        futures = [writer.submit(tenant, "s", said(f"{n}")) for n in range(10)]
+        assert not wait(futures, timeout=30).not_done
+        assert writer.report.batches == 1
+    with engine.writer(acknowledge="queued", max_wait_ms=20) as writer:
+        assert writer.submit(tenant, "s", said("alone")).result(30).message.content == "alone"
+
+
+def test_an_add_is_never_parted(engine: MemoryEngine, tenant: str) -> None:
+    with engine.writer(max_messages=3, acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
+        first = writer.submit(tenant, "s", said("1"), said("2"))
+        second = writer.submit(tenant, "s", said("3"), said("4"))
+        large = writer.submit(tenant, "s", *(said(f"{n}") for n in range(5, 12)))
+        writer.flush()
+        assert writer.report.batches == 3
+        assert [len(one.result().stored) for one in (first, second, large)] == [2, 2, 7]
+    assert texts(engine, tenant, "s") == [f"{n}" for n in range(1, 12)]
+
+
+def test_one_that_is_refused_harms_no_other_and_is_not_forgotten(engine: MemoryEngine, tenant: str) -> None:
+    engine.session(tenant, "s").add(said("taken", "x"))
+    with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=None) as writer:
+        good = [writer.submit(tenant, name, said(f"good {name}")) for name in "sab"]
+        bad = writer.submit(tenant, "s", said("new"), said("another", "x"))
+        last = writer.submit(tenant, "s", said("last"))
+        writer.flush()
+        assert [one.result().message.content for one in (*good, last)] == [
+            "good s",
+            "good a",
+            "good b",
+            "last",
+        ]
+        with pytest.raises(MessageConflictError, match="'x'"):
+            bad.result()
+        (unsaved,) = writer.unsaved
+        assert [message.content for message in unsaved.messages] == ["new", "another"]
+        assert "MessageConflictError" in str(unsaved.problem)
+        assert writer.report.refused == 2
+        with pytest.raises(UnsavedError, match="2 messages"):
+            writer.close()
+    assert texts(engine, tenant, "s") == ["taken", "good s", "last"]
+
+
+def test_known_ids_are_duplicates_also_within_one_batch(engine: MemoryEngine, tenant: str) -> None:
+    with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
+        futures = [writer.submit(tenant, "s", said("one", "x")) for _ in range(3)]
+        writer.flush()
+        assert [len(one.result().stored) for one in futures] == [1, 0, 0]
+        assert [len(one.result().duplicates) for one in futures] == [0, 1, 1]
+        assert (writer.report.stored, writer.report.duplicates) == (1, 2)
+
+
+def test_what_a_context_injected_is_no_message(engine: MemoryEngine, tenant: str) -> None:
+    engine.session(tenant, "s").add("user", "The walrus is called Ole.")
+    (told,) = engine.namespace(tenant).build_context("What is the walrus called?").messages
+    with engine.writer() as writer:
+        report = writer.add(tenant, "t", said(told.content))
+        assert report is not None
+        assert (len(report.stored), len(report.echoes)) == (0, 1)
+        assert writer.add(tenant, "t") is not None
+
+
+def test_a_session_that_was_erased_is_made_anew(engine: MemoryEngine, tenant: str) -> None:
+    with engine.writer() as writer:
+        writer.add(tenant, "s", said("one"))
+        engine.session(tenant, "s").delete()
+        writer.add(tenant, "s", said("two"))
+        engine.namespace(tenant).delete()
+        writer.add(tenant, "s", said("three"))
+    assert texts(engine, tenant, "s") == ["three"]
+
+
+@ON_DISK
+def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled(
+    url: str, hasty: MemoryEngine, tenant: str
+) -> None:
+    with hasty.writer(timeout_seconds=30) as writer:
+        with held(url):
+            futures = [writer.submit(tenant, f"s{n % 2}", said(f"{n}")) for n in range(6)]
+            with pytest.raises(UnsavedError, match="do not add them again"):
+                writer.add(tenant, "s0", said("6"), timeout_seconds=0.2)
+            with pytest.raises(UnsavedError, match="7 messages"):
+                writer.flush(0.05)
+            assert sum(len(one.messages) for one in writer.unsaved) == 7
+        assert [one.result(30).message.content for one in futures] == [f"{n}" for n in range(6)]
+        report = writer.flush()
+        assert (report.stored, report.problem) == (7, None)
+        assert report.retries > 0
+    assert texts(hasty, tenant, "s0") == ["0", "2", "4", "6"]
+    assert texts(hasty, tenant, "s1") == ["1", "3", "5"]
+
+
+@ON_DISK
+def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: MemoryEngine, tenant: str) -> None:
+    with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:
+        with held(url):
+            for n in range(5):
+                writer.add(tenant, "s", said(f"{n}"))
+            with pytest.raises(StorageBusyError, match="nothing was taken"):
+                writer.add(tenant, "s", said("too much"), timeout_seconds=0.05)
+            waiting = threading.Thread(target=lambda: writer.add(tenant, "s", said("5")))
+            waiting.start()
+        waiting.join(30)
+        assert not waiting.is_alive()
+        writer.flush()
+        with pytest.raises(InvalidInputError, match="max_pending, 5"):
+            writer.add(tenant, "s", *(said(f"{n}") for n in range(6)))
+    assert texts(hasty, tenant, "s") == ["0", "1", "2", "3", "4", "5"]
+
+
+@ON_DISK
+@pytest.mark.parametrize("acknowledge", ["stored", "queued"])
+def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
+    url: str, hasty: MemoryEngine, tenant: str, tmp_path: Path, acknowledge: Any
+) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    writer = hasty.writer(acknowledge=acknowledge, report_path=path)
+    writer.submit(tenant, "a", said("stored")).result(30) if acknowledge == "stored" else writer.add(
+        tenant, "a", said("stored")
+    )
+    writer.flush(30)
+    with held(url):
+        futures = [writer.submit(tenant, "ab"[n % 2], said(f"{n}")) for n in range(4)]
+        report = writer.close(timeout_seconds=0.2)
+    assert report.path == path
+    assert report.messages == 4
+    assert "StorageBusyError" in str(report.problem)
+    assert writer.close() is report
+    for future in futures:
+        with pytest.raises(UnsavedError):
+            future.result(0)
+    with pytest.raises(EngineClosedError):
+        writer.add(tenant, "a", said("late"))
+    with pytest.raises(InvalidConfigError, match="holds 4 messages that were not stored"):
+        hasty.writer(report_path=path)
+    with hasty.writer(timeout_seconds=30) as other:
+        assert other.recover(path).stored == 4
+    assert not path.exists()
+    assert texts(hasty, tenant, "a") == ["stored", "0", "2"]
+    assert texts(hasty, tenant, "b") == ["1", "3"]
+
+
+@ON_DISK
+def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
+    url: str, hasty: MemoryEngine, tenant: str
+) -> None:
+    writer = hasty.writer(acknowledge="queued")
+    with held(url):
+        writer.add(tenant, "s", said("one"))
+        with pytest.raises(UnsavedError, match="1 messages were not stored"):
+            writer.close(timeout_seconds=0.1)
+    assert [message.content for one in writer.unsaved for message in one.messages] == ["one"]
+
+
+def test_an_engine_that_closes_has_its_writers_store_the_rest(file_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    engine = MemoryEngine(file_url)
+    writer = engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=path)
+    writer.add("a", "s", said("one"))
+    assert path.exists()
+    engine.close()
+    assert not list(tmp_path.glob("*unsaved*"))
+    with MemoryEngine(file_url) as again:
+        assert texts(again, "a", "s") == ["one"]
+
+
+def test_two_writers_do_not_report_to_one_file(engine: MemoryEngine, tmp_path: Path) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    with engine.writer(report_path=path), pytest.raises(InvalidConfigError, match="another writer"):
+        engine.writer(report_path=path)
+    with engine.writer(report_path=path):
+        pass
+
+
+def test_a_report_that_holds_something_refused_keeps_it(
+    engine: MemoryEngine, tenant: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    engine.session(tenant, "s").add(said("taken", "x"))
+    writer = engine.writer(acknowledge="queued", report_path=path)
+    writer.add(tenant, "s", said("another", "x"))
+    writer.add(tenant, "s", said("good"))
+    assert writer.close().messages == 1
+    with engine.writer() as other:
+        report = other.recover(path)
+        assert (report.stored, report.duplicates, report.refused) == (0, 0, 1)
+        assert other.recover(path).refused == 1
+    assert "another" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said_so"),
+    [
+        ({"max_messages": 0}, "max_messages"),
+        ({"max_wait_ms": 0}, "max_wait_ms"),
+        ({"max_pending": 0}, "max_pending"),
+        ({"acknowledge": "sent"}, "'stored' or 'queued'"),
+        ({"timeout_seconds": -1}, "timeout_seconds"),
+        ({"report_path": 3}, "path"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said_so: str) -> None:
+    with MemoryEngine() as engine, pytest.raises(InvalidConfigError, match=said_so):
+        engine.writer(**wrong)
+
+
+def test_what_is_no_message_is_refused() -> None:
+    wrong: Any = "hello"
+    with MemoryEngine() as engine, engine.writer() as writer, pytest.raises(InvalidMessageError):
+        writer.add("a", "s", wrong)
