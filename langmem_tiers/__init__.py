@@ -32,6 +32,7 @@ from langmem_tiers.core.config import (
     EmbeddingConfig,
     EngineConfig,
     LearningConfig,
+    MaintenanceConfig,
     OptimizerConfig,
     RecallConfig,
     SummaryConfig,
@@ -57,6 +58,8 @@ from langmem_tiers.core.context_files import (
 )
 from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Tier
 from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
+from langmem_tiers.core.erasure import Erased, ErasedCounts, Eraser, ErasureReceipt, ErasureRequest
+from langmem_tiers.core.erasure_store import ErasureStore
 from langmem_tiers.core.errors import (
     BackupError,
     BackupFileError,
@@ -169,6 +172,15 @@ from langmem_tiers.core.tasks import (
 )
 from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
+from langmem_tiers.core.upkeep import (
+    Compacted,
+    MaintenanceReport,
+    Scrubbed,
+    Statistics,
+    TableStatistics,
+    TierStatistics,
+    UpkeepStore,
+)
 from langmem_tiers.core.writing import (
     Acknowledge,
     CrashReport,
@@ -183,6 +195,7 @@ from langmem_tiers.flows.batching import BatchWriter
 from langmem_tiers.flows.compact import CompactionReport, compact
 from langmem_tiers.flows.context_diff import ContextDiff
 from langmem_tiers.flows.learn import LearnReport
+from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
@@ -250,6 +263,7 @@ __all__ = [
     "CharCounter",
     "Chunk",
     "Clock",
+    "Compacted",
     "CompactionConfig",
     "CompactionReport",
     "CompressReport",
@@ -299,6 +313,12 @@ __all__ = [
     "EpisodeDraft",
     "EpisodeKind",
     "Episodes",
+    "Erased",
+    "ErasedCounts",
+    "Eraser",
+    "ErasureReceipt",
+    "ErasureRequest",
+    "ErasureStore",
     "ExecutionOutcome",
     "ExtractedFact",
     "ExtractionPattern",
@@ -343,6 +363,9 @@ __all__ = [
     "Loop",
     "LoopKind",
     "LoopReport",
+    "Maintenance",
+    "MaintenanceConfig",
+    "MaintenanceReport",
     "MemoryEngine",
     "MemoryEntry",
     "MemoryPriority",
@@ -403,6 +426,7 @@ __all__ = [
     "Score",
     "Scorer",
     "Scoring",
+    "Scrubbed",
     "Session",
     "SessionInfo",
     "SessionNotFoundError",
@@ -415,6 +439,7 @@ __all__ = [
     "Snapshot",
     "SnapshotReport",
     "StateSnapshot",
+    "Statistics",
     "Step",
     "StorageBusyError",
     "StorageCorruptError",
@@ -431,9 +456,11 @@ __all__ = [
     "SummaryStrategy",
     "SyncReport",
     "SystemClock",
+    "TableStatistics",
     "TfIdfWeights",
     "Thought",
     "Tier",
+    "TierStatistics",
     "TiktokenCounter",
     "TimeSortedIds",
     "TokenBudget",
@@ -448,6 +475,7 @@ __all__ = [
     "TuningStore",
     "Unsaved",
     "UnsavedError",
+    "UpkeepStore",
     "VectorStore",
     "WriterConfig",
     "WriterReport",

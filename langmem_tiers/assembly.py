@@ -19,6 +19,7 @@ from langmem_tiers.core.messages import check_time
 from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.batching import BatchWriter
 from langmem_tiers.flows.parts import MemoryParts
+from langmem_tiers.flows.schedule import Schedule
 from langmem_tiers.retrieval.embedding import Embedding
 from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.retrieval.kinship import Kinship
@@ -33,6 +34,7 @@ from langmem_tiers.storage.backup_writing import Terms
 from langmem_tiers.storage.batches import SqlBatchStore
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.entries import SqlEntryStore
+from langmem_tiers.storage.erasure import SqlErasureStore
 from langmem_tiers.storage.figures import SqlFigures
 from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.item_index import SqlItemIndex
@@ -47,6 +49,7 @@ from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
+from langmem_tiers.storage.upkeep import SqlUpkeep
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.items import ItemParts, Items
 from langmem_tiers.tiers.memory_parts import LastingParts
@@ -160,6 +163,8 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         model_facts=_model_facts(given, finder),
         moments=given.scoring.moments,
         config=given.config,
+        erasure=SqlErasureStore(database),
+        upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds),
     )
 
 
@@ -261,8 +266,11 @@ def _model_facts(given: Given, finder: FactFinder) -> ModelFacts | None:
 
 
 def _check_config(config: object) -> None:
-    if config is not None and not isinstance(config, EngineConfig):
+    if config is None:
+        return
+    if not isinstance(config, EngineConfig):
         raise InvalidConfigError(f"config must be an EngineConfig, got a {type(config).__name__}")
+    Schedule(config.maintenance)  # a line that is none is refused before anything is opened
 
 
 def _check_scoring(scoring: object) -> None:

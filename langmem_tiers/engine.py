@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from langmem_tiers.assembly import (
@@ -19,6 +20,7 @@ from langmem_tiers.assembly import (
 )
 from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.erasure import ErasureRequest
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
@@ -26,12 +28,14 @@ from langmem_tiers.core.writing import Acknowledge, WriterConfig
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.consolidate import consolidate
+from langmem_tiers.flows.forget import forget
+from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.summarize import summarize
 from langmem_tiers.moving import Moving
-from langmem_tiers.tiers.pools import Pools
+from langmem_tiers.tiers.pools import Pools, erase_from_pools
 
 if TYPE_CHECKING:
     import os
@@ -42,12 +46,14 @@ if TYPE_CHECKING:
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.context import Context
+    from langmem_tiers.core.erasure import ErasureReceipt
     from langmem_tiers.core.ids import IdSource
     from langmem_tiers.core.instruments import Figures, Metrics, Tracer
     from langmem_tiers.core.long_term import ConsolidationReport
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
+    from langmem_tiers.core.upkeep import Statistics
     from langmem_tiers.flows.batching import BatchWriter
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.scoring.tables import Scoring
@@ -77,6 +83,7 @@ class MemoryEngine(Moving, Closing):
     Attributes:
         embedder: The one that recall uses.
         items: JSON values under namespaces and keys, beside all sessions.
+        maintenance: Retention, compaction and statistics, by call or by a schedule.
         optimizer: Tunes memory to what is said.
         pools: What several namespaces share.
     """
@@ -115,6 +122,8 @@ class MemoryEngine(Moving, Closing):
         self._parts = assemble(self._database, given, changes)
         self.optimizer = Optimizer(self._parts, changes)
         self.items = assemble_items(self._database, given)
+        self._parts.erasers.extend([self.items.let_go, partial(erase_from_pools, self._parts.pools)])
+        self.maintenance = Maintenance(self._parts, self.items.sweep)
         self._backups = assemble_backups(self._database, given)
         self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
         self._figures = figures_of(self._database)
@@ -257,6 +266,53 @@ class MemoryEngine(Moving, Closing):
         connected = None if redis is None else bool(getattr(redis, "is_connected", False))
         return replace(self._figures.read(), redis_connected=connected)
 
+    def forget(
+        self,
+        *,
+        namespace: str | Iterable[str] | None = None,
+        session: str | None = None,
+        message: str | None = None,
+        entry: str | None = None,
+        user: str | None = None,
+        scrub: bool = True,
+    ) -> ErasureReceipt:
+        """Erase something everywhere: rows, full text, vectors, caches, and what was made of it.
+
+        ``forget(namespace="alice")`` erases exactly that namespace with its sessions, memories, contexts and items;
+        ``forget(namespace="alice", session="monday")`` a session with those set aside from it;
+        ``forget(namespace="alice", session="monday", message=id)`` a message, a tool call with its results;
+        ``forget(namespace="alice", entry=id)`` an entry, an episode, a chunk, a fact or something known, with what
+        it was before; ``forget(user="alice")`` every namespace that has this label.
+
+        Long-term entries and knowledge go if nothing else says so; entries that others said too are told in their
+        words. Summaries and chunks are made anew from what is left, without a model. To forget the same again is
+        safe, and is what to do if this was stopped.
+
+        Args:
+            namespace: Whose.
+            session: Name of a session.
+            message: Id of a message of that session.
+            entry: Id of an entry.
+            user: A label.
+            scrub: Whether the bytes are wiped from the files too. A SQLite file and the tables concerned of
+                PostgreSQL are written anew for that, and others wait meanwhile. Without it,
+                ``engine.maintenance.scrub()`` does it later.
+
+        Returns:
+            What was erased, and what could not be.
+
+        Raises:
+            InvalidInputError: It names nothing, or two things at once; nothing was erased.
+        """
+        request = ErasureRequest.of(
+            namespace=namespace, session=session, message=message, entry=entry, user=user
+        )
+        return forget(self._parts, request, scrub=scrub)
+
+    def statistics(self) -> Statistics:
+        """What the database holds and takes, by tier and by table, from what it knows of itself: cheap at any size."""
+        return self._parts.upkeep.statistics(self._parts.now())
+
     def close(self) -> None:
         """Close its writers, stop the optimizer and give the database back.
 
@@ -269,6 +325,7 @@ class MemoryEngine(Moving, Closing):
 
     def _close(self) -> None:
         self.optimizer.stop()
+        self.maintenance.stop()
         self.items.sweeper.stop()
         self._parts.retriever.close()
         if not self._database.is_closed:

@@ -11,9 +11,9 @@ from rich.console import Console
 from langmem_tiers.cli.assistants import Framework
 from langmem_tiers.cli.carrying import export, import_
 from langmem_tiers.cli.keeping import backup, move, restore
-from langmem_tiers.cli.looking import inspect, search
+from langmem_tiers.cli.looking import inspect, search, status
 from langmem_tiers.cli.telling import Teller, told_errors
-from langmem_tiers.cli.tending import optimize, reembed
+from langmem_tiers.cli.tending import forget, maintain, optimize, reembed
 from langmem_tiers.version import __version__
 
 app = typer.Typer(
@@ -62,6 +62,7 @@ def demo(
 
 
 for command, name in (
+    (status, "status"),
     (inspect, "inspect"),
     (search, "search"),
     (export, "export"),
@@ -71,5 +72,7 @@ for command, name in (
     (move, "move"),
     (optimize, "optimize"),
     (reembed, "reembed"),
+    (forget, "forget"),
+    (maintain, "maintain"),
 ):
     app.command(name)(command)

@@ -25,6 +25,25 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 100
 
 
+def status(database: Database, *, json: IsJson = False) -> None:
+    """Tell what a memory holds and takes, by tier and table."""
+    teller = Teller(is_json=json)
+    with told_errors(teller), opened(database) as engine:
+        found = engine.statistics()
+        if json:
+            teller.result(found)
+            return
+        teller.table(
+            found,
+            f"{found.namespaces:,} namespaces, {found.sessions:,} sessions, {found.messages:,} messages, "
+            f"{found.total_bytes:,} bytes",
+            ("tier", "entries", "bytes, about"),
+            [(name, f"{one.count:,}", f"{one.bytes:,}") for name, one in found.tiers.items()],
+        )
+        if found.estimated:
+            teller.result(None, [f"Estimated: {', '.join(found.estimated)}"])
+
+
 def inspect(
     database: Database,
     namespace: MaybeNamespace = None,

@@ -68,6 +68,11 @@ class Compressor:
         self._known_message = lru_cache(maxsize=_KNOWN_TEXTS)(self._message)
         self._known_summary = lru_cache(maxsize=_KNOWN_SUMMARIES)(self._retell)
 
+    def let_go(self) -> None:
+        """Hold nothing any more of what was compressed."""
+        self._known_message.cache_clear()
+        self._known_summary.cache_clear()
+
     def compress(
         self, content: str, role: Role | str = Role.USER, *, max_tokens: int | None = None
     ) -> Compressed:

@@ -180,6 +180,31 @@ class LearningConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceConfig:
+    """What maintenance does, and when; it never runs by itself until ``engine.maintenance.start()``."""
+
+    schedule: str = "0 3 * * *"
+    """A cron line: minute, hour, day, month, weekday."""
+    time_zone: str = "UTC"
+    """In which the line is read."""
+    retention_days: float | None = 90.0
+    """Messages older than that go; what was promoted or learned from them stays. None keeps all."""
+    compaction: bool = True
+    """Whether full-text indexes are merged and unused room is given back."""
+
+    def __post_init__(self) -> None:
+        for name in ("schedule", "time_zone"):
+            if not isinstance(value := getattr(self, name), str) or not value.strip():
+                raise InvalidConfigError(
+                    f"{name} must be a text, got {value!r}: use e.g. '0 3 * * *' and 'UTC'"
+                )
+        if self.retention_days is not None:
+            check_positive(self.retention_days, "retention_days", most=1_000_000)
+        if not isinstance(self.compaction, bool):
+            raise InvalidConfigError(f"compaction must be True or False, got {self.compaction!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """How the engine treats its database and its memories."""
 
@@ -197,6 +222,7 @@ class EngineConfig:
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     recall: RecallConfig = field(default_factory=RecallConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
+    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     redundancy_threshold: float = 0.9
     """The similarity from which on the older of two entries is redundant."""
 
@@ -225,6 +251,7 @@ _PARTS = {
     "embedding": EmbeddingConfig,
     "recall": RecallConfig,
     "learning": LearningConfig,
+    "maintenance": MaintenanceConfig,
 }
 
 

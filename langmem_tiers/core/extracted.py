@@ -28,6 +28,10 @@ class FactState(StrEnum):
     """Somebody said that it is no fact."""
 
 
+UNREAD = "an answer of the model that could not be used"
+"""How the reason of a fact begins that is no fact of one message, but all that a model said of several."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactDraft:
     """A fact as it was found in a message.

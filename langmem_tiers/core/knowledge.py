@@ -50,13 +50,18 @@ class Knowledge:
     @property
     def id(self) -> str:
         """Category and key in one text; ``name_from_id`` reads it."""
-        category = _UNSAFE_IN_CATEGORY.sub(lambda found: f"%{ord(found[0]):02X}", self.category)
-        return f"{category}/{self.key}"
+        return id_from_name(self.category, self.key)
 
     @property
     def told(self) -> str:
         """How it is told: the key with the value, or a note as it was said."""
         return self.value if self.category == NOTE else f"{self.key}: {self.value}"
+
+
+def id_from_name(category: str, key: str) -> str:
+    """Category and key in one text."""
+    safe = _UNSAFE_IN_CATEGORY.sub(lambda found: f"%{ord(found[0]):02X}", category)
+    return f"{safe}/{key}"
 
 
 def name_from_id(knowledge_id: str) -> tuple[str, str] | None:

@@ -42,11 +42,15 @@ class KeptEntry:
     archived_at: datetime | None = None
 
 
-class Cursor(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cursor:
     """How far the messages of a session were worked through, as turns."""
 
     learned: int = 0
     chunked: int = 0
+    erased: int | None = field(default=None, compare=False)
+    """A number that is another once something was erased: what was read before that must not be kept. None does not
+    look."""
 
 
 @dataclass(frozen=True, slots=True)

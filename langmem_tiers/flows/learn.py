@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import InvalidInputError, MessageNotFoundError
-from langmem_tiers.core.extracted import ExtractedFact, FactDraft, FactMovedError, FactState
+from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError, MessageNotFoundError
+from langmem_tiers.core.extracted import UNREAD, ExtractedFact, FactDraft, FactMovedError, FactState
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.memory_store import Cursor, CursorMove, MemoryWrite
 from langmem_tiers.core.messages import Message, Role
@@ -171,7 +171,7 @@ class Learner:
             source_message_id=None,
             extracted_at=self._parts.now(),
             state=FactState.QUARANTINED,
-            reason=f"an answer of the model that could not be used: {problem}",
+            reason=f"{UNREAD}: {problem}",
         )
 
     def _review(self, said: dict[str, Message]) -> tuple[Receipt, ...]:
@@ -198,7 +198,8 @@ class Learner:
         return {number: entries[name] for name, number in numbers.items()}
 
     def _reviewed(self, fact: ExtractedFact, said: dict[str, Message]) -> Receipt | None:
-        with suppress(FactMovedError):  # somebody else has looked at it meanwhile
+        # Somebody else has looked at it meanwhile, or has erased it.
+        with suppress(FactMovedError, EntryNotFoundError):
             try:
                 return self._moved(fact, said.get(fact.source_message_id or "") or self._source(fact))
             except FactMovedError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.tuning import TuningParameters, TuningState
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from langmem_tiers.compression.summarize import Summarizer
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.erasure import Eraser
+    from langmem_tiers.core.erasure_store import ErasureStore
     from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
+    from langmem_tiers.core.upkeep import UpkeepStore
     from langmem_tiers.flows.analyze import Analyzer
     from langmem_tiers.retrieval.retriever import Retriever
     from langmem_tiers.scoring.moment_patterns import MomentPattern
@@ -51,6 +54,10 @@ class MemoryParts:
     model_facts: ModelFacts | None
     moments: Sequence[MomentPattern]
     config: EngineConfig
+    erasure: ErasureStore
+    upkeep: UpkeepStore
+    erasers: list[Eraser] = field(default_factory=list)
+    """Who keeps copies outside the database: each is told what is gone and erases its own."""
 
     @property
     def counter(self) -> TokenCounter:

@@ -23,7 +23,8 @@ KEPT_CHARACTERS = 100_000
 """Of an observation that are kept; of a longer one its beginning and its end."""
 _TOLD_CHARACTERS = 8_000
 """Of an observation that recall looks at."""
-_NOTES = ": notes"
+NOTES = ": notes"
+"""Behind the name of a task: the session in which its changes are written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class TaskJournal:
         self.task = task
         self.is_replaying = False
         self._cycles = open_session(namespace, task)
-        self._notes = open_session(namespace, f"{task}{_NOTES}")
+        self._notes = open_session(namespace, f"{task}{NOTES}")
         self._written = 0
 
     @property
@@ -132,9 +133,9 @@ class TaskJournal:
 def check_task(task: str) -> str:
     """The name of a task, or an error that says why it is none."""
     name = check_name(task, "task")
-    if name.endswith(_NOTES):
-        raise InvalidNameError(f"a task must not end with {_NOTES!r}, got {name[-80:]!r}: call it otherwise")
-    check_name(f"{name}{_NOTES}", "task")
+    if name.endswith(NOTES):
+        raise InvalidNameError(f"a task must not end with {NOTES!r}, got {name[-80:]!r}: call it otherwise")
+    check_name(f"{name}{NOTES}", "task")
     return name
 
 

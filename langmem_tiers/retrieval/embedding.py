@@ -220,6 +220,12 @@ class Embedding:
         left = {*refused, *late}
         return Embedded(vectors, [number for number in range(len(texts)) if number not in left], refused)
 
+    def let_go(self) -> None:
+        """Hold no vector of a query any more."""
+        with self._lock:
+            self._recent.clear()
+            self._unwritten = {}
+
     def before_fork(self) -> None:
         """Nothing to do: waiting for a model could keep the process from forking."""
 

@@ -89,6 +89,10 @@ class MemorySearch:
         """Whether anything was ever kept in a namespace."""
         return bool(self._index.states(namespace))
 
+    def let_go(self) -> None:
+        """Hold nothing in memory; all is read anew when it is asked for."""
+        self._made_ranker = None
+
     def find(self, sought: Sought) -> list[Scored]:
         """Entries that answer a text by words or by meaning, the best first."""
         return self._read(sought, self._ranker().rank(sought.namespace, sought.text), sought.limit)

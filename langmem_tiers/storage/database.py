@@ -113,6 +113,12 @@ class Database:
             yield connection
 
     @contextmanager
+    def outside(self) -> Iterator[Connection]:
+        """A connection for what no transaction takes, such as ``VACUUM``; threads that write wait for it on SQLite."""
+        with self._guard(locked=self.is_sqlite), self._reader.connect() as connection:
+            yield connection
+
+    @contextmanager
     def read_moment(self) -> Iterator[Connection]:
         """A connection whose statements all see the database as it was at one moment, whatever is written meanwhile."""
         options: dict[str, Any] = (

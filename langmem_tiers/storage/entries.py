@@ -92,9 +92,9 @@ class SqlEntryStore:
     ) -> bool:
         """Write all marks and the summary in one transaction."""
         with self._database.write() as connection:
-            if not is_hidden_still(connection, key, was_hidden) or not _as_seen(connection, seen or {}):
+            if not is_hidden_still(connection, key, was_hidden) or not _as_seen(connection, key, seen or {}):
                 return False
-            _put_marks(connection, key, marks)
+            put_marks(connection, key, marks)
             if roll_up is not None:
                 _put_digest(connection, key, roll_up)
             return True
@@ -141,7 +141,8 @@ def shown_of(rows: list[AnyRow], label: str) -> list[Shown]:
         ) from None
 
 
-def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]) -> None:
+def put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]) -> None:
+    """Write marks of a session in a transaction of the caller's; None takes one away."""
     if not marks:
         return
     namespace_pk = connection.execute(
@@ -164,10 +165,14 @@ def _put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None
         connection.execute(insert(entries), rows)
 
 
-def _as_seen(connection: Connection, seen: Mapping[int, Mark | None]) -> bool:
+def _as_seen(connection: Connection, key: int, seen: Mapping[int, Mark | None]) -> bool:
     keys = list(seen)
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         some = keys[start : start + _KEYS_PER_QUERY]
+        # A summary of what was erased meanwhile must not be kept.
+        ours = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(some))
+        if connection.execute(ours).scalar_one() != len(some):
+            return False
         rows = connection.execute(select(*MARK_COLUMNS).where(entries.c.message_pk.in_(some)))
         there = {row.mark_message_pk: _mark(row) for row in rows}
         if any(there.get(key) != seen[key] for key in some):
@@ -182,7 +187,7 @@ def _put_digest(connection: Connection, key: int, roll_up: RollUp) -> None:
     summary_pk = put_summary(connection, key, roll_up)
     if roll_up.digest is not None:
         mark = Mark(digest=roll_up.digest, changed_at=roll_up.summary.created_at)
-        _put_marks(connection, key, {summary_pk: mark})
+        put_marks(connection, key, {summary_pk: mark})
 
 
 def _row(mark: Mark, message_pk: int, namespace_pk: int) -> dict[str, Any]:

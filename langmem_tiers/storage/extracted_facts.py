@@ -68,12 +68,14 @@ class SqlExtractedFacts:
 
     def cursor(self, session_key: int) -> Cursor:
         """How far a session was worked through."""
-        query = select(learned_sessions.c.learned, learned_sessions.c.chunked).where(
-            learned_sessions.c.session_pk == session_key
+        query = (
+            select(learned_sessions.c.learned, learned_sessions.c.chunked, namespaces.c.erased)
+            .select_from(sessions.join(namespaces).outerjoin(learned_sessions))
+            .where(sessions.c.pk == session_key)
         )
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        return Cursor() if row is None else Cursor(*row)
+        return Cursor() if row is None else Cursor(row.learned or 0, row.chunked or 0, row.erased)
 
     def turns(self, session_key: int, *, after: int, limit: int) -> tuple[Turn, ...]:
         """Messages of a session behind a turn, oldest first."""

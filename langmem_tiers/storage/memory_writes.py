@@ -267,8 +267,12 @@ def _move_fact(connection: Connection, namespace_pk: int, move: FactMove) -> Non
 
 def _move_cursor(connection: Connection, move: CursorMove) -> None:
     own = learned_sessions.c.session_pk == move.session_key
-    if connection.execute(select(sessions.c.pk).where(sessions.c.pk == move.session_key)).first() is None:
+    there = select(namespaces.c.erased).join(sessions).where(sessions.c.pk == move.session_key)
+    erased = connection.execute(there).scalar()
+    if erased is None:
         raise no_session()
+    if move.was.erased not in (None, erased):
+        raise TooLateError("something was erased that this may tell of")
     row = connection.execute(select(learned_sessions).where(own).with_for_update()).first()
     if (Cursor() if row is None else Cursor(row.learned, row.chunked)) != move.was:
         raise TooLateError("somebody else works on the session")

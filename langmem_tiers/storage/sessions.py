@@ -16,6 +16,7 @@ from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -117,20 +118,7 @@ class SqlSessionStore:
         with self._database.write() as connection:
             # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
             connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == own).with_for_update())
-            gone = connection.execute(
-                delete(sessions)
-                .where(sessions.c.pk == key)
-                .returning(sessions.c.message_count, sessions.c.namespace_pk)
-            ).first()
-            if gone is None:
-                return DeleteReport(sessions=0, messages=0)
-            # Whoever holds parts of the namespace in memory sees by this that some of them are gone.
-            connection.execute(
-                update(namespaces)
-                .where(namespaces.c.pk == gone.namespace_pk)
-                .values(erased=namespaces.c.erased + 1)
-            )
-        return DeleteReport(sessions=1, messages=gone.message_count)
+            return delete_sessions(connection, [key])
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
         """Erase exactly this namespace with its sessions."""
@@ -139,12 +127,7 @@ class SqlSessionStore:
             key = connection.execute(
                 select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).with_for_update()
             ).scalar()
-            counts = connection.execute(
-                delete(sessions).where(sessions.c.namespace_pk == key).returning(sessions.c.message_count)
-            ).scalars()
-            erased = list(counts)
-            connection.execute(delete(namespaces).where(namespaces.c.pk == key))
-        return DeleteReport(sessions=len(erased), messages=sum(erased))
+            return delete_namespace(connection, key)
 
     @staticmethod
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
@@ -162,6 +145,37 @@ def new_session(namespace_pk: int, name: str, now: datetime) -> dict[str, object
         "updated_at": now,
         **dict.fromkeys((*counts, "view_position", "view_message"), 0),
     }
+
+
+def delete_sessions(connection: Connection, keys: Sequence[int]) -> DeleteReport:
+    """Erase sessions in a transaction of the caller's, who has locked their namespace."""
+    erased = list[int]()
+    for key in keys:
+        gone = connection.execute(
+            delete(sessions)
+            .where(sessions.c.pk == key)
+            .returning(sessions.c.message_count, sessions.c.namespace_pk)
+        ).first()
+        if gone is not None:
+            erased.append(gone.message_count)
+            count_erasure(connection, gone.namespace_pk)
+    return DeleteReport(sessions=len(erased), messages=sum(erased))
+
+
+def count_erasure(connection: Connection, namespace_pk: int) -> None:
+    """Let whoever holds parts of the namespace in memory see that some of them are gone."""
+    own = update(namespaces).where(namespaces.c.pk == namespace_pk)
+    connection.execute(own.values(erased=namespaces.c.erased + 1))
+
+
+def delete_namespace(connection: Connection, key: int | None) -> DeleteReport:
+    """Erase a namespace with its sessions in a transaction of the caller's, who has locked it."""
+    counts = connection.execute(
+        delete(sessions).where(sessions.c.namespace_pk == key).returning(sessions.c.message_count)
+    ).scalars()
+    erased = list(counts)
+    connection.execute(delete(namespaces).where(namespaces.c.pk == key))
+    return DeleteReport(sessions=len(erased), messages=sum(erased))
 
 
 def namespace_pk_of(connection: Connection, path: str, now: datetime) -> int:

@@ -96,7 +96,7 @@ def _is_listed(*as_what: Listing) -> ColumnElement[bool]:
 
 
 IS_REMOVED = _is_listed(Listing.REMOVED)
-_is_in_list = ~_is_listed(*(one for one in Listing if one not in IN_LIST))
+IS_IN_LIST = ~_is_listed(*(one for one in Listing if one not in IN_LIST))
 
 LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
 FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
@@ -106,7 +106,7 @@ NEXT_PAGE = _with_session(
     .limit(bindparam("limit"))
 )
 _view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
-_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True), _is_in_list)
+_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True), IS_IN_LIST)
 _summary = _of_session.where(_pk == _view_message)
 VIEW = _with_session(
     union_all(
@@ -119,7 +119,7 @@ MARKED_VIEW = _with_marks(VIEW)
 MARKED_ONE = _with_marks(ONE)
 MARKED_NEWER = _with_marks(
     _with_session(
-        _of_session.where(_position > bindparam("newest"), _is_in_list)
+        _of_session.where(_position > bindparam("newest"), IS_IN_LIST)
         .order_by(_position, _pk)
         .limit(bindparam("limit"))
     )

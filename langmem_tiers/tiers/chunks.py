@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.chunks import chunk_text, merged_summary
@@ -13,6 +14,7 @@ from langmem_tiers.scoring.topics import united_topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from langmem_tiers.compression.summarize import Summarizer
@@ -103,6 +105,32 @@ class Chunks:
                 if chunk.number > self._config.max_chunks:
                     self._merge_oldest()
         return tuple(made), tuple(dict.fromkeys(problems))
+
+    def remade(self, kept: KeptEntry, without: AbstractSet[str]) -> NewEntry | None:
+        """A chunk made anew from its messages, but for some; None if no other is left.
+
+        Args:
+            kept: The chunk.
+            without: Ids of messages that it must not tell of any more.
+        """
+        chunk = to_chunk(kept)
+        span = chunk.last_turn - chunk.first_turn + 1
+        turns = [
+            one
+            for one in self._parts.store.turns(self._key, after=chunk.first_turn - 1, limit=span)
+            if one.number <= chunk.last_turn and one.message.id not in without and not one.message.is_summary
+        ]
+        if not turns:
+            return None
+        share = _MERGED_SHARE if chunk.merged > 1 else 1
+        text = chunk_text(
+            [one.message for one in turns],
+            self._summarizer,
+            target_tokens=share * self._config.chunk_tokens,
+        )
+        made = self._chunk(turns, text.summary, text.topics, chunk.number)
+        anew = replace(made, merged=chunk.merged, created_at=chunk.created_at)
+        return self._new(anew, kept.entry.valid_from or chunk.created_at)
 
     def _next(self, *, whole: bool) -> tuple[Cursor, Sequence[Turn]] | None:
         cursor, size = self._parts.store.cursor(self._key), self._config.chunk_messages

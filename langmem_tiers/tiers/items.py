@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.indexes import VectorStore
     from langmem_tiers.core.items import Item, ItemIndex, ItemStore, KeptItem, NamespaceMatch, ScanMark
     from langmem_tiers.core.names import NamespacePath
@@ -222,6 +223,13 @@ class Items:
     def sweep(self) -> int:
         """Erase what has expired; how many items that were. They could not be read any more before."""
         return self._store.sweep(self._parts.now())
+
+    def let_go(self, _erased: Erased) -> dict[str, int]:
+        """Hold nothing in memory of what was erased; all is read anew when it is asked for."""
+        self._made_ranker = None
+        if self._embedding is not None:
+            self._embedding.let_go()
+        return {}
 
     def _latest(
         self, prefix: NamespacePath, where: Filter | None, now: datetime, page: tuple[int, int]

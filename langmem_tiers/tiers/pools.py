@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.core.entries import Entry
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.knowledge import Knowledge
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.pools import Origin, PoolStore, SyncReport
@@ -316,3 +317,20 @@ def _contributor(origin: Origin) -> Contributor:
 def _for_who_may_not_read() -> Receipt:
     # Who may not read learns nothing of what others said, neither from what was there nor from what became of it.
     return Receipt(outcome=Outcome.STORED, reason="it is in the pool")
+
+
+def erase_from_pools(store: PoolStore, erased: Erased) -> dict[str, int]:
+    """Erase from pools, and from what others synced of them, what came from something that is gone.
+
+    Args:
+        store: Where pools are kept.
+        erased: What is gone.
+
+    Returns:
+        How many contributions and copies went.
+    """
+    done = [store.erase_namespace(path) for path in erased.namespaces]
+    done += [store.erase_entries(path, ids) for path, ids in erased.entries.items() if ids]
+    contributions, copies = sum(one.contributions for one in done), sum(one.copies for one in done)
+    told = {"pool contributions": contributions, "pool copies": copies}
+    return {kind: count for kind, count in told.items() if count}

@@ -158,3 +158,8 @@ def _meet(new: Entry, old: Entry) -> bool:
 
 def _start(entry: Entry) -> datetime:
     return entry.valid_from or entry.created_at
+
+
+def let_go() -> None:
+    """Hold no statement any more that was read."""
+    _read.cache_clear()

@@ -209,3 +209,29 @@ def test_what_is_no_backup_is_refused_whole(tmp_path: Path, content: bytes) -> N
     file.write_bytes(content)
     done = run("restore", "-d", target, file, "--json")
     assert (done.code, done.told["error"]) == (1, "NotABackupError")
+
+
+def test_the_status_tells_what_is_there(database: Path) -> None:
+    told = run("status", "-d", database, "--json").told
+    assert (told["namespaces"], told["sessions"], told["messages"]) == (2, 2, 4)
+    assert "2 namespaces" in run("status", "-d", database).out
+
+
+def test_what_is_forgotten_is_gone_and_only_with_yes(database: Path) -> None:
+    asked = run("forget", "-d", database, "bob")
+    assert (asked.code, "--yes" in asked.err) == (3, True)
+    assert "tea" in run("export", "-d", database).out
+    told = run("forget", "-d", database, "bob", "--yes", "--json").told
+    assert told["counts"]["messages"] == 1
+    assert told["is_complete"]
+    assert "tea" not in run("export", "-d", database).out
+    assert b"[bold]tea" not in database.read_bytes()
+    assert run("forget", "-d", database, "acme/a\\/b", "-s", "monday", "--yes").code == 0
+    assert run("forget", "-d", database, "--yes").code == 1  # nothing is named
+
+
+def test_maintenance_is_done_only_with_yes(database: Path) -> None:
+    assert run("maintain", "-d", database).code == 3
+    told = run("maintain", "-d", database, "--yes", "--json").told
+    assert told["is_complete"]
+    assert told["erased"]["messages"] == 0

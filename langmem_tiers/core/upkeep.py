@@ -1,0 +1,129 @@
+"""Keeping a database in shape: wiped, compacted, measured; and the reports of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from langmem_tiers.core.erasure import ErasedCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatistics:
+    """What a table holds and takes."""
+
+    name: str
+    rows: int
+    bytes: int
+    """With its indexes."""
+    is_estimate: bool
+    """Whether ``rows`` is what the database guesses; counting would read the whole table."""
+    bytes_are_estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierStatistics:
+    """What a tier holds."""
+
+    count: int
+    bytes: int
+    """Of its texts, vectors and marks, about."""
+    is_estimate: bool = False
+    """Whether ``count`` is a guess."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What a database holds and takes, cheap enough to be asked for every minute."""
+
+    taken_at: datetime
+    namespaces: int
+    sessions: int
+    messages: int
+    tokens: int
+    """Of all messages, by the counters that counted them."""
+    tiers: Mapping[str, TierStatistics]
+    tables: tuple[TableStatistics, ...]
+    total_bytes: int
+    """Of the whole database; of a SQLite file with its log."""
+    free_bytes: int | None = None
+    """Of them unused, where that is known."""
+    estimated: tuple[str, ...] = ()
+    """Names of the figures above that are guesses."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON, with the time as text."""
+        return asdict(self) | {"taken_at": self.taken_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrubbed:
+    """How far the bytes of what was erased are gone from the files of the database."""
+
+    left: tuple[str, ...] = ()
+    """What could not be done, and what to do about it."""
+    notes: tuple[str, ...] = ()
+    """What lies outside of what can be done from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What compacting did."""
+
+    bytes_before: int = 0
+    bytes_after: int = 0
+    steps: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceReport:
+    """What a run of maintenance did."""
+
+    started_at: datetime
+    ended_at: datetime
+    erased: ErasedCounts
+    """By retention."""
+    remade: int = 0
+    """Summaries, chunks and episodes that are told anew from what is left."""
+    expired_items: int = 0
+    compacted: Compacted | None = None
+    statistics: Statistics | None = None
+    problems: tuple[str, ...] = field(default=())
+    is_complete: bool = True
+    """Whether it came to its end; if not, the next one goes on where it stopped."""
+    is_elsewhere: bool = False
+    """Whether another process is at it, so that nothing was done here."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON, with times as text."""
+        found = asdict(self) | {
+            "started_at": self.started_at.isoformat(),
+            "ended_at": self.ended_at.isoformat(),
+        }
+        found["statistics"] = None if self.statistics is None else self.statistics.as_dict()
+        return found
+
+
+class UpkeepStore(Protocol):
+    """Keeps the database itself in shape."""
+
+    def scrub(self, erased: ErasedCounts | None = None) -> Scrubbed:
+        """Let the files of the database hold nothing of what was erased.
+
+        Args:
+            erased: What that was; everything is gone over, if left out.
+        """
+        ...
+
+    def compact(self) -> Compacted:
+        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
+        ...
+
+    def statistics(self, now: datetime) -> Statistics:
+        """What the database holds and takes."""
+        ...

@@ -1,0 +1,259 @@
+"""What an erasure touches, and who is old enough for one, on SQL."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import exists, func, or_, select, type_coerce
+
+from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.erasure_store import Place, SessionName, SessionState, Touched
+from langmem_tiers.core.messages import ToolCall
+from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
+from langmem_tiers.storage.erasure_sources import Sources
+from langmem_tiers.storage.erasure_writes import erase_namespace, remove_all, stamp_of
+from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.item_writes import parts_of
+from langmem_tiers.storage.rows import to_message
+from langmem_tiers.storage.schema import (
+    POSITION_STEP,
+    RECORD,
+    entries,
+    item_namespaces,
+    messages,
+    namespaces,
+    sessions,
+)
+from langmem_tiers.storage.sessions import delete_sessions
+from langmem_tiers.storage.statements import IS_IN_LIST
+from langmem_tiers.storage.text import unpack_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from langmem_tiers.core.erasure import ErasedCounts
+    from langmem_tiers.core.erasure_store import Removal
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
+
+_IS_SUMMARY = messages.c.position % POSITION_STEP == 1
+_IS_PROMOTED = exists().where(entries.c.message_pk == messages.c.pk, entries.c.tier == Tier.LONG_TERM.value)
+_AROUND = 200  # turns behind an erased one that are looked at for the second next
+
+
+class SqlErasureStore:
+    """Serves the ``ErasureStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def namespaces_of(self, user: str) -> tuple[NamespacePath, ...]:
+        """Every namespace, also of items, with that label."""
+        wanted = f"/{namespace_key((user,))}/"
+        found = set[str]()
+        with self._database.read() as connection:
+            for path in (namespaces.c.path, item_namespaces.c.path):
+                found.update(connection.execute(select(path).where(self._holds(path, wanted))).scalars())
+        return tuple(namespace_from_key(path) for path in sorted(found))
+
+    def _holds(self, path: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
+        around = "/" + path + "/"  # by whole labels, and byte by byte: a pattern would know no case
+        place = func.instr if self._database.is_sqlite else func.strpos
+        return place(type_coerce(around, path.type), wanted) > 0
+
+    def sessions_of(self, namespace: NamespacePath, name: str) -> tuple[SessionName, ...]:
+        """The session with that name, and all whose names begin with it."""
+        stored = escape(name)
+        begins = func.substr(sessions.c.name, 1, len(stored)) == stored
+        query = (
+            select(sessions.c.pk, sessions.c.name)
+            .join(namespaces)
+            .where(namespaces.c.path == namespace_key(namespace), begins)
+            .order_by(sessions.c.pk)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(SessionName(row.pk, namespace, unescape(row.name)) for row in rows)
+
+    def erase_namespace(self, namespace: NamespacePath) -> ErasedCounts:
+        """Erase exactly this namespace with all that it holds."""
+        with self._database.write() as connection:
+            return erase_namespace(connection, namespace)
+
+    def places(
+        self, session: SessionName, ids: Sequence[str] | None, older_than: datetime | None = None
+    ) -> tuple[Place, ...]:
+        """Messages of a session by their place, and all that have to do with tools."""
+        is_old = messages.c.created_at < older_than if older_than is not None else messages.c.pk < 0
+        query = select(
+            messages.c.pk,
+            messages.c.id,
+            messages.c.position,
+            messages.c.extra,
+            is_old.label("is_old"),
+            _IS_PROMOTED.label("is_promoted"),
+        ).where(messages.c.session_pk == session.key)
+        found: dict[int, AnyRow] = {}
+        with self._database.read() as connection:
+            wanted: list[ColumnElement[bool]]
+            if ids is None:
+                wanted = [is_old & ~_IS_SUMMARY]
+            else:
+                wanted = [messages.c.id.in_(some) for some in parts_of([escape(one) for one in ids])]
+            for one in (*wanted, messages.c.extra.is_not(None)):
+                found.update((row.pk, row) for row in connection.execute(query.where(one)))
+        rows = sorted(found.values(), key=lambda row: (row.position, row.pk))
+        return tuple(map(_place, rows))
+
+    def touched_by_sessions(
+        self, namespace: NamespacePath, sessions: Sequence[SessionName], names: Sequence[str]
+    ) -> Touched:
+        """What comes from sessions that are erased whole."""
+        with self._database.read() as connection:
+            stamp = stamp_of(connection, namespace, None)
+            sources = Sources(connection, namespace, stamp[0])
+            facts = sources.facts([one.key for one in sessions])
+            found = sources.entries(names, None, facts)
+            return Touched(
+                namespace=namespace,
+                stamp=stamp,
+                sessions=tuple(sessions),
+                knowledge=sources.knowledge(
+                    [form for name in names for form in (name, f"session {name}", f"context file {name}")]
+                ),
+                **found,
+            )
+
+    def touched_by_messages(
+        self, session: SessionName, messages: Sequence[Place], *, lasting: bool
+    ) -> Touched | None:
+        """What comes from some messages of a session."""
+        ids = frozenset(one.id for one in messages)
+        with self._database.read() as connection:
+            stamp = stamp_of(connection, session.namespace, session.key)
+            state = _state(connection, session)
+            if state is None:
+                return None
+            sources = Sources(connection, session.namespace, stamp[0])
+            facts = [one for one in sources.facts([session.key]) if sources.is_from(one, ids)]
+            found: dict[str, Any] = {"facts": tuple(facts)}
+            if lasting:
+                found = sources.entries([session.name], ids, facts)
+                found["knowledge"] = sources.knowledge(
+                    [form for one in sorted(ids) for form in (one, f"message {one}")]
+                )
+            return Touched(
+                namespace=session.namespace,
+                stamp=stamp,
+                state=state,
+                messages=tuple(messages),
+                following=_following(connection, session.key, messages),
+                told=sources.told(session.key, min(one.number for one in messages)),
+                **found,
+            )
+
+    def touched_by_entry(self, namespace: NamespacePath, entry_id: str) -> Touched:
+        """What an entry takes along."""
+        with self._database.read() as connection:
+            stamp = stamp_of(connection, namespace, None)
+            sources = Sources(connection, namespace, stamp[0])
+            return Touched(namespace=namespace, stamp=stamp, **sources.of_entry(entry_id))
+
+    def behind(self, state: SessionState, limit: int) -> tuple[Message, ...]:
+        """The newest of the messages behind the summary in force, oldest first."""
+        query = (
+            select(*RECORD)
+            .where(messages.c.session_pk == state.session.key, ~_IS_SUMMARY, IS_IN_LIST)
+            .where(messages.c.position < state.view_number * POSITION_STEP)
+            .order_by(messages.c.position.desc(), messages.c.pk.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(to_message(row, (0, 0)) for row in reversed(rows))
+
+    def remove(self, removal: Removal) -> ErasedCounts | None:
+        """Take it away in one transaction."""
+        try:
+            with self._database.write() as connection:
+                return remove_all(connection, removal)
+        except OutrunError:
+            return None
+
+    def old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionName, ...]:
+        """Sessions that hold messages from before then, and empty ones not changed since."""
+        is_old = (messages.c.session_pk == sessions.c.pk, messages.c.created_at < older_than, ~_IS_SUMMARY)
+        is_empty = (sessions.c.message_count == 0) & (sessions.c.updated_at < older_than)
+        query = (
+            select(sessions.c.pk, sessions.c.name, namespaces.c.path)
+            .join(namespaces)
+            .where(sessions.c.pk > after, or_(is_empty, exists().where(*is_old, ~_IS_PROMOTED)))
+            .order_by(sessions.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(SessionName(row.pk, namespace_from_key(row.path), unescape(row.name)) for row in rows)
+
+    def drop_empty(self, session: SessionName, older_than: datetime) -> bool:
+        """Erase the session if it holds no message and was not changed since."""
+        own = select(sessions.c.message_count, sessions.c.updated_at).where(sessions.c.pk == session.key)
+        path = namespaces.c.path == namespace_key(session.namespace)
+        with self._database.write() as connection:
+            connection.execute(select(namespaces.c.pk).where(path).with_for_update())
+            row = connection.execute(own.with_for_update()).first()
+            if row is None or row.message_count or row.updated_at >= older_than:
+                return False
+            return delete_sessions(connection, [session.key]).sessions > 0
+
+
+def _place(row: AnyRow) -> Place:
+    extra: dict[str, Any] = {} if row.extra is None else json.loads(unpack_json(row.extra))
+    is_summary = row.position % POSITION_STEP == 1
+    return Place(
+        key=row.pk,
+        id=unescape(row.id),
+        number=(row.position + is_summary) // POSITION_STEP,
+        is_summary=is_summary,
+        is_old=bool(row.is_old),
+        is_promoted=bool(row.is_promoted),
+        tool_calls=tuple(ToolCall(*call) for call in extra.get("tool_calls", ())),
+        tool_call_id=extra.get("tool_call_id"),
+    )
+
+
+def _state(connection: Connection, session: SessionName) -> SessionState | None:
+    row = connection.execute(
+        select(sessions.c.view_position, sessions.c.view_message).where(sessions.c.pk == session.key)
+    ).first()
+    if row is None:
+        return None
+    return SessionState(
+        session=session, view_number=(row.view_position + 1) // POSITION_STEP, view_key=row.view_message
+    )
+
+
+def _following(connection: Connection, key: int, erased: Sequence[Place]) -> dict[int, int]:
+    numbers = sorted({one.number for one in erased if not one.is_summary})
+    if not numbers:
+        return {}
+    until = (numbers[-1] + _AROUND) * POSITION_STEP
+    query = (
+        select(messages.c.position)
+        .where(messages.c.session_pk == key, ~_IS_SUMMARY)
+        .where(messages.c.position >= numbers[0] * POSITION_STEP, messages.c.position <= until)
+        .order_by(messages.c.position)
+    )
+    there = [position // POSITION_STEP for position in connection.execute(query).scalars()]
+    index = {number: place for place, number in enumerate(there)}
+    return {
+        one: there[index[one] + 2] if index[one] + 2 < len(there) else until // POSITION_STEP
+        for one in numbers
+        if one in index
+    }

@@ -1,0 +1,260 @@
+"""Keeping the files of a database in shape: wiped of what was erased, compacted, measured."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from langmem_tiers.core.errors import StorageError
+from langmem_tiers.core.upkeep import Compacted, Scrubbed
+from langmem_tiers.storage import context_tables, memory_tables, schema
+from langmem_tiers.storage.statistics import measured, sqlite_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from langmem_tiers.core.erasure import ErasedCounts
+    from langmem_tiers.core.upkeep import Statistics
+    from langmem_tiers.storage.database import Database
+
+TABLES = tuple(
+    sorted(
+        table.name
+        for part in (schema, memory_tables, context_tables)
+        for table in part.metadata.tables.values()
+    )
+)
+_FULL_TEXT = ("lmt_messages_terms", "lmt_knowledge_terms")
+_OF_MESSAGES = ("sessions", "messages", "accesses", "vectors", "entries", "listings")
+_OF_MEMORIES = (
+    "memories",
+    "memory_tags",
+    "memory_vectors",
+    "relations",
+    "extracted_facts",
+    "learned_sessions",
+    "memory_spaces",
+)
+_CONCERNED = {
+    "namespaces": ("namespaces", "adaptive_parameters", "optimization_snapshots", "leases"),
+    "sessions": (*_OF_MESSAGES, *_OF_MEMORIES),
+    "messages": (*_OF_MESSAGES, *_OF_MEMORIES),
+    "summaries": _OF_MESSAGES,
+    **dict.fromkeys(("chunks", "episodes", "facts", "entries", "patterns"), _OF_MEMORIES),
+    "knowledge": ("knowledge", "knowledge_history"),
+    "versions": ("knowledge_history", "context_files", "context_versions", *_OF_MEMORIES),
+    "items": ("item_namespaces", "items", "item_texts", "item_vectors"),
+    "files": ("context_files", "context_versions"),
+}
+"""Tables that lose rows with each kind."""
+_SPARSE = 0.2
+"""The part of a SQLite file that must be unused for it to be written anew."""
+_MERGED_AT_ONCE = 200  # pages of a full-text index, so that others can write in between
+_PAUSE_SECONDS = 0.02
+_LOG_IN_USE = (
+    "others read the database all the time, its log is not empty: close them and forget the same again"
+)
+_SAMPLES = (
+    "samples that the planner keeps of columns may hold parts of it: have a superuser delete those of the tables from "
+    "pg_statistic and run VACUUM FULL pg_statistic"
+)
+_SERVERS_OWN = (
+    "the write-ahead log and the backups of the server are the server's: they hold what was written until it lets go "
+    "of them"
+)
+
+
+class SqlUpkeep:
+    """Serves the ``UpkeepStore`` port.
+
+    Args:
+        database: Where.
+        patience_seconds: How long to wait for others.
+    """
+
+    def __init__(self, database: Database, patience_seconds: float) -> None:
+        self._database = database
+        self._patience = patience_seconds
+
+    def scrub(self, erased: ErasedCounts | None = None) -> Scrubbed:
+        """Let the files of the database hold nothing of what was erased."""
+        if self._database.is_memory:
+            return Scrubbed()
+        return self._scrub_sqlite() if self._database.is_sqlite else self._scrub_postgres(erased)
+
+    def compact(self) -> Compacted:
+        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
+        return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres()
+
+    def statistics(self, now: datetime) -> Statistics:
+        """What the database holds and takes."""
+        return measured(self._database, TABLES, now)
+
+    def _scrub_sqlite(self) -> Scrubbed:
+        with self._database.outside() as connection:
+            for table in _FULL_TEXT:  # words of what was deleted stay in the index until it is merged
+                connection.exec_driver_sql(f"INSERT INTO {table}({table}) VALUES('optimize')")
+            if _has_samples(connection):
+                connection.exec_driver_sql("ANALYZE")
+            connection.exec_driver_sql("VACUUM")  # pages hold copies of rows that were moved
+            is_empty = self._empty_log(connection, self._patience)
+        left = () if is_empty else (_LOG_IN_USE,)
+        return Scrubbed(left=left, notes=self._backups())
+
+    def _empty_log(self, connection: Connection, patience_seconds: float) -> bool:
+        def is_empty() -> bool:
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+
+        return _in_time(is_empty, patience_seconds)
+
+    def _backups(self) -> tuple[str, ...]:
+        file = Path(self._database.url.database or "")
+        copies = sorted(one.name for one in file.parent.glob(f"{file.name}.v*.backup*"))
+        if not copies:
+            return ()
+        return (f"copies from before a migration lie beside the database, erase them: {', '.join(copies)}",)
+
+    def _scrub_postgres(self, erased: ErasedCounts | None) -> Scrubbed:
+        tables, left, notes = _concerned(erased), list[str](), [_SERVERS_OWN]
+        with self._database.outside() as connection:
+            if not self._wait_for_others(connection):
+                left.append(
+                    "a transaction that began before keeps the bytes of what it could still see: end it and forget "
+                    "the same again"
+                )
+            has_samples = not _clear_samples(connection, tables)
+            for table in tables:
+                connection.execute(text(f"VACUUM (FULL, ANALYZE) {table}"))
+            if connection.execute(_OWNS_DATABASE).scalar_one():
+                connection.execute(text("VACUUM (FULL) pg_catalog.pg_statistic"))
+            else:
+                has_samples = True
+        if has_samples:
+            left.append(_SAMPLES)
+        for statement in ("CHECKPOINT", "SELECT pg_switch_wal()"):
+            try:
+                with self._database.outside() as connection:
+                    connection.execute(text(statement))
+            except StorageError:
+                notes.append(f"this role may not run {statement}")
+        return Scrubbed(left=tuple(left), notes=tuple(notes))
+
+    def _wait_for_others(self, connection: Connection) -> bool:
+        since = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        return _in_time(lambda: not connection.execute(_OLDER, {"since": since}).scalar_one(), self._patience)
+
+    def _compact_sqlite(self) -> Compacted:
+        with self._database.outside() as connection:
+            before = sqlite_bytes(connection)
+        steps = ["merged full text"]
+        for table in _FULL_TEXT:
+            self._merge(table)
+        with self._database.outside() as connection:
+            connection.exec_driver_sql("PRAGMA analysis_limit = 400")  # enough to plan by, and quick
+            connection.exec_driver_sql("ANALYZE")
+            steps.append("analyzed")
+            free, pages = (
+                connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+                for name in ("freelist_count", "page_count")
+            )
+            if pages and free / pages >= _SPARSE:
+                connection.exec_driver_sql("VACUUM")
+                steps.append("vacuumed")
+            if not self._database.is_memory and self._empty_log(connection, 0):
+                steps.append("emptied the log")
+            return Compacted(bytes_before=before, bytes_after=sqlite_bytes(connection), steps=tuple(steps))
+
+    def _merge(self, table: str) -> None:
+        # A step at a time: each is a transaction of its own, and two rows or more are changed while there is work.
+        merge = f"INSERT INTO {table}({table}, rank) VALUES('merge', ?)"
+        size = -_MERGED_AT_ONCE
+        while True:
+            with self._database.write() as connection:
+                driver = connection.connection
+                before = driver.total_changes
+                driver.execute(merge, (size,))
+                done = driver.total_changes - before
+            if done < 2:
+                return
+            size = _MERGED_AT_ONCE
+
+    def _compact_postgres(self) -> Compacted:
+        problems, size = list[str](), text("SELECT pg_database_size(current_database())")
+        with self._database.outside() as connection:
+            before = int(connection.execute(size).scalar_one())
+        for table in TABLES:
+            try:
+                with self._database.outside() as connection:
+                    connection.execute(text(f"VACUUM (ANALYZE) {table}"))
+            except StorageError as error:
+                problems.append(f"{table} was not vacuumed: {type(error).__name__}")
+        with self._database.outside() as connection:
+            after = int(connection.execute(size).scalar_one())
+        return Compacted(
+            bytes_before=before,
+            bytes_after=after,
+            steps=("vacuumed and analyzed",),
+            problems=tuple(problems),
+        )
+
+
+_OLDER = text(
+    """SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND backend_xmin IS NOT NULL AND xact_start < :since"""
+)
+_OWNS_DATABASE = text(
+    """SELECT pg_has_role(current_user, datdba, 'USAGE') OR
+            (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+        FROM pg_database WHERE datname = current_database()"""
+)
+
+
+_RIGHTS = text(
+    """SELECT to_regprocedure('pg_clear_attribute_stats(text,text,text,boolean)') IS NOT NULL AS can_clear,
+        (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser"""
+)
+_CLEAR = text(
+    """SELECT pg_clear_attribute_stats(schemaname, tablename, attname, inherited) FROM pg_stats
+        WHERE schemaname = current_schema() AND tablename = ANY(:tables)"""
+)
+_DELETE = text(
+    """DELETE FROM pg_catalog.pg_statistic
+        WHERE starelid = ANY(ARRAY(SELECT to_regclass(one)::oid FROM unnest(CAST(:tables AS text[])) AS one))"""
+)
+
+
+def _clear_samples(connection: Connection, tables: Sequence[str]) -> bool:
+    # ANALYZE leaves those of a table that is empty by now.
+    rights = connection.execute(_RIGHTS).one()
+    if not rights.can_clear and not rights.is_superuser:
+        return False
+    connection.execute(_CLEAR if rights.can_clear else _DELETE, {"tables": list(tables)})
+    return True
+
+
+def _in_time(is_done: Callable[[], bool], patience_seconds: float) -> bool:
+    for attempt in range(int(patience_seconds / _PAUSE_SECONDS) + 1):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS)
+        if is_done():
+            return True
+    return False
+
+
+def _concerned(erased: ErasedCounts | None) -> tuple[str, ...]:
+    if erased is None:
+        return TABLES
+    names = {name for kind, of in _CONCERNED.items() if getattr(erased, kind) for name in of}
+    return tuple(sorted(f"lmt_{name}" for name in {*names, "namespaces", "embedding_cache"}))
+
+
+def _has_samples(connection: Connection) -> bool:
+    query = "SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_stat4'"
+    return bool(connection.exec_driver_sql(query).scalar_one())

@@ -1,0 +1,80 @@
+"""Child processes that forget, until they are killed at a certain step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+from langmem_tiers import EngineConfig, MaintenanceConfig
+from langmem_tiers.flows import maintain
+from langmem_tiers.storage.erasure import SqlErasureStore
+from langmem_tiers.storage.upkeep import SqlUpkeep
+from langmem_tiers.testing import FrozenClock
+from tests.erasing import opened
+
+AGED = EngineConfig(maintenance=MaintenanceConfig(compaction=False))
+STEPS = ("first removal", "second removal", "before wiping", "while wiping")
+
+
+def later() -> FrozenClock:
+    """A clock that is 91 days ahead of the one that all was said by."""
+    clock = FrozenClock()
+    clock.advance(timedelta(days=91))
+    return clock
+
+
+def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
+    """Forget something and die at a step."""
+    removals = iter(range(100))
+    erase, scrub = SqlErasureStore.erase_namespace, SqlUpkeep.scrub
+
+    def dying_erase(store: SqlErasureStore, *given: Any) -> Any:
+        number = next(removals)
+        if step == "first removal" or (step == "second removal" and number == 1):
+            die()
+        return erase(store, *given)
+
+    def dying_scrub(store: SqlUpkeep, *given: Any) -> Any:
+        if step == "while wiping":
+            # After the file was written anew.
+            patch.object(store, "_empty_log", lambda *_: die()).start()
+        elif step == "before wiping":
+            die()
+        return scrub(store, *given)
+
+    patch.object(SqlErasureStore, "erase_namespace", dying_erase).start()  # faults are put in
+    patch.object(SqlUpkeep, "scrub", dying_scrub).start()
+    with opened(url) as engine:
+        engine.forget(**asked)
+
+
+def retain_until_killed(url: str) -> None:
+    """Run maintenance in small batches, again and again."""
+    maintain._MESSAGES_AT_ONCE = 3
+    with opened(url, later(), config=AGED) as engine:
+        while True:
+            engine.maintenance.run()
+
+
+def retain_together(url: str, barrier: Any) -> None:
+    """Run maintenance at the same time as others."""
+    maintain._MESSAGES_AT_ONCE = 3
+    with opened(url, later(), config=AGED) as engine:
+        barrier.wait(30)
+        engine.maintenance.run()
+
+
+def forget_together(url: str, barrier: Any, asked: dict[str, Any]) -> None:
+    """Forget the same as others at the same time."""
+    with opened(url) as engine:
+        barrier.wait(30)
+        assert engine.forget(**asked, scrub=False).is_complete
+
+
+def die() -> bool:
+    """End as if the power was cut."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return True

@@ -1,0 +1,205 @@
+"""After forget() no file of the database holds anything of what was erased."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from langmem_tiers import EngineConfig, MemoryEngine
+from langmem_tiers.core.context_data import ContextData
+from langmem_tiers.core.erasure import ErasedCounts
+from langmem_tiers.storage import upkeep
+from langmem_tiers.storage.context_rows import SqlContextStore
+from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KNOWN, ITEM, FILE, ENTRY = "quokkabrindle", "axolotlvermin", "narwhalcosine", "pangolinember"
+WORDS = (SECRET, KNOWN, ITEM, FILE, ENTRY)
+
+
+def fill_all(engine: MemoryEngine, tenant: str) -> list[str]:
+    """Unique words in messages, marks, summaries, chunks, facts, episodes, entries, knowledge, items and contexts."""
+    ids = fill(engine, tenant)
+    namespace = engine.namespace(tenant)
+    for value in (KNOWN, f"{KNOWN} green"):
+        namespace.knowledge.store("domain", KNOWN, value, source="session monday")
+    namespace.knowledge.recall(KNOWN)
+    namespace.long_term.store(f"The {ENTRY} is red.", session="monday", tags={ENTRY})
+    namespace.long_term.store(f"The {ENTRY} is blue.", session="monday")
+    engine.items.put((tenant, "store"), ITEM, {"text": f"An {ITEM} swims."})
+    engine.items.search((tenant,), query=ITEM)
+    contexts = SqlContextStore(engine._database, (tenant,))
+    contexts.save(ContextData(session_id="monday", facts=(FILE,)), engine.parts.now())
+    engine.session((tenant, "other"), "tuesday").add("user", f"Keep {OTHER}.")
+    return ids
+
+
+def test_no_byte_of_a_user_is_left_in_a_sqlite_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url) as engine:
+        fill_all(engine, "alice")
+        engine.maintenance.run()
+        fill(engine, "alice", "friday")
+        engine.session("bob", "s").add("user", f"Keep {OTHER}.")
+        assert files_with(tmp_path, *WORDS)
+        receipt = engine.forget(user="alice")
+        assert files_with(tmp_path, *WORDS) == []  # while the engine still has it open, its log too
+        assert receipt.is_scrubbed
+        assert receipt.left == receipt.notes == ()
+        assert OTHER in str(list(engine.session("bob", "s").messages()))
+    assert files_with(tmp_path, *WORDS) == []
+    assert files_with(tmp_path, OTHER) == ["memory.db"]
+    with sqlite3.connect(tmp_path / "memory.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        for table in ("lmt_messages_terms", "lmt_knowledge_terms"):
+            connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    connection.close()
+
+
+@pytest.mark.parametrize("what", ["message", "session"])
+def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Path, what: str) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url) as engine, opened(url) as other:
+        ids = fill_all(engine, "alice")
+        other.namespace("alice").recall(SECRET)  # it holds the log, and what it read
+        message = ids[7] if what == "message" else None
+        receipt = engine.forget(namespace="alice", session="monday", message=message)
+        assert receipt.is_scrubbed
+        gone = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
+        assert files_with(tmp_path, *gone) == []
+        assert [tables_with(url, word) for word in gone] == [[]] * len(gone)
+        assert files_with(tmp_path, ITEM) == ["memory.db"]
+
+
+def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url, config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
+        engine.session("alice", "monday").add("user", SECRET)
+        reader = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM lmt_messages").fetchall()
+        receipt = engine.forget(namespace="alice")
+        assert receipt.counts.messages == 1
+        assert not receipt.is_scrubbed
+        assert "forget the same again" in receipt.left[0]
+        reader.close()
+        assert engine.forget(namespace="alice").is_scrubbed
+        assert files_with(tmp_path, SECRET) == []
+
+
+def test_copies_from_before_a_migration_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "memory.db.v3-20250101T000000Z.backup").write_text(SECRET)
+    with opened(f"sqlite:///{tmp_path / 'memory.db'}") as engine:
+        receipt = engine.forget(namespace="alice")
+    assert "memory.db.v3-20250101T000000Z.backup" in receipt.notes[0]
+
+
+def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    server = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with server.connect() as connection:
+        root = Path(connection.execute(text("SHOW data_directory")).scalar_one())
+        name = "SELECT oid FROM pg_database WHERE datname = current_database()"
+        folder = root / "base" / str(connection.execute(text(name)).scalar_one())
+    with opened(url) as engine:
+        fill_all(engine, "alice")
+        engine.session("bob", "s").add("user", f"Keep {OTHER}.")
+        engine.maintenance.run()  # the planner has samples of the texts now
+        with server.connect() as connection:
+            connection.execute(text("CHECKPOINT"))
+        assert files_with(folder, *WORDS)
+        ids = fill(engine, "alice", "friday")
+        message = engine.forget(namespace="alice", session="friday", message=ids[7])
+        assert message.is_scrubbed
+        receipt = engine.forget(user="alice")
+        assert receipt.is_scrubbed
+        assert receipt.left == ()
+        assert "write-ahead log" in receipt.notes[0]
+        assert files_with(folder, *WORDS) == []
+        assert files_with(folder, OTHER)
+        assert [tables_with(url, word) for word in WORDS] == [[]] * len(WORDS)
+        for statement in (upkeep._CLEAR, upkeep._DELETE):  # the second is what older servers have
+            with server.connect() as connection:
+                connection.execute(text("ANALYZE lmt_messages"))
+                count = text("SELECT count(*) FROM pg_stats WHERE tablename = 'lmt_messages'")
+                assert connection.execute(count).scalar_one()
+                connection.execute(statement, {"tables": ["lmt_messages"]})
+                assert not connection.execute(count).scalar_one()
+    server.dispose()
+
+
+def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
+    url = new_postgres_database()
+    server = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="REPEATABLE READ"
+    )
+    with opened(url, config=EngineConfig(busy_timeout_seconds=0.3)) as engine:
+        engine.session("alice", "monday").add("user", SECRET)
+        with server.connect() as connection:
+            connection.execute(text("SELECT 1"))
+            receipt = engine.forget(namespace="alice")
+            assert "end it and forget the same again" in receipt.left[0]
+        assert engine.forget(namespace="alice").left == ()
+    server.dispose()
+
+
+def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    server = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with server.connect() as connection:
+        role = f"plain_{connection.execute(text('SELECT current_database()')).scalar_one()}"
+        connection.execute(text("CREATE EXTENSION vector"))
+        connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+        connection.execute(text(f"GRANT CREATE, USAGE ON SCHEMA public TO {role}"))
+    with opened(url.replace("postgres:", f"{role}:").replace("postgres@", f"{role}@")) as engine:
+        engine.session("alice", "monday").add("user", SECRET)
+        receipt = engine.forget(namespace="alice")
+        assert receipt.counts.messages == 1
+        assert "VACUUM FULL pg_statistic" in receipt.left[0]
+        assert "this role may not run CHECKPOINT" in receipt.notes
+    server.dispose()
+
+
+def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url) as engine:
+        fill_all(engine, "alice")
+        assert not engine.forget(user="alice", scrub=False).is_scrubbed
+        assert tables_with(url, SECRET) == []
+        assert engine.maintenance.scrub().left == ()
+        assert files_with(tmp_path, *WORDS) == []
+
+
+def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    server = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    nodes = text(
+        "SELECT relname, pg_relation_filenode(oid) FROM pg_class WHERE relname IN ('lmt_items', 'lmt_knowledge')"
+    )
+    with opened(url) as engine, server.connect() as connection:
+        engine.namespace("alice").knowledge.store("domain", "tea", KNOWN)
+        before = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
+        engine.parts.upkeep.scrub(ErasedCounts(knowledge=1))
+        after = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
+    assert before["lmt_items"] == after["lmt_items"]
+    assert before["lmt_knowledge"] != after["lmt_knowledge"]
+    assert dump(url)["lmt_knowledge"]
+    server.dispose()

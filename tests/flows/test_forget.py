@@ -1,0 +1,354 @@
+"""What forget() takes away, what it tells anew, and what it leaves as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import (
+    Erased,
+    InvalidInputError,
+    InvalidNameError,
+    MemoryEngine,
+    MessageDraft,
+    MessageNotFoundError,
+    SessionNotFoundError,
+    StorageUnavailableError,
+)
+from langmem_tiers.core.context_data import ContextData
+from langmem_tiers.storage.context_rows import SqlContextStore
+from tests.erasing import OTHER, SECRET, call, fill, opened, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[MemoryEngine]:
+    with opened(url) as engine:
+        yield engine
+
+
+def everything(engine: MemoryEngine, tenant: str) -> str:
+    """All that a tenant can be shown."""
+    namespace = engine.namespace(tenant)
+    told: list[object] = [*namespace.long_term, *namespace.facts, *namespace.episodes, *namespace.knowledge]
+    for info in namespace.sessions().sessions:
+        session = namespace.session(info.name)
+        told += [*session.messages(), *session.view(), *session.chunks(), session.build_context().messages]
+    told += [hit.entry for hit in namespace.recall(f"{SECRET} billing tea tiles Lisbon").hits]
+    return str(told)
+
+
+def test_a_message_goes_with_all_that_was_made_of_it(engine: MemoryEngine, tenant: str) -> None:
+    ids = fill(engine, tenant)
+    session = engine.session(tenant, "monday")
+    assert everything(engine, tenant).count(SECRET) > 9
+
+    receipt = engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+
+    assert SECRET not in everything(engine, tenant)
+    assert "Our goal is to open office 8" in everything(engine, tenant)
+    with pytest.raises(MessageNotFoundError):
+        session.get(ids[7])
+    counts = receipt.counts
+    assert (counts.messages, counts.summaries, counts.chunks, counts.episodes) == (1, 2, 1, 1)
+    assert (counts.facts, counts.entries, counts.sessions) == (2, 1, 0)
+    assert counts.vectors > 0
+    assert (receipt.is_scrubbed, receipt.left) == (False, ())
+    assert SECRET not in str(receipt.as_dict())
+
+
+def test_a_summary_is_made_anew_from_what_is_left_and_hides_the_same_messages(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    ids = fill(engine, tenant)
+    session = engine.session(tenant, "monday")
+    seen = [message.id for message in session.view()[1:]]
+
+    receipt = engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+
+    summary, *rest = session.view()
+    assert summary.is_summary
+    assert "part 6 of the kitchen" in summary.content
+    assert [message.id for message in rest] == seen
+    assert receipt.remade >= 2
+    info, messages = session.info(), list(session.messages())
+    assert info.message_count == len(messages) == 30  # 29 and the summary
+    assert info.token_count == sum(message.token_count for message in messages)
+    assert info.compressed_count == sum(message.is_compressed for message in messages) == 24
+
+
+def test_what_is_compressed_later_does_not_bring_it_back(engine: MemoryEngine, tenant: str) -> None:
+    ids = fill(engine, tenant)
+    session = engine.session(tenant, "monday")
+    engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+    session.tidy()
+    session.learn(whole=True)
+    session.compress(ids[28], "tiles")
+    assert SECRET not in everything(engine, tenant)
+
+
+def test_a_message_in_sight_leaves_the_summary_alone(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "monday")
+    ids = talk(session, secret_at=25)
+    summary = session.compress(ids[20], "Tiles.").summary
+    engine.forget(namespace=tenant, session="monday", message=ids[25], scrub=False)
+    assert session.view()[0] == summary
+    assert [m.id for m in session.view()[1:]] == [*ids[20:25], *ids[26:]]
+
+
+def test_with_nothing_left_behind_it_a_summary_goes(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "monday")
+    first = session.add("user", SECRET).message
+    second = session.add("user", "Hello.").message
+    session.compress(second.id, f"They said {SECRET}.")
+    engine.forget(namespace=tenant, session="monday", message=first.id, scrub=False)
+    assert [message.id for message in session.view()] == [second.id] == [m.id for m in session.messages()]
+    assert (session.info().message_count, session.info().compressed_count) == (1, 0)
+
+
+def test_a_tool_call_goes_with_its_results_and_no_other_does(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "monday")
+    session.add_many([*call(1), *call(2), MessageDraft("user", "Thanks.", id="end")])
+    receipt = engine.forget(namespace=tenant, session="monday", message="result-1", scrub=False)
+    assert [m.id for m in session.messages()] == ["call-2", "result-2", "end"]
+    assert receipt.counts.messages == 2
+
+
+def test_an_entry_that_another_session_says_too_stays_in_its_words(engine: MemoryEngine, tenant: str) -> None:
+    for name, said in (
+        ("monday", "We decided to use PostgreSQL."),
+        ("friday", "We decided to use PostgreSQL!"),
+    ):
+        session = engine.session(tenant, name)
+        session.add("user", said)
+        session.learn()
+    (entry,) = engine.namespace(tenant).long_term.entries()
+    assert entry.session == "monday"
+
+    engine.forget(namespace=tenant, session="monday", scrub=False)
+
+    (left,) = engine.namespace(tenant).long_term.entries()
+    assert (left.id, left.session) == (entry.id, "friday")
+    assert left.source is not None
+    assert left.source.removeprefix("message ") == next(iter(engine.session(tenant, "friday").messages())).id
+    engine.forget(namespace=tenant, session="friday", scrub=False)
+    assert engine.namespace(tenant).long_term.entries() == ()
+
+
+def test_what_was_stored_by_hand_stays_when_a_session_that_said_so_goes(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    long_term = engine.namespace(tenant).long_term
+    long_term.store("We decided to use PostgreSQL.")
+    session = engine.session(tenant, "monday")
+    session.add("user", "We decided to use PostgreSQL.")
+    session.learn()
+    engine.forget(namespace=tenant, session="monday", scrub=False)
+    (entry,) = long_term.entries()
+    assert entry.source is None
+
+
+def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    fill(engine, tenant)
+    engine.session(tenant, "monday").set_aside()
+    engine.session(tenant, "monday").add("user", f"Again {SECRET}.")
+    engine.session(tenant, "mondays").add("user", "Another conversation.")
+    fill(engine, tenant, "friday", OTHER)
+    namespace = engine.namespace(tenant)
+    namespace.knowledge.store("domain", "tea", SECRET, source="session monday")
+    namespace.knowledge.store("domain", "tea", f"{SECRET} with milk", source="session monday")
+    namespace.knowledge.store("domain", "coffee", "black")
+    contexts = SqlContextStore(engine._database, (tenant,))
+    contexts.save(ContextData(session_id="monday", facts=(SECRET,)), engine.parts.now())
+
+    receipt = engine.forget(namespace=tenant, session="monday", scrub=False)
+
+    assert SECRET not in everything(engine, tenant)
+    assert OTHER in everything(engine, tenant)
+    assert {one.name for one in namespace.sessions().sessions} == {"friday", "mondays"}
+    assert [one.key for one in namespace.knowledge] == ["coffee"]
+    assert namespace.knowledge.history("domain", "tea") == ()
+    assert contexts.load("monday") is None
+    counts = receipt.counts
+    assert (counts.sessions, counts.knowledge, counts.files) == (2, 1, 1)
+    assert counts.versions == 2  # of knowledge and of the context
+
+
+def test_forgetting_a_session_again_erases_nothing_more(engine: MemoryEngine, tenant: str) -> None:
+    fill(engine, tenant)
+    first = engine.forget(namespace=tenant, session="monday", scrub=False)
+    again = engine.forget(namespace=tenant, session="monday", scrub=False)
+    assert first.counts.messages == 30
+    assert again.counts.total == 0
+    assert again.id != first.id
+
+
+def test_an_entry_goes_with_what_it_was_before_and_the_facts_it_came_from(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    namespace = engine.namespace(tenant)
+    session = engine.session(tenant, "monday")
+    session.add("user", f"I live in {SECRET}.")
+    old = namespace.long_term.store(f"I live in {SECRET}.").entry
+    new = namespace.long_term.store(f"I live in {OTHER}.").entry
+    made = namespace.long_term.store("The office is near home.").entry
+    assert old is not None
+    assert new is not None
+    assert made is not None
+    namespace.long_term.relate(new.id, old.id, "supersedes")
+    namespace.long_term.relate(made.id, new.id, "derived_from")
+
+    receipt = engine.forget(namespace=tenant, entry=new.id, scrub=False)
+
+    assert namespace.long_term.entries(valid_at=None) == ()
+    assert (receipt.counts.entries, receipt.counts.versions) == (2, 1)
+    assert len(list(session.messages())) == 1  # the message is not asked to go
+
+
+def test_what_was_derived_from_something_else_too_stays(engine: MemoryEngine, tenant: str) -> None:
+    long_term = engine.namespace(tenant).long_term
+    one, two, both = (
+        long_term.store(said).entry for said in ("Tea is green.", "The sky was grey.", "It rains on the tea.")
+    )
+    assert one is not None
+    assert two is not None
+    assert both is not None
+    long_term.relate(both.id, one.id, "derived_from")
+    long_term.relate(both.id, two.id, "derived_from")
+    engine.forget(namespace=tenant, entry=one.id, scrub=False)
+    assert {entry.id for entry in long_term.entries()} == {two.id, both.id}
+    assert {relation.target for relation in long_term.relations(both.id)} == {two.id}
+
+
+def test_an_episode_is_linked_with_no_entry_that_is_gone(engine: MemoryEngine, tenant: str) -> None:
+    fill(engine, tenant)
+    namespace = engine.namespace(tenant)
+    (episode,) = namespace.episodes
+    (linked,) = episode.linked
+    engine.forget(namespace=tenant, entry=linked, scrub=False)
+    (left,) = namespace.episodes
+    assert left.linked == ()
+    assert engine.session(tenant, "monday").arc().key_moments == (left,)  # it still belongs to its session
+
+
+def test_something_known_goes_with_its_history(engine: MemoryEngine, tenant: str) -> None:
+    knowledge = engine.namespace(tenant).knowledge
+    knowledge.store("domain", "a/b%", SECRET)
+    known = knowledge.store("domain", "a/b%", OTHER).knowledge
+    receipt = engine.forget(namespace=tenant, entry=known.id, scrub=False)
+    assert (receipt.counts.knowledge, receipt.counts.versions) == (1, 1)
+    assert list(knowledge) == []
+    assert knowledge.history("domain", "a/b%") == ()
+
+
+def test_a_namespace_goes_whole_and_longer_ones_stay(engine: MemoryEngine, tenant: str) -> None:
+    fill(engine, tenant)
+    engine.session((tenant, "project"), "monday").add("user", "Kept.")
+    engine.items.put(tenant, "note", {"text": SECRET})
+    engine.items.put((tenant, "project"), "note", {"text": "Kept."})
+    engine.optimizer.run(tenant)
+    receipt = engine.forget(namespace=tenant, scrub=False)
+    assert receipt.counts.namespaces == 1
+    assert receipt.counts.items == 1
+    assert receipt.counts.messages == 30
+    assert engine.namespace(tenant).find_session("monday") is None
+    assert engine.items.get(tenant, "note") is None
+    assert engine.items.get((tenant, "project"), "note") is not None
+    assert engine.session((tenant, "project"), "monday").count() == 1
+    with pytest.raises(SessionNotFoundError):
+        engine.namespace(tenant).sessions(after="monday")
+
+
+def test_a_user_goes_from_every_namespace_with_that_whole_label(engine: MemoryEngine, tenant: str) -> None:
+    user = f"{tenant}/al_ice%"
+    gone = [(user,), ("acme", user), (user, "notes"), ("acme", user, "notes")]
+    kept = [
+        (f"{user}2",),
+        ("acme", f"x{user}"),
+        (tenant, "al_ice%"),
+        (user.upper(),),
+        (user.replace("_", "x"),),
+    ]
+    for path in (*gone, *kept):
+        engine.session(path, "s").add("user", "Hello.")
+        engine.items.put((*path, "items"), "k", {"a": 1})
+    receipt = engine.forget(user=user, scrub=False)
+    assert (receipt.counts.namespaces, receipt.counts.items) == (4, 4)
+    assert all(engine.namespace(path).find_session("s") is None for path in gone)
+    assert all(engine.session(path, "s").count() == 1 for path in kept)
+    assert all(engine.items.get((*path, "items"), "k") is not None for path in kept)
+
+
+def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_receipt(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    told: list[Erased] = []
+
+    def copies(erased: Erased) -> Mapping[str, int]:
+        told.append(erased)
+        return {"redis keys": 2}
+
+    def broken(erased: Erased) -> Mapping[str, int]:
+        raise StorageUnavailableError("Redis cannot be reached")
+
+    def mad(erased: Erased) -> Mapping[str, int]:
+        raise KeyError(SECRET)
+
+    ids = fill(engine, tenant)
+    engine.parts.erasers.extend([broken, copies, mad])
+    receipt = engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+    (erased,) = told
+    assert erased.messages[(tenant,), "monday"][0] == ids[7]
+    assert erased.entries[(tenant,)]
+    assert receipt.elsewhere == {"redis keys": 2}
+    assert len(receipt.left) == 2
+    assert not receipt.is_complete
+    assert SECRET not in str(receipt)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"session": "monday"},
+        {"namespace": "a", "message": "1"},
+        {"namespace": "a", "session": "b", "entry": "c"},
+        {"namespace": "a", "user": "b"},
+        {"namespace": ""},
+        {"user": ""},
+        {"namespace": "a", "session": ""},
+    ],
+)
+def test_what_names_nothing_or_two_things_is_refused(asked: dict[str, Any]) -> None:
+    with opened("sqlite://") as engine, pytest.raises((InvalidInputError, InvalidNameError)):
+        engine.forget(**asked)
+
+
+def test_what_was_read_before_is_not_kept_after(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "monday")
+    ids = talk(session)
+    store = engine.parts.lasting.store
+    plan = session.analyze()
+    before = store.cursor(session.key)
+    engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+    assert store.cursor(session.key).erased != before.erased
+    if any(item.message.id == ids[7] and item.key in plan.marks for item in plan.view.items):
+        with pytest.raises(Exception, match="analyze"):
+            session.apply(plan)
+
+
+def test_another_engine_sees_at_once_that_it_is_gone(url: str, backend: str, tenant: str) -> None:
+    if backend == "sqlite-memory":
+        pytest.skip("a database in memory has one engine")
+    with opened(url) as one, opened(url) as other:
+        ids = fill(one, tenant)
+        assert SECRET in everything(other, tenant)
+        one.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
+        assert SECRET not in everything(other, tenant)
+        one.forget(namespace=tenant, scrub=False)
+        assert other.namespace(tenant).recall("tiles").hits == ()

@@ -1,0 +1,305 @@
+"""Maintenance: retention to the microsecond, expired items, compaction, figures, and runs by a schedule."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import (
+    EngineConfig,
+    InvalidConfigError,
+    MaintenanceConfig,
+    MaintenanceReport,
+    MemoryEngine,
+    MessageDraft,
+)
+from langmem_tiers.flows import maintain
+from langmem_tiers.flows.leases import Lease
+from langmem_tiers.testing import FrozenClock
+from tests.erasing import CONFIG, SECRET, call, fill, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DAY, TICK = timedelta(days=1), timedelta(microseconds=1)
+
+
+@pytest.fixture
+def engine(new_database: str, clock: FrozenClock) -> Iterator[MemoryEngine]:
+    with opened(new_database, clock) as engine:
+        yield engine
+
+
+@pytest.fixture
+def new_database(backend: str, request: pytest.FixtureRequest) -> str:
+    """A database of one's own: maintenance goes over all of it."""
+    if backend == "postgresql":
+        create: Callable[[], str] = request.getfixturevalue("new_postgres_database")
+        return create()
+    return str(request.getfixturevalue("url"))
+
+
+def at(clock: FrozenClock, days_ago: float, *, less: timedelta = timedelta()) -> datetime:
+    return clock.now() - timedelta(days=days_ago) + less
+
+
+def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, clock: FrozenClock) -> None:
+    session = engine.session("acme", "monday")
+    times = {
+        "older": at(clock, 90, less=-TICK),
+        "exactly": at(clock, 90),
+        "younger": at(clock, 90, less=TICK),
+        "imported": at(clock, 4000),  # later in the record, and older
+        "new": clock.now(),
+    }
+    session.add_many(
+        [MessageDraft("user", f"{name} tiles", id=name, created_at=t) for name, t in times.items()]
+    )
+    report = engine.maintenance.run()
+    assert [message.id for message in session.messages()] == ["exactly", "younger", "new"]
+    assert (report.erased.messages, report.is_complete, report.problems) == (2, True, ())
+    clock.advance(TICK)
+    assert engine.maintenance.run().erased.messages == 1
+    assert session.info().message_count == 2
+    assert {hit.entry.id for hit in engine.namespace("acme").recall("tiles").hits} == {"younger", "new"}
+
+
+def test_what_was_learned_or_promoted_outlives_its_message(engine: MemoryEngine, clock: FrozenClock) -> None:
+    ids = fill(engine, "acme")
+    namespace = engine.namespace("acme")
+    namespace.knowledge.store("domain", "tea", "green", source="session monday")
+    entries = namespace.long_term.entries()
+    clock.advance(days=91)
+    report = engine.maintenance.run()
+    session = namespace.find_session("monday")
+    assert session is not None
+    left = [message for message in session.messages() if not message.is_summary]
+    assert [message.id for message in left] == [ids[7]]  # it was promoted
+    assert namespace.long_term.entries() == entries
+    assert [one.key for one in namespace.knowledge] == ["tea"]
+    assert report.erased.messages == 29
+    assert (report.erased.entries, report.erased.knowledge) == (0, 0)
+    assert "tiles" not in session.view()[0].content
+    assert all(SECRET not in chunk.summary or chunk.first_turn == 8 for chunk in session.chunks())
+
+
+def test_a_tool_call_goes_only_with_its_last_result(engine: MemoryEngine, clock: FrozenClock) -> None:
+    session = engine.session("acme", "monday")
+    old, new = at(clock, 91), clock.now()
+    (call_1, result_1), (call_2, result_2) = call(1, created_at=old), call(2, created_at=old)
+    late = MessageDraft("tool", "Found more.", id="late", tool_call_id="c2", created_at=new)
+    session.add_many([call_1, result_1, call_2, result_2, late])
+    engine.maintenance.run()
+    assert [message.id for message in session.messages()] == ["call-2", "result-2", "late"]
+
+
+def test_a_session_with_nothing_left_goes_and_a_new_one_stays(
+    engine: MemoryEngine, clock: FrozenClock
+) -> None:
+    engine.session("acme", "old").add("user", "Hello.")
+    engine.session("acme", "opened long ago")
+    clock.advance(days=91)
+    engine.session("acme", "new")
+    report = engine.maintenance.run()
+    assert [one.name for one in engine.namespace("acme").sessions().sessions] == ["new"]
+    assert report.erased.sessions == 2
+
+
+def test_without_retention_everything_stays(new_database: str, clock: FrozenClock) -> None:
+    config = EngineConfig(maintenance=MaintenanceConfig(retention_days=None, compaction=False))
+    with opened(new_database, clock, config=config) as engine:
+        engine.session("acme", "s").add("user", "Hello.")
+        engine.items.put("acme", "k", {"a": 1}, ttl_seconds=60)
+        clock.advance(days=10_000)
+        report = engine.maintenance.run()
+        assert engine.session("acme", "s").count() == 1
+        assert (report.erased.total, report.expired_items, report.compacted) == (0, 1, None)
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    new_database: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "_MESSAGES_AT_ONCE", 10)
+    with opened(new_database, clock) as engine:
+        session = engine.session("acme", "s")
+        session.add_many([MessageDraft("user", f"tile {number}") for number in range(35)])
+        clock.advance(days=91)
+        held = Lease.hold
+        left = [True, True, True, False]  # somebody else takes over after two batches
+        monkeypatch.setattr(Lease, "hold", lambda lease: held(lease) and left.pop(0))
+        report = engine.maintenance.run()
+        assert (report.erased.messages, report.is_complete) == (20, False)
+        assert session.count() == 15
+        monkeypatch.setattr(Lease, "hold", held)
+        report = engine.maintenance.run()
+        assert (report.erased.messages, report.is_complete) == (15, True)
+
+
+def test_compaction_merges_full_text_and_gives_room_back(tmp_path: Any, clock: FrozenClock) -> None:
+    with opened(f"sqlite:///{tmp_path / 'memory.db'}", clock) as engine:
+        for number in range(20):
+            engine.session("acme", str(number)).add_many(
+                [MessageDraft("user", f"tile {number} {index} " * 50) for index in range(20)]
+            )
+        clock.advance(days=91)
+        report = engine.maintenance.run()
+        assert report.compacted is not None
+        assert "vacuumed" in report.compacted.steps
+        assert report.compacted.bytes_after < report.compacted.bytes_before
+        segments = "SELECT count(*) FROM lmt_messages_terms_idx"
+        with engine._database.read() as connection:
+            assert connection.exec_driver_sql(segments).scalar_one() <= 1
+
+
+def test_figures_are_those_of_the_tables(engine: MemoryEngine, clock: FrozenClock) -> None:
+    fill(engine, "acme")
+    engine.namespace("acme").knowledge.store("domain", "tea", "green")
+    found = engine.statistics()
+    info = engine.session("acme", "monday").info()
+    assert (found.namespaces, found.sessions) == (1, 1)
+    assert (found.messages, found.tokens) == (info.message_count, info.token_count)
+    tables = {table.name: table for table in found.tables}
+    assert tables["lmt_messages"].rows == 32
+    assert tables["lmt_messages"].bytes > 1000
+    tiers = {name: tier.count for name, tier in found.tiers.items()}
+    assert tiers == {"short_term": 32, "long_term": 2, "episodic": 1, "procedural": 0, "knowledge": 1}
+    assert all(tier.bytes > 0 for name, tier in found.tiers.items() if tier.count)
+    assert found.total_bytes > sum(table.bytes for table in found.tables) / 2
+    assert found.taken_at == clock.now()
+    assert found.as_dict()["messages"] == 32
+
+
+def test_a_large_table_of_postgresql_is_not_counted(
+    new_postgres_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(new_postgres_database()) as engine:
+        fill(engine, "acme")
+        engine.maintenance.run()
+        monkeypatch.setattr("langmem_tiers.storage.statistics._COUNTED", 3)
+        found = engine.statistics()
+    assert "rows of lmt_messages" in found.estimated
+    assert found.messages == 32  # from the session, of which there is one
+    tiers = found.tiers
+    assert tiers["long_term"].is_estimate
+    assert tiers["long_term"].count == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "zone", "due"),
+    [
+        ("0 3 * * *", "UTC", datetime(2025, 1, 16, 3, tzinfo=UTC)),
+        ("0 3 * * *", "Europe/Berlin", datetime(2025, 1, 16, 2, tzinfo=UTC)),
+        ("*/15 * * * *", "UTC", datetime(2025, 1, 15, 10, 45, tzinfo=UTC)),
+        ("0 0 29 2 *", "UTC", datetime(2028, 2, 29, tzinfo=UTC)),
+        ("0 3 * * MON", "UTC", datetime(2025, 1, 20, 3, tzinfo=UTC)),
+    ],
+)
+def test_a_cron_line_says_when(line: str, zone: str, due: datetime) -> None:
+    config = EngineConfig(maintenance=MaintenanceConfig(schedule=line, time_zone=zone))
+    with opened("sqlite://", config=config) as engine:
+        assert engine.maintenance.next_run() == due
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"schedule": "every night"},
+        {"schedule": "0 25 * * *"},
+        {"schedule": "0 3 * *"},
+        {"schedule": "0 0 31 2 *"},
+        {"schedule": ""},
+        {"schedule": 3},
+        {"time_zone": "Mars/Olympus"},
+        {"time_zone": "../etc/passwd"},
+        {"retention_days": 0},
+        {"retention_days": -1},
+        {"retention_days": "90"},
+        {"retention_days": True},
+        {"compaction": "yes"},
+    ],
+)
+def test_a_setting_that_is_none_is_refused_before_a_database_is_opened(
+    tmp_path: Any, given: dict[str, Any]
+) -> None:
+    file = tmp_path / "memory.db"
+    with pytest.raises(InvalidConfigError) as raised:
+        MemoryEngine(f"sqlite:///{file}", config=EngineConfig(maintenance=MaintenanceConfig(**given)))
+    assert repr(next(iter(given.values()))) in str(raised.value)
+    assert not file.exists()
+
+
+class Racing(FrozenClock):
+    """A clock that comes an hour further each time it is looked at."""
+
+    def now(self) -> datetime:
+        return self.advance(hours=1)
+
+
+def _watched(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    ran, run = threading.Event(), engine.maintenance.run
+
+    def noted() -> MaintenanceReport:
+        try:
+            return run()
+        finally:
+            ran.set()
+
+    monkeypatch.setattr(engine.maintenance, "run", noted)
+    engine.maintenance._looks_each_seconds = 0.001
+    return ran
+
+
+def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FrozenClock()
+    with opened("sqlite://", clock) as engine:
+        ran = _watched(engine, monkeypatch)
+        clock.advance(days=2)
+        is_running = [engine.maintenance.is_running]
+        engine.maintenance.start()
+        engine.maintenance.start()
+        is_running.append(engine.maintenance.is_running)
+        assert is_running == [False, True]
+        assert not ran.wait(0.05)
+        clock.advance(days=1)
+        assert ran.wait(10)
+        assert engine.maintenance.stop()
+        assert engine.maintenance.last is not None
+    assert not engine.maintenance.is_running
+
+
+def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("sqlite://", Racing()) as engine:
+        again = threading.Event()
+
+        def broken() -> MaintenanceReport:
+            if engine.maintenance.failures:
+                again.set()
+            raise OSError("no")
+
+        monkeypatch.setattr(engine.maintenance, "run", broken)
+        engine.maintenance._looks_each_seconds = 0.001
+        engine.maintenance.start()
+        assert again.wait(10)
+
+
+def test_of_two_processes_one_runs_for_each_time_of_the_schedule(tmp_path: Any) -> None:
+    clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url, clock) as one, opened(url, clock) as other:
+        due = one.maintenance.next_run()
+        taken = [engine.maintenance._is_ours(due) for engine in (one, other, one)]
+        assert taken == [True, False, False]
+        assert other.maintenance._is_ours(due + DAY)
+
+
+def test_while_one_runs_another_does_nothing(tmp_path: Any) -> None:
+    clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url, clock, config=CONFIG) as one, opened(url, clock, config=CONFIG) as other:
+        lease = Lease(one.parts, "maintenance")
+        assert lease.hold()
+        report = other.maintenance.run()
+        assert (report.is_elsewhere, report.is_complete) == (True, False)
+        lease.give_back()
+        assert other.maintenance.run().is_complete
