@@ -108,6 +108,15 @@ from langmem_tiers.core.knowledge import (
     KnowledgeReport,
     PastKnowledge,
 )
+from langmem_tiers.core.levels import (
+    FlushReport,
+    RedisConfig,
+    RedisStatus,
+    WorkingConfig,
+    WorkingMemory,
+    WorkingReport,
+    WorkingStatus,
+)
 from langmem_tiers.core.long_term import (
     ConsolidationReport,
     EntryDraft,
@@ -329,6 +338,7 @@ __all__ = [
     "FactState",
     "Facts",
     "Figures",
+    "FlushReport",
     "Guard",
     "GuardAdvice",
     "HistoryEntry",
@@ -414,6 +424,8 @@ __all__ = [
     "Receipt",
     "RecoverReport",
     "Recovery",
+    "RedisConfig",
+    "RedisStatus",
     "Related",
     "Relation",
     "RelationKind",
@@ -477,6 +489,10 @@ __all__ = [
     "UnsavedError",
     "UpkeepStore",
     "VectorStore",
+    "WorkingConfig",
+    "WorkingMemory",
+    "WorkingReport",
+    "WorkingStatus",
     "WriterConfig",
     "WriterReport",
     "__version__",

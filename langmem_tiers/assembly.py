@@ -45,6 +45,7 @@ from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import identity_of, migrate
 from langmem_tiers.storage.pools import SqlPoolStore
+from langmem_tiers.storage.redis_cache import RedisCache
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
@@ -57,6 +58,7 @@ from langmem_tiers.tiers.session_cache import SessionCache
 from langmem_tiers.tiers.short_term import ShortTermParts
 from langmem_tiers.tiers.uses import Uses
 from langmem_tiers.tiers.view_cache import ViewCache
+from langmem_tiers.tiers.working import WorkingMemories
 
 if TYPE_CHECKING:
     import os
@@ -144,12 +146,28 @@ def figures_of(database: Database) -> SqlFigures:
     return SqlFigures(database)
 
 
-def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
+def open_redis(database: Database, given: Given) -> RedisCache | None:
+    """The cache that several processes share, if there is one; it is asked only when it is needed."""
+    config = given.config.redis
+    if config is None:
+        return None
+    try:
+        return RedisCache(config, database, given.clock.monotonic)
+    except BaseException:
+        database.close()
+        raise
+
+
+def assemble(
+    database: Database, given: Given, changes: Changes, redis: RedisCache | None = None
+) -> MemoryParts:
     """The stores and workers of an engine on a database."""
-    sessions, entries = SqlSessionStore(database), SqlEntryStore(database)
+    sessions = SqlSessionStore(database) if redis is None else SqlSessionStore(database, redis.erase)
+    entries = SqlEntryStore(database)
+    short_term = _short_term(database, sessions, given, changes, redis)
     finder, embedding = FactFinder(given.scoring.facts), _embedding(database, given)
     return MemoryParts(
-        short_term=_short_term(database, sessions, given, changes),
+        short_term=short_term,
         entries=entries,
         views=ViewCache(entries, given.config.cache, given.clock.monotonic),
         knowledge=SqlKnowledgeStore(database, terms_of),
@@ -162,8 +180,9 @@ def assemble(database: Database, given: Given, changes: Changes) -> MemoryParts:
         extractor=FactExtractor(given.scoring.statements, finder),
         model_facts=_model_facts(given, finder),
         moments=given.scoring.moments,
+        working=WorkingMemories(short_term, given.config.working),
         config=given.config,
-        erasure=SqlErasureStore(database),
+        erasure=SqlErasureStore(database, None if redis is None else redis.erase),
         upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds),
     )
 
@@ -185,12 +204,15 @@ def assemble_backups(database: Database, given: Given) -> BackupStore:
     return SqlBackups(database, Terms(Indexer(given.scoring.importance), terms_of))
 
 
-def _short_term(database: Database, sessions: SessionStore, given: Given, changes: Changes) -> ShortTermParts:
-    messages = SqlMessageStore(database, Indexer(given.scoring.importance))
+def _short_term(
+    database: Database, sessions: SessionStore, given: Given, changes: Changes, redis: RedisCache | None
+) -> ShortTermParts:
+    record = SqlMessageStore(database, Indexer(given.scoring.importance))
+    lists = SqlTranscriptStore(database, record)
     return ShortTermParts(
         sessions=sessions,
-        messages=messages,
-        transcripts=SqlTranscriptStore(database, messages),
+        messages=record if redis is None else redis.messages(record),
+        transcripts=lists if redis is None else redis.transcripts(lists),
         counter=given.counter,
         clock=given.clock,
         ids=given.ids,

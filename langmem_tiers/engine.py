@@ -17,6 +17,7 @@ from langmem_tiers.assembly import (
     database_id,
     figures_of,
     open_database,
+    open_redis,
 )
 from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import check_limit
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.erasure import ErasureReceipt
     from langmem_tiers.core.ids import IdSource
     from langmem_tiers.core.instruments import Figures, Metrics, Tracer
+    from langmem_tiers.core.levels import RedisStatus
     from langmem_tiers.core.long_term import ConsolidationReport
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
@@ -86,6 +88,7 @@ class MemoryEngine(Moving, Closing):
         maintenance: Retention, compaction and statistics, by call or by a schedule.
         optimizer: Tunes memory to what is said.
         pools: What several namespaces share.
+        working: What agents have at hand in this process.
     """
 
     def __init__(  # noqa: PLR0913 - parts that may be handed in, all but one by keyword
@@ -119,10 +122,14 @@ class MemoryEngine(Moving, Closing):
         self._database = open_database(url, given)
         self._database_id: str | None = None
         changes = Changes()
-        self._parts = assemble(self._database, given, changes)
+        self._redis = open_redis(self._database, given)
+        self._parts = assemble(self._database, given, changes, self._redis)
         self.optimizer = Optimizer(self._parts, changes)
         self.items = assemble_items(self._database, given)
-        self._parts.erasers.extend([self.items.let_go, partial(erase_from_pools, self._parts.pools)])
+        self.working = self._parts.working
+        self._parts.erasers.extend(
+            [self.items.let_go, self.working.let_go, partial(erase_from_pools, self._parts.pools)]
+        )
         self.maintenance = Maintenance(self._parts, self.items.sweep)
         self._backups = assemble_backups(self._database, given)
         self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
@@ -164,6 +171,11 @@ class MemoryEngine(Moving, Closing):
     def parts(self) -> MemoryParts:
         """The stores and workers behind it, for what is built on the engine; they change from release to release."""
         return self._parts
+
+    @property
+    def redis(self) -> RedisStatus | None:
+        """How Redis serves, or None without one. It is asked now, unless it failed a moment ago."""
+        return None if self._redis is None else self._redis.status()
 
     @property
     def is_closed(self) -> bool:
@@ -262,8 +274,8 @@ class MemoryEngine(Moving, Closing):
 
         On PostgreSQL the counts are the server's own estimates, which may be a minute behind.
         """
-        redis = getattr(self, "redis", None)
-        connected = None if redis is None else bool(getattr(redis, "is_connected", False))
+        redis = self.redis
+        connected = None if redis is None else redis.is_connected
         return replace(self._figures.read(), redis_connected=connected)
 
     def forget(
@@ -314,9 +326,12 @@ class MemoryEngine(Moving, Closing):
         return self._parts.upkeep.statistics(self._parts.now())
 
     def close(self) -> None:
-        """Close its writers, stop the optimizer and give the database back.
+        """Close its writers, stop the optimizer, store what working memory holds and give the database back.
 
-        Everything that was acknowledged as stored is on it already.
+        Everything else that was acknowledged as stored is on it already.
+
+        Raises:
+            StorageError: The database takes nothing; ``engine.working.unsaved()`` has what it did not take.
         """
         with ExitStack() as stack:
             stack.callback(self._close)
@@ -327,11 +342,16 @@ class MemoryEngine(Moving, Closing):
         self.optimizer.stop()
         self.maintenance.stop()
         self.items.sweeper.stop()
-        self._parts.retriever.close()
-        if not self._database.is_closed:
-            self._parts.lasting.uses.close()
-        self._database.close()
-        self._parts.instruments.detach()
+        try:
+            self._parts.working.close()
+        finally:
+            self._parts.retriever.close()
+            if not self._database.is_closed:
+                self._parts.lasting.uses.close()
+            if self._redis is not None:
+                self._redis.close()
+            self._database.close()
+            self._parts.instruments.detach()
 
 
 class Namespace:
@@ -464,6 +484,7 @@ class Namespace:
 
     def delete(self) -> DeleteReport:
         """Erase the namespace with all its sessions and what it gave to pools. Namespaces below it stay."""
+        self._parts.working.forget(self.path)
         self._parts.short_term.cache.drop()
         self._parts.views.drop()
         self._parts.retriever.forget(self.path)

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 
 from langmem_tiers import MemoryEngine
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,13 @@ def new_postgres_database(postgres_server: str) -> Iterator[Callable[[], str]]:
 def shared_postgres(new_postgres_database: Callable[[], str]) -> str:
     """One database for all tests that work in namespaces of their own."""
     return new_postgres_database()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A real Redis that all tests share; it is neither stopped nor flushed."""
+    with RedisServer() as server:
+        yield server.url
 
 
 @pytest.fixture(params=BACKENDS)

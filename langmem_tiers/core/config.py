@@ -8,6 +8,7 @@ from enum import StrEnum
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.checks import check_fraction, check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
+from langmem_tiers.core.levels import RedisConfig, WorkingConfig
 from langmem_tiers.core.recall import HybridWeights, Strategy, TfIdfWeights, check_strategy
 
 MAX_LIMIT = 1_000_000
@@ -223,6 +224,9 @@ class EngineConfig:
     recall: RecallConfig = field(default_factory=RecallConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+    working: WorkingConfig = field(default_factory=WorkingConfig)
+    redis: RedisConfig | None = None
+    """A cache of recent messages that several processes share; without one, the database serves them."""
     redundancy_threshold: float = 0.9
     """The similarity from which on the older of two entries is redundant."""
 
@@ -236,6 +240,10 @@ class EngineConfig:
         for name, kind in _PARTS.items():
             if not isinstance(part := getattr(self, name), kind):
                 raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
+        if self.redis is not None and not isinstance(self.redis, RedisConfig):
+            raise InvalidConfigError(
+                f"redis must be a RedisConfig or None, got a {type(self.redis).__name__}"
+            )
         if check_fraction(self.redundancy_threshold, "redundancy_threshold") == 0:
             raise InvalidConfigError("redundancy_threshold must be above 0, got 0: use e.g. 0.9")
         check_positive(self.busy_timeout_seconds, "busy_timeout_seconds", most=86_400)
@@ -252,6 +260,7 @@ _PARTS = {
     "recall": RecallConfig,
     "learning": LearningConfig,
     "maintenance": MaintenanceConfig,
+    "working": WorkingConfig,
 }
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.memory_parts import LastingParts
     from langmem_tiers.tiers.short_term import ShortTerm, ShortTermParts
     from langmem_tiers.tiers.view_cache import ViewCache
+    from langmem_tiers.tiers.working import WorkingMemories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class MemoryParts:
     extractor: FactExtractor
     model_facts: ModelFacts | None
     moments: Sequence[MomentPattern]
+    working: WorkingMemories
     config: EngineConfig
     erasure: ErasureStore
     upkeep: UpkeepStore

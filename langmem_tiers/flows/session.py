@@ -277,6 +277,9 @@ class Session(ShortTerm):
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
+        now = self._parts.sessions.find(self.namespace, self.name)
+        if now is not None and now.key == self.key:  # not of one that others have made anew under its name
+            self._memory.working.forget(self.namespace, self.name)
         self._memory.views.drop(self.key)
         return super().delete()
 

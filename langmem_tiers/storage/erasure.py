@@ -30,7 +30,7 @@ from langmem_tiers.storage.statements import IS_IN_LIST
 from langmem_tiers.storage.text import unpack_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -50,7 +50,8 @@ _AROUND = 200  # turns behind an erased one that are looked at for the second ne
 class SqlErasureStore:
     """Serves the ``ErasureStore`` port."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, erasing: Callable[[Sequence[int]], object] | None = None) -> None:
+        self._erasing = erasing
         self._database = database
 
     def namespaces_of(self, user: str) -> tuple[NamespacePath, ...]:
@@ -84,7 +85,12 @@ class SqlErasureStore:
     def erase_namespace(self, namespace: NamespacePath) -> ErasedCounts:
         """Erase exactly this namespace with all that it holds."""
         with self._database.write() as connection:
-            return erase_namespace(connection, namespace)
+            path = namespaces.c.path == namespace_key(namespace)
+            own = select(sessions.c.pk).join(namespaces).where(path)
+            keys = list(connection.execute(own).scalars()) if self._erasing is not None else []
+            counts = erase_namespace(connection, namespace)
+            self._tell(keys)
+            return counts
 
     def places(
         self, session: SessionName, ids: Sequence[str] | None, older_than: datetime | None = None
@@ -182,7 +188,10 @@ class SqlErasureStore:
         """Take it away in one transaction."""
         try:
             with self._database.write() as connection:
-                return remove_all(connection, removal)
+                counts = remove_all(connection, removal)
+                touched = [] if removal.state is None else [removal.state.session.key]
+                self._tell([*(one.key for one in removal.sessions), *touched])
+                return counts
         except OutrunError:
             return None
 
@@ -210,7 +219,14 @@ class SqlErasureStore:
             row = connection.execute(own.with_for_update()).first()
             if row is None or row.message_count or row.updated_at >= older_than:
                 return False
-            return delete_sessions(connection, [session.key]).sessions > 0
+            is_gone = delete_sessions(connection, [session.key]).sessions > 0
+            self._tell([session.key])
+            return is_gone
+
+    def _tell(self, keys: Sequence[int]) -> None:
+        # Before the transaction ends: who holds copies of these sessions elsewhere buries them first.
+        if self._erasing is not None and keys:
+            self._erasing(keys)
 
 
 def _place(row: AnyRow) -> Place:

@@ -16,7 +16,7 @@ from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -30,10 +30,19 @@ _SESSION = select(sessions, namespaces.c.path).join(namespaces)
 
 
 class SqlSessionStore:
-    """Serves the ``SessionStore`` port."""
+    """Serves the ``SessionStore`` port.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: Where.
+        erasing: Told of the keys of sessions as they are erased, before that is final: who keeps copies
+            elsewhere has none any more when it is.
+    """
+
+    def __init__(
+        self, database: Database, erasing: Callable[[Sequence[int]], object] = lambda _keys: None
+    ) -> None:
         self._database = database
+        self._erasing = erasing
 
     def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
         """Get the session, or create it."""
@@ -118,7 +127,10 @@ class SqlSessionStore:
         with self._database.write() as connection:
             # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
             connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == own).with_for_update())
-            return delete_sessions(connection, [key])
+            report = delete_sessions(connection, [key])
+            if report.sessions:
+                self._erasing([key])
+            return report
 
     def delete_namespace(self, namespace: NamespacePath) -> DeleteReport:
         """Erase exactly this namespace with its sessions."""
@@ -127,7 +139,11 @@ class SqlSessionStore:
             key = connection.execute(
                 select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).with_for_update()
             ).scalar()
-            return delete_namespace(connection, key)
+            gone = keys_of_namespace(connection, key)
+            report = delete_namespace(connection, key)
+            if gone:
+                self._erasing(gone)
+            return report
 
     @staticmethod
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
@@ -166,6 +182,11 @@ def count_erasure(connection: Connection, namespace_pk: int) -> None:
     """Let whoever holds parts of the namespace in memory see that some of them are gone."""
     own = update(namespaces).where(namespaces.c.pk == namespace_pk)
     connection.execute(own.values(erased=namespaces.c.erased + 1))
+
+
+def keys_of_namespace(connection: Connection, key: int | None) -> list[int]:
+    """The keys of all sessions of a namespace."""
+    return list(connection.execute(select(sessions.c.pk).where(sessions.c.namespace_pk == key)).scalars())
 
 
 def delete_namespace(connection: Connection, key: int | None) -> DeleteReport:

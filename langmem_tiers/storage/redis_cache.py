@@ -1,0 +1,237 @@
+"""Redis between the engine and its database: a copy of what was said last, and never the only one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from cachetools import TTLCache
+
+from langmem_tiers.core.forks import watch
+from langmem_tiers.core.levels import RedisStatus
+from langmem_tiers.core.records import Tail
+from langmem_tiers.core.transcripts import IN_LIST
+from langmem_tiers.storage.messages import no_session
+from langmem_tiers.storage.migrations import identity_of
+from langmem_tiers.storage.redis_link import RedisLink
+from langmem_tiers.storage.redis_windows import Of, RedisWindows
+from langmem_tiers.storage.stamps import SqlStamps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime
+
+    from langmem_tiers.core.levels import RedisConfig
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.ports import MessageStore, TranscriptStore
+    from langmem_tiers.core.records import Appended
+    from langmem_tiers.core.transcripts import ListChange, Listing
+    from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.stamps import SessionStamp
+
+_SESSIONS = 10_000
+_BELIEVED_SECONDS = (
+    60.0  # no backup of a database is restored in less, to the same revision, under a process at work
+)
+
+
+class RedisCache:
+    """The level of Redis above one database: puts itself before its stores.
+
+    Args:
+        config: Where Redis is.
+        database: What it caches.
+        timer: Seconds that never run backwards.
+    """
+
+    def __init__(self, config: RedisConfig, database: Database, timer: Callable[[], float]) -> None:
+        self._label = config.label
+        self._link = RedisLink(config, timer)
+        self._windows = RedisWindows(self._link, config, identity_of(database))
+        self._cached = CachedTails(self._windows, SqlStamps(database), timer)
+
+    def messages(self, record: MessageStore) -> RedisMessageStore:
+        """The record of the database, with its newest messages cached."""
+        return RedisMessageStore(record, self._cached)
+
+    def transcripts(self, lists: TranscriptStore) -> RedisTranscriptStore:
+        """The lists of the database, so that what is written by them comes into the cache."""
+        return RedisTranscriptStore(lists, self._cached)
+
+    def erase(self, sessions: Iterable[int]) -> bool:
+        """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
+        return self._windows.erase(sessions)
+
+    def status(self) -> RedisStatus:
+        """How it serves. Asks Redis, unless it failed a moment ago."""
+        is_connected = self._link.ping()
+        return RedisStatus(
+            label=self._label,
+            is_connected=is_connected,
+            hits=self._windows.hits,
+            misses=self._windows.misses,
+            failures=self._link.failures,
+            skipped=self._link.skipped,
+            unremoved=self._windows.unremoved,
+        )
+
+    def close(self) -> None:
+        """Tell Redis what it could not be told before, and give its connections back."""
+        if self._windows.unremoved:
+            self._windows.erase(())
+        self._link.close()
+
+
+class CachedTails:
+    """The newest messages of sessions, from Redis as long as it has them as they are now.
+
+    A window is used only for the state that the session's row has now, so nothing that others write is missed,
+    and it is extended only from the state right before a write, so writers that overtake each other leave an
+    older window and never a wrong one.
+    """
+
+    def __init__(self, windows: RedisWindows, stamps: SqlStamps, timer: Callable[[], float]) -> None:
+        self.windows = windows
+        self.stamps = stamps
+        # The state in which this process left a session; None for one that others write to as well.
+        self._left: TTLCache[int, SessionStamp | None] = TTLCache(_SESSIONS, _BELIEVED_SECONDS, timer)
+        self._lock = threading.RLock()
+        watch(self)
+
+    def before(self, key: int) -> SessionStamp | None:
+        """The state of a session that is about to be written to, if the window is to be extended from there.
+
+        Where nobody else writes, that is the state in which we left it, which spares a look. If it is not, the
+        revision after the write tells.
+        """
+        if not self.windows.serves():
+            return None
+        with self._lock:
+            left = self._left.get(key)
+        return self.stamps.get(key) if left is None else left
+
+    def extend(
+        self,
+        key: int,
+        before: SessionStamp | None,
+        added: Sequence[Message],
+        revision: int | None,
+        now: datetime,
+    ) -> None:
+        """Add what was just written to the windows; not if more than that happened since."""
+        if before is None or not added or revision is None:
+            return
+        is_next = revision == before.revision + 1
+        after = before.after(revision, now)
+        with self._lock:
+            was_ours = self._left.get(key, before) is not None
+            self._left[key] = after if is_next and was_ours else None
+        if is_next:
+            self.windows.extend(key, before, after, added)
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of a change."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Go on."""
+        self._lock.release()
+
+    def latest(self, key: int, limit: int, of: Of, read: Callable[[], Tail]) -> Tail:
+        """The newest ``limit`` messages, from Redis or as they are read from the database."""
+        if limit < 1 or not self.windows.serves():
+            return read()
+        stamp = self.stamps.get(key)
+        if stamp is None:
+            raise no_session()
+        found = self.windows.read(key, stamp, limit, of)
+        if found is not None and found.messages is not None:
+            return Tail(found.messages, stamp.revision)
+        tail = read()
+        if found is not None and tail.revision == stamp.revision:
+            whole = len(tail.messages) < limit
+            self.windows.fill(key, stamp, tail.messages, of, head=found.head, whole=whole)
+        return tail
+
+
+class RedisMessageStore:
+    """Serves the ``MessageStore`` port: the newest messages from Redis, the rest from the database behind it."""
+
+    def __init__(self, record: MessageStore, cached: CachedTails) -> None:
+        self._record = record
+        self._cached = cached
+
+    def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
+        """Store the batch, then add it to the window."""
+        before = self._cached.before(key)
+        done = self._record.append(key, batch, now, new_ids=new_ids)
+        self._cached.extend(key, before, done.stored, done.revision, now)
+        return done
+
+    def latest(self, key: int, limit: int) -> Tail:
+        """The newest ``limit`` messages of the record."""
+        return self._cached.latest(key, limit, Of.RECORD, lambda: self._record.latest(key, limit))
+
+    def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
+        """Messages behind the message ``after``, oldest first."""
+        return self._record.page(key, after=after, limit=limit)
+
+    def view(self, key: int, limit: int) -> tuple[Message, ...]:
+        """What is shown, as of one moment."""
+        return self._record.view(key, limit)
+
+    def get(self, key: int, message_id: str) -> Message | None:
+        """One message, if the session holds it."""
+        return self._record.get(key, message_id)
+
+    def holds(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
+        """Those of the ids that the record has."""
+        return self._record.holds(key, ids)
+
+    def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
+        """Put ``summary`` in front of the message ``before``; the window is of a state that is no more."""
+        return self._record.compress(key, summary, before=before, hidden=hidden, was_hidden=was_hidden)
+
+
+class RedisTranscriptStore:
+    """Serves the ``TranscriptStore`` port: the end of the list from Redis, the rest from the database behind it."""
+
+    def __init__(self, lists: TranscriptStore, cached: CachedTails) -> None:
+        self._lists = lists
+        self._cached = cached
+
+    def read(
+        self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
+    ) -> Tail:
+        """The messages that stand so in the list, oldest first."""
+        return self._lists.read(key, listings, limit=limit, offset=offset)
+
+    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+        """The newest of these, oldest first; those of the list as a whole are cached."""
+        if set(listings) != set(IN_LIST):
+            return self._lists.latest(key, listings, limit)
+        return self._cached.latest(key, limit, Of.LIST, lambda: self._lists.latest(key, listings, limit))
+
+    def count(self, key: int, listings: Sequence[Listing]) -> int:
+        """How many messages stand so in the list."""
+        return self._lists.count(key, listings)
+
+    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+        """Carry a change out in one transaction, then add what came with it to the window."""
+        before = self._cached.before(key) if change.added else None
+        done = self._lists.change(key, change, now, revision=revision)
+        self._cached.extend(key, before, change.added, done, now)
+        return done
+
+    def decide(
+        self,
+        key: int,
+        listings: Sequence[Listing],
+        make: Callable[[Tail], ListChange | None],
+        now: datetime,
+        *,
+        limit: int | None = None,
+    ) -> bool:
+        """Carry out what is made of the list while nobody else writes to the session."""
+        return self._lists.decide(key, listings, make, now, limit=limit)

@@ -1,0 +1,231 @@
+"""The newest messages of sessions in Redis, each window with the state of the session that it shows."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langmem_tiers.core.forks import watch
+from langmem_tiers.storage.redis_scripts import EXTEND, FILL, GONE, READ
+from langmem_tiers.storage.redis_values import scores_of, time_of, to_member, to_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langmem_tiers.core.levels import RedisConfig
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.storage.redis_link import RedisLink
+    from langmem_tiers.storage.stamps import SessionStamp
+
+_HEAD = re.compile(rb"~([^~]+)~(\d+)~(\d+)~([01])")
+_GRAVE_SECONDS = 3600  # far longer than anybody takes between reading a database and filling a window
+_KEYS_AT_ONCE = 500
+_Answer = TypeVar("_Answer")
+
+
+class Of(Enum):
+    """What a window shows the end of, by how its key ends."""
+
+    RECORD = ""
+    """All that was said, with the summaries."""
+    LIST = ":list"
+    """The list that a framework keeps of the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What Redis holds of a session."""
+
+    messages: tuple[Message, ...] | None
+    """Those that were asked for; None if they are not there as of that state."""
+    head: bytes
+    """What says so, for whoever fills the window next."""
+
+
+class RedisWindows:
+    """Windows by the session's key.
+
+    The key is the session's own in the database, which no other session ever gets: it stays when a session gets
+    another name, and it tells nobody a name.
+
+    Args:
+        link: To Redis.
+        config: How much is cached, and for how long.
+        database_id: Whose sessions.
+
+    Attributes:
+        hits: Reads that were answered.
+        misses: Reads that were not.
+    """
+
+    def __init__(self, link: RedisLink, config: RedisConfig, database_id: str) -> None:
+        self.hits = 0
+        self.misses = 0
+        self._link = link
+        self._config = config
+        self._start = f"{config.prefix}:episodic:{database_id}:"
+        self._read = link.client.register_script(READ)
+        self._fill = link.client.register_script(FILL)
+        self._extend = link.client.register_script(EXTEND)
+        self._unremoved: set[int] = set()
+        self._lock = threading.RLock()
+        watch(self)
+
+    def serves(self) -> bool:
+        """Whether it is worth asking; if not, that is counted as a question that was spared."""
+        return self._link.is_up or self._link.skip()
+
+    @property
+    def unremoved(self) -> int:
+        """How many erased sessions Redis was not told of yet."""
+        return len(self._unremoved)
+
+    def key_of(self, session: int, of: Of = Of.RECORD) -> str:
+        """The key of a session's window."""
+        return f"{self._start}{session}{of.value}"
+
+    def read(self, session: int, stamp: SessionStamp, limit: int, of: Of = Of.RECORD) -> Found | None:
+        """The newest ``limit`` messages as of that state; None if Redis did not answer."""
+        key, state = self.key_of(session, of), str(stamp)
+        found = self._ask(lambda: _found(self._read([key], [state, limit]), key, state, limit), key)
+        with self._lock:
+            if found is not None and found.messages is not None:
+                self.hits += 1
+            else:
+                self.misses += 1
+        return found
+
+    def fill(
+        self,
+        session: int,
+        stamp: SessionStamp,
+        messages: Sequence[Message],
+        of: Of = Of.RECORD,
+        *,
+        head: bytes,
+        whole: bool,
+    ) -> None:
+        """Hold what was read from the database, unless the window is another than the one that was seen.
+
+        Args:
+            session: Whose.
+            stamp: The state that the messages were read at.
+            messages: The newest, oldest first.
+            of: Which of its windows.
+            head: Of the window that was seen.
+            whole: Whether these are all that the session has.
+        """
+        key = self.key_of(session, of)
+        held = self._fitting(session, messages)
+        kept = messages[len(messages) - len(held) :]
+        size = sum(map(len, held))
+        is_whole = int(whole and len(held) == len(messages))
+        arguments: list[Any] = [head, f"~{stamp}~{len(held)}~{size}~{is_whole}", self._config.ttl_seconds]
+        for score, member in zip(scores_of(kept), held, strict=True):
+            arguments += (score, member)
+        self._ask(lambda: self._fill([key], arguments), key)
+
+    def extend(
+        self, session: int, before: SessionStamp, after: SessionStamp, added: Sequence[Message]
+    ) -> None:
+        """Add what was just written to the windows of the state before; any other is left as it is."""
+        keys, config = [self.key_of(session, of) for of in Of], self._config
+        held = self._fitting(session, added)
+        if len(held) < len(added):  # more than a window: whoever reads it next fills it
+            return
+        is_first = int(before.revision == 0)
+        arguments: list[Any] = [str(before), str(after), is_first, config.window, config.max_window_bytes]
+        arguments.append(config.ttl_seconds)
+        for message, member in zip(added, held, strict=True):
+            arguments += (time_of(message), member)
+        self._ask(lambda: self._extend(keys, arguments), *keys)
+
+    def erase(self, sessions: Iterable[int]) -> bool:
+        """Remove the windows of erased sessions, and let nobody bring them back who read them before.
+
+        Returns:
+            False if Redis did not answer; it is told when it does.
+        """
+        with self._lock:
+            self._unremoved.update(sessions)
+        return self._settle()
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of a change."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Go on."""
+        self._lock.release()
+
+    def _ask(self, question: Callable[[], _Answer], *keys: str) -> _Answer | None:
+        if self._unremoved and self._link.is_up:
+            self._settle()
+
+        def ask() -> _Answer:
+            try:
+                return question()
+            except OSError:
+                raise
+            except Exception as error:
+                # A server that answers holds something else there than a window: away with it. redis-py's own
+                # errors of connections and time limits are no OSError.
+                if type(error).__name__ not in ("ConnectionError", "TimeoutError"):
+                    with suppress(Exception):
+                        self._link.client.unlink(*keys)
+                raise
+
+        return self._link.ask(ask)
+
+    def _settle(self) -> bool:
+        with self._lock:
+            waiting = list(self._unremoved)
+        for start in range(0, len(waiting), _KEYS_AT_ONCE):
+            some = waiting[start : start + _KEYS_AT_ONCE]
+            if self._link.ask(lambda some=some: self._bury(some)) is None:  # type: ignore[misc]
+                return False
+            with self._lock:
+                self._unremoved.difference_update(some)
+        return True
+
+    def _bury(self, sessions: Sequence[int]) -> bool:
+        with self._link.client.pipeline(transaction=True) as pipe:
+            for key in (self.key_of(session, of) for session in sessions for of in Of):
+                pipe.delete(key)
+                pipe.zadd(key, {GONE: float("-inf")})
+                pipe.expire(key, _GRAVE_SECONDS)
+            pipe.execute()
+        return True
+
+    def _fitting(self, session: int, messages: Sequence[Message]) -> list[bytes]:
+        # The newest that a window takes, oldest first.
+        held: list[bytes] = []
+        key = self.key_of(session)
+        room = self._config.max_window_bytes
+        for message in reversed(messages[-self._config.window :]):
+            member = to_member(key, message)
+            room -= len(member)
+            if room < 0:
+                break
+            held.append(member)
+        return held[::-1]
+
+
+def _found(answer: Any, key: str, stamp: str, limit: int) -> Found:  # noqa: ANN401 - whatever the server says
+    if not isinstance(answer, list) or not answer or not isinstance(answer[0], bytes):
+        raise ValueError("redis answered a question that was not asked")
+    if len(answer) == 1:
+        return Found(None, answer[0])
+    head, members = _HEAD.fullmatch(answer[0]), answer[2:]
+    # What runs in Redis has looked at all this; a server that only looks like one has not.
+    if head is None or head[1] != stamp.encode():
+        raise ValueError("redis gave a window of another state")
+    held = int(head[2])
+    if len(members) != min(limit, held) or (limit > held and head[4] != b"1"):
+        raise ValueError("redis gave a part of what it holds")
+    whose = key.removesuffix(Of.LIST.value)
+    return Found(tuple(to_message(whose, member) for member in members), answer[0])

@@ -1,0 +1,271 @@
+"""A Redis that is down, slow, full, locked or mad makes memory slower and never wrong."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
+from langmem_tiers.testing import FrozenClock
+from tests.faults.test_fork import fork, wait
+from tests.redis_servers import AnsweringServer, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from langmem_tiers import RedisStatus
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as started:
+        yield started
+
+
+def opened(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
+    given = RedisConfig(url=url, **{"timeout_seconds": 5.0, **redis})  # type: ignore[arg-type]
+    config = EngineConfig(cache=CacheConfig(max_characters=0), redis=given)
+    return MemoryEngine(path / "memory.db", config=config, clock=clock, embedder=None)
+
+
+def status(engine: MemoryEngine) -> RedisStatus:
+    assert engine.redis is not None
+    return engine.redis
+
+
+def use(engine: MemoryEngine, name: str = "s", times: int = 5) -> None:
+    """Write and read, and see everything."""
+    session = engine.session("acme", name)
+    before = [m.content for m in session.messages()]
+    for n in range(times):
+        session.add("user", f"message {n}")
+        assert [m.content for m in session.latest(1000)] == [*before, *(f"message {k}" for k in range(n + 1))]
+
+
+def test_a_redis_that_is_not_there_is_missed_once_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FrozenClock()
+    with opened(tmp_path, f"unix://u:hidden@{tmp_path}/none.sock", clock) as engine:
+        use(engine)
+        clock.advance(seconds=6)
+        use(engine)
+        now = status(engine)
+    assert not now.is_connected
+    assert now.failures == 2
+    assert now.skipped > 5
+    assert [r.levelno for r in caplog.records] == [logging.WARNING]
+    assert "none.sock does not serve (ConnectionError): memory goes on with its database" in caplog.text
+    assert "hidden" not in caplog.text + repr(now)
+
+
+def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer("--requirepass", "right-one") as server:
+        path = server.url.removeprefix("unix://")
+        with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
+            use(engine)
+            assert not status(engine).is_connected
+        assert "(AuthenticationError)" in caplog.text
+        assert "wrong-one" not in caplog.text
+        with opened(tmp_path, f"unix://:right-one@{path}") as engine:
+            use(engine)
+            assert (status(engine).is_connected, status(engine).failures) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol"),
+        pytest.param(b"\x00\xff\r\n" * 50, id="bytes"),
+        pytest.param(b"+OK\r\n", id="always ok"),
+        pytest.param(b":1\r\n", id="always one"),
+        pytest.param(b"$-1\r\n", id="always nothing"),
+        pytest.param(b"*-1\r\n", id="no list"),
+        pytest.param(b"*0\r\n", id="an empty list"),
+        pytest.param(b"*1\r\n$0\r\n\r\n", id="always cold"),
+        pytest.param(b"*2\r\n$4\r\n~a~1\r\n$1\r\n1\r\n", id="a window of nothing"),
+        pytest.param(
+            b"*3\r\n$4\r\n~a~1\r\n$1\r\n1\r\n$20\r\n0123456789abcdef[{}]\r\n", id="a window of others"
+        ),
+        pytest.param(b"$99999999999\r\nabc", id="a promise"),
+        pytest.param(b"*1\r\n" * 3000, id="a deep list"),
+        pytest.param(b"-ERR go away\r\n", id="errors"),
+        pytest.param(b"-LOADING soon\r\n", id="loading"),
+        pytest.param(None, id="silence"),
+    ],
+)
+def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: bytes | None) -> None:
+    clock = FrozenClock()
+    with (
+        AnsweringServer(answer) as server,
+        opened(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
+    ):
+        for _ in range(2):
+            use(engine, times=3)
+            clock.advance(seconds=10)
+        engine.session("acme", "s").delete()
+        assert engine.session("acme", "s").latest() == ()
+
+
+def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) -> None:
+    with RedisServer() as server, opened(tmp_path, server.url) as engine, server.client as client:
+        session = engine.session("acme", "s")
+        session.add("user", "one")
+        (key,) = client.keys()
+        member = client.zrange(key, 1, 1)[0]
+        client.zrem(key, member)
+        assert [m.content for m in session.latest()] == ["one"]
+
+
+def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: RedisServer) -> None:
+    clock = FrozenClock()
+    with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
+        use(engine)
+        os.kill(server.pid, signal.SIGSTOP)
+        started = time.monotonic()
+        use(engine, times=20)
+        assert time.monotonic() - started < 5  # and not 40 times 0.2 and more
+        assert (status(engine).failures, status(engine).is_connected) == (1, False)
+        os.kill(server.pid, signal.SIGCONT)
+        clock.advance(seconds=6)
+        before = status(engine).hits
+        use(engine)
+        assert (status(engine).hits > before, status(engine).is_connected) == (True, True)
+
+
+def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
+    tmp_path: Path, server: RedisServer
+) -> None:
+    clock, hidden = FrozenClock(), server.folder / "hidden.sock"
+    with opened(tmp_path, server.url, clock) as engine, server.client as client:
+        engine.session("acme", "s").add("user", "a secret")
+        client.ping()
+        server.socket.rename(hidden)  # nobody finds it, and those who had are thrown out
+        client.client_kill_filter(_type="normal", skipme=True)
+        engine.session("acme", "s").delete()
+        assert status(engine).unremoved == 1
+        hidden.rename(server.socket)
+        assert any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+        clock.advance(seconds=6)
+        engine.session("acme", "t").add("user", "another")
+        assert status(engine).unremoved == 0
+        assert not any(b"a secret" in one for key in client.scan_iter() for one in client.zrange(key, 0, -1))
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
+def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
+    with (
+        RedisServer("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
+        opened(tmp_path, server.url, retry_seconds=0.001) as engine,
+    ):
+        for n in range(60):
+            session = engine.session("acme", f"s{n % 20}")
+            session.add("user", f"{n} " + "x" * 50_000)
+            assert [int(m.content.split()[0]) for m in session.latest()] == list(range(n % 20, n + 1, 20))
+        assert status(engine).is_connected
+
+
+def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: RedisServer) -> None:
+    with opened(tmp_path, server.url) as engine:
+        use(engine)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = fork(lambda: use(engine))
+        assert wait(child) == 0
+        use(engine)
+        assert status(engine).failures == 0
+
+
+def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(tmp_path: Path, server: RedisServer) -> None:
+    stop, wrong = threading.Event(), list[str]()
+    written: dict[str, int] = {}
+
+    def work(engine: MemoryEngine, name: str) -> None:
+        session, n = engine.session("acme", "shared"), 0
+        while not stop.is_set():
+            session.add(MessageDraft("user", f"{name} {n}", id=f"{name} {n}"))
+            mine = [m.content for m in session.latest(20) if m.content.startswith(name)]
+            if mine and mine != [f"{name} {k}" for k in range(n - len(mine) + 1, n + 1)]:
+                wrong.append(f"{name} {n}: {mine}")
+            n += 1
+        written[name] = n
+
+    with opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+        workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
+        for worker in workers:
+            worker.start()
+        for _ in range(4):
+            time.sleep(0.15)  # the load goes on
+            server.kill()
+            time.sleep(0.15)
+            server.start()
+        before = status(engine).hits
+        deadline = time.monotonic() + 20
+        while status(engine).hits == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert status(engine).hits > before  # it serves again
+        stop.set()
+        for worker in workers:
+            worker.join()
+        assert wrong == []
+        stored = {m.id for m in engine.session("acme", "shared").messages()}
+        assert stored == {f"{name} {n}" for name, count in written.items() for n in range(count)}
+        assert status(engine).failures > 0
+
+
+WORKER = """
+import sys
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
+url, redis, tenant, name, count = sys.argv[1:]
+config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=redis, retry_seconds=0.05))
+with MemoryEngine(url, config=config, embedder=None) as engine:
+    for n in range(int(count)):
+        session = engine.session(tenant, f"s{n % 3}")
+        session.add(MessageDraft("user", f"{name} {n}", id=f"{name} {n}"))
+        seen = session.latest(12)
+        record = tuple(session.messages())
+        ids = [m.id for m in record]
+        start = ids.index(seen[0].id)
+        assert tuple(seen) == record[start:start + len(seen)], (seen, record)
+        assert f"{name} {n}" in ids and (f"{name} {n}" in [m.id for m in seen] or len(ids) > 12)
+    status = engine.redis
+print(status.hits, status.failures, flush=True)
+"""
+
+
+def test_processes_on_one_postgresql_and_one_redis_see_each_other(
+    shared_postgres: str, tenant: str, server: RedisServer
+) -> None:
+    each = 45
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, shared_postgres, server.url, tenant, f"w{n}", str(each)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(2)
+    ]
+    with server.client as client:
+        for _ in range(3):
+            deadline = time.monotonic() + 30
+            while not client.dbsize() and time.monotonic() < deadline:  # they are at work
+                time.sleep(0.02)
+            server.kill()
+            server.start()
+    outputs = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [0, 0], outputs
+    assert sum(int(out.split()[0]) for out, _ in outputs) > 0
+    with MemoryEngine(shared_postgres, embedder=None) as engine:
+        stored = [m.id for n in range(3) for m in engine.session(tenant, f"s{n}").messages()]
+        assert sorted(stored) == sorted(f"w{n} {k}" for n in range(2) for k in range(each))

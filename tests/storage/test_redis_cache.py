@@ -1,0 +1,367 @@
+"""Redis holds copies of what was said last: written through, filled when cold, gone with what is erased."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import (
+    CacheConfig,
+    EngineConfig,
+    InvalidConfigError,
+    MemoryEngine,
+    Message,
+    MessageDraft,
+    RedisConfig,
+    ToolCall,
+)
+from langmem_tiers.core.messages import Role
+from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
+from tests.redis_servers import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from langmem_tiers import RedisStatus
+    from langmem_tiers.testing import FrozenClock
+
+NOT_IN_PROCESS = CacheConfig(max_characters=0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as started:
+        yield started
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[Any]:
+    with server.client as opened:
+        opened.flushall()
+        yield opened
+
+
+def opened(
+    url: object, server: RedisServer, clock: FrozenClock | None = None, **redis: object
+) -> MemoryEngine:
+    given = RedisConfig(**{"url": server.url, "timeout_seconds": 10.0, **redis})  # type: ignore[arg-type]
+    config = EngineConfig(cache=NOT_IN_PROCESS, redis=given)
+    return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
+    with opened(tmp_path / "memory.db", server, clock) as one:
+        yield one
+
+
+def status(engine: MemoryEngine) -> RedisStatus:
+    assert engine.redis is not None
+    return engine.redis
+
+
+def said(engine: MemoryEngine, count: int = 9) -> list[str]:
+    return [message.content for message in engine.session("acme", "s").latest(count)]
+
+
+def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any) -> None:
+    session = engine.session("acme", "s")
+    session.add("user", "one")
+    session.add_many([MessageDraft("user", "two"), MessageDraft("user", "three")])
+    assert said(engine) == ["one", "two", "three"]
+    assert (status(engine).hits, status(engine).misses) == (1, 0)
+    (key,) = client.keys()
+    assert key.decode() == f"langmem-tiers:episodic:{engine.database_id}:{session.key}"
+    assert client.type(key) == b"zset"
+    assert 86_400 - 60 < client.ttl(key) <= 86_400
+
+
+def test_a_cold_window_is_filled_from_the_database(engine: MemoryEngine, client: Any) -> None:
+    engine.session("acme", "s").add_many(MessageDraft("user", str(n)) for n in range(9))
+    client.flushall()
+    assert said(engine, 3) == ["6", "7", "8"]
+    assert said(engine, 2) == ["7", "8"]
+    assert (status(engine).hits, status(engine).misses) == (1, 1)
+    assert said(engine, 20) == [str(n) for n in range(9)]  # fewer are held, so the database answers
+    assert said(engine, 20) == [str(n) for n in range(9)]
+    assert (status(engine).hits, status(engine).misses) == (2, 2)
+
+
+def test_the_set_is_scored_by_time_and_ordered_as_the_record(engine: MemoryEngine, client: Any) -> None:
+    noon = datetime(2025, 1, 15, 12, tzinfo=UTC)
+    times = [noon, noon + timedelta(seconds=2), noon, noon, noon + timedelta(hours=1)]
+    session = engine.session("acme", "s")
+    for number, time in enumerate(times):
+        session.add(MessageDraft("user", str(number), created_at=time))
+    second = 1_000_000
+    start = round(noon.timestamp()) * second
+    expected = [
+        start,
+        start + 2 * second,
+        start + 2 * second + 1,
+        start + 2 * second + 2,
+        start + 3600 * second,
+    ]
+    for _ in ("written through", "filled"):
+        scores = [round(score) for _, score in client.zrange(client.keys()[0], 1, -1, withscores=True)]
+        assert scores == expected
+        client.flushall()
+        assert said(engine) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+def test_any_time_keeps_its_order(engine: MemoryEngine, year: int) -> None:
+    session = engine.session("acme", "s")
+    for n in range(5):
+        session.add(MessageDraft("user", str(n), created_at=datetime(year, 6, 1, tzinfo=UTC)))
+    session.add("user", "5")
+    assert said(engine) == [str(n) for n in range(6)]
+    assert status(engine).misses == 0
+
+
+def test_a_message_comes_back_without_loss() -> None:
+    message = Message(
+        id="i\0",
+        role=Role.ASSISTANT,
+        content="null \0, lone \ud83d\ude00 \udc00, real 😀, שלום, \ufffd",
+        created_at=datetime(2025, 1, 15, 10, 30, 0, 7, tzinfo=UTC),
+        token_count=3,
+        token_counter="test",
+        is_compressed=True,
+        name="n\ud800",
+        tool_calls=(ToolCall("c", "t", '{"a": "\\ud83d"}'), ToolCall("d", "u")),
+        tool_call_id="",
+        payload_json='{"x":1.0}',
+    )
+    assert to_message("key", to_member("key", message)) == message
+    with pytest.raises(ValueError, match="no message of ours"):
+        to_message("another key", to_member("key", message))
+    with pytest.raises(ValueError, match="no message of ours"):
+        to_message("key", to_member("key", message).replace(b"real", b"fake"))
+    assert scores_of([message, message]) == [scores_of([message])[0], scores_of([message])[0] + 1]
+
+
+def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: RedisServer, client: Any) -> None:
+    with opened(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
+        session = engine.session("acme", "s")
+        for n in range(6):
+            session.add("user", str(n))
+        (key,) = client.keys()
+        assert client.zcard(key) == 5
+        assert said(engine, 4) == ["2", "3", "4", "5"]
+        session.add("user", "x" * 1500)
+        assert client.zcard(key) < 5
+        session.add("user", "y" * 5000)  # more than a window: not cached, and read all the same
+        assert [len(text) for text in said(engine, 3)] == [1, 1500, 5000]
+        assert sum(len(member) for member in client.zrange(key, 0, -1)) < 2200
+        session.add_many(MessageDraft("user", str(n)) for n in range(10))
+        assert said(engine, 12)[-10:] == [str(n) for n in range(10)]
+
+
+def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: RedisServer, client: Any) -> None:
+    with opened(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
+        one.session("acme", "s").add("user", "first")
+        without.session("acme", "s").add("user", "second")
+        assert said(one) == ["first", "second"]
+        one.session("acme", "s").add("user", "third")
+        assert said(one) == ["first", "second", "third"]
+
+
+def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: MemoryEngine, client: Any) -> None:
+    session = engine.session("acme", "s")
+    session.add("user", "one")
+    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
+    client.flushall()
+    stamp = stamps.get(session.key)
+    assert stamp is not None
+    found = windows.read(session.key, stamp, 9)
+    assert found is not None
+    old = engine._parts.short_term.messages.latest(session.key, 9).messages  # fills it
+    session.add("user", "two")
+    windows.fill(session.key, stamp, old, head=found.head, whole=True)  # who was slower comes now
+    before = status(engine).hits
+    assert said(engine) == ["one", "two"]
+    assert status(engine).hits == before + 1
+
+
+def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEngine) -> None:
+    session = engine.session("acme", "s")
+    session.add("user", "zero")
+    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
+    record = engine._parts.short_term.messages._record  # type: ignore[attr-defined]
+    now = engine._parts.now()
+    states = [stamps.get(session.key)]
+    batches = []
+    for text in ("one", "two"):  # stored, and not written through yet
+        message = Message(
+            id=text, role=Role.USER, content=text, created_at=now, token_count=1, token_counter="t"
+        )
+        record.append(session.key, [message], now)
+        states.append(stamps.get(session.key))
+        batches.append([message])
+    for place in (1, 0):  # the later first
+        before, after = states[place], states[place + 1]
+        assert before is not None
+        assert after is not None
+        windows.extend(session.key, before, after, batches[place])
+        assert said(engine) == ["zero", "one", "two"]
+
+
+@pytest.mark.parametrize("unread", [0, 1, 2, 3])
+def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
+    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock, unread: int
+) -> None:
+    path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
+    with opened(path, server, clock) as engine:
+        engine.session("acme", "s").add("user", "one")
+    shutil.copy(path, copy)
+    with opened(path, server, clock) as engine:
+        for text in ("lost", "and lost"):
+            clock.advance(seconds=1)
+            engine.session("acme", "s").add("user", text)
+    shutil.copy(copy, path)
+    clock.advance(seconds=1)
+    with opened(path, server, clock) as engine:
+        for n in range(unread):  # through the same revisions as before
+            clock.advance(seconds=0.5)
+            engine.session("acme", "s").add("user", str(n))
+        assert said(engine) == ["one", *map(str, range(unread))]
+        clock.advance(seconds=1)
+        engine.session("acme", "s").add("user", "last")
+        assert said(engine) == ["one", *map(str, range(unread)), "last"]
+
+
+def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
+    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock
+) -> None:
+    with opened(tmp_path / "1.db", server, clock):
+        pass
+    shutil.copy(tmp_path / "1.db", tmp_path / "2.db")
+    with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
+        one.session("alice", "s").add("user", "hers")
+        other.session("bob", "s").add("user", "his")
+        assert one.session("alice", "s").key == other.session("bob", "s").key
+        assert [m.content for m in one.session("alice", "s").latest()] == ["hers"]
+        assert [m.content for m in other.session("bob", "s").latest()] == ["his"]
+
+
+def test_what_is_erased_is_in_redis_no_more(engine: MemoryEngine, server: RedisServer, client: Any) -> None:
+    doomed = engine.session("acme", "s")
+    doomed.add("user", "a secret of one")
+    engine.session("acme", "t").add("user", "a secret of two")
+    engine.session(("acme", "child"), "t").add("user", "what stays")
+    doomed.delete()
+    assert b"secret of one" not in everything(client)
+    engine.namespace("acme").delete()
+    assert b"secret" not in everything(client)
+    assert b"what stays" in everything(client)
+    assert status(engine).unremoved == 0
+
+
+def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEngine, client: Any) -> None:
+    session = engine.session("acme", "s")
+    session.add("user", "a secret")
+    client.flushall()
+    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
+    stamp = stamps.get(session.key)
+    assert stamp is not None
+    messages = session.latest()
+    client.flushall()
+    found = windows.read(session.key, stamp, 9)
+    assert found is not None
+    session.delete()
+    windows.fill(session.key, stamp, messages, head=found.head, whole=True)
+    windows.fill(session.key, stamp, messages, head=b"~gone", whole=True)
+    windows.extend(session.key, stamp, stamp.after(2, engine._parts.now()), messages)
+    assert b"secret" not in everything(client)
+
+
+def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
+    engine.session("acme", "s").add("user", "old")
+    engine.session("acme", "s").delete()
+    assert said(engine) == []
+    engine.session("acme", "s").add("user", "new")
+    assert said(engine) == ["new"]
+    engine.session("acme", "s").set_aside()
+    assert said(engine) == []
+
+
+def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
+    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock
+) -> None:
+    with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
+        one.session("acme", "s").add("user", "mine")
+        other.session("acme", "s").add("user", "theirs")
+        assert (said(one), said(other)) == (["mine"], ["theirs"])
+
+
+def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -> None:
+    missing: list[str] = []
+
+    def work(name: str) -> None:
+        session = engine.session("acme", "s")
+        for n in range(40):
+            session.add("user", f"{name} {n}")
+            seen = [m.content for m in session.latest(100) if m.content.startswith(name)]
+            if seen != [f"{name} {k}" for k in range(n + 1)][-len(seen) :] or f"{name} {n}" not in seen:
+                missing.append(f"{name} {n}")
+
+    workers = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert missing == []
+    assert said(engine, 500) == [m.content for m in engine.session("acme", "s").messages()]
+    assert status(engine).failures == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://localhost:6379", "unknown kind of Redis URL 'http'"),
+        ("localhost:6379", "unknown kind of Redis URL 'localhost'"),
+        ("redis://", "names no Redis"),
+        ("redis://host:port", "its port is none"),
+        ("redis://host/name", "names no Redis"),
+        ("unix://", "names no Redis"),
+        (6379, "must be a str, got a int"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_at_once(url: str, message: str) -> None:
+    with pytest.raises(InvalidConfigError, match=message):
+        RedisConfig(url=url)
+
+
+def test_a_setting_in_the_url_that_is_none_is_refused_without_its_secret(tmp_path: Path) -> None:
+    config = EngineConfig(redis=RedisConfig(url="redis://u:hidden@host?nonsense=1"))
+    with pytest.raises(InvalidConfigError, match=r"redis://host.*leave out") as caught:
+        MemoryEngine(tmp_path / "memory.db", config=config)
+    assert "hidden" not in str(caught.value) + repr(config)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"prefix": ""}, {"prefix": "a\0"}, {"ttl_seconds": 0}, {"window": 0}, {"timeout_seconds": -1}],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(settings))):
+        RedisConfig(**settings)  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfigError, match="must be a RedisConfig or None"):
+        EngineConfig(redis="redis://localhost")  # type: ignore[arg-type]
+
+
+def test_an_engine_without_redis_says_none() -> None:
+    with MemoryEngine() as engine:
+        assert engine.redis is None
+
+
+def everything(client: Any) -> bytes:
+    return b"\n".join(
+        key + b"".join(client.zrange(key, 0, -1)) + client.dump(key) for key in client.scan_iter()
+    )
