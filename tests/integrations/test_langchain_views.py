@@ -100,7 +100,7 @@ def tokens_of(engine: MemoryEngine, shown: Sequence[BaseMessage]) -> int:
     return sum(size(engine.counter, message) for message in shown) + tools + REPLY_TOKENS
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(threads(), st.integers(150, 4000), st.sampled_from(["alone", "recall", "recall of a past"]))
 def test_a_view_is_whole_and_never_more_than_its_budget(
     said: list[BaseMessage], tokens: int, memory: str
