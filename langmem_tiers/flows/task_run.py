@@ -189,7 +189,7 @@ class TaskRun:
 
     def _take(self, entry: MemoryEntry, extraction: str | None) -> str | None:
         """Have all parts know of a cycle; gives the key of the data that it brought, if any."""
-        self.short_term.add(entry)
+        self.short_term.hold(entry)
         self.learning.take(entry)
         self.working.count_cycle()
         self._acts = True

@@ -86,7 +86,10 @@ class ShortTermMemory:
 
     def add(self, entry: MemoryEntry) -> None:
         """Remember a cycle. Parameters are held as plain JSON: what is none by its text."""
-        entry = entry_from_dict(entry_to_dict(entry))
+        self.hold(entry_from_dict(entry_to_dict(entry)))
+
+    def hold(self, entry: MemoryEntry) -> None:
+        """Remember a cycle that was checked, and whose parameters are plain JSON that nobody changes."""
         if entry.outcome.is_failure:
             self._failed[entry.action_signature] = None
         done = action_signature(entry.action)
