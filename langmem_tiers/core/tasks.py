@@ -76,6 +76,7 @@ class Action:
 
     tool_name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         name: object = self.tool_name
@@ -90,7 +91,14 @@ class Action:
     @property
     def parameters_json(self) -> str:
         """The parameters as JSON with sorted keys; what is no JSON by its text, so that no call is refused."""
-        return json.dumps(plain_value(self.parameters), ensure_ascii=False, sort_keys=True)
+        return _sorted_json(plain_value(self.parameters)) if self._json is None else self._json
+
+    @classmethod
+    def settled(cls, tool_name: str, parameters: dict[str, Any]) -> Action:
+        """A call whose parameters are plain JSON that nobody changes any more: it is written but once."""
+        action = cls(tool_name, parameters)
+        object.__setattr__(action, "_json", _sorted_json(parameters))
+        return action
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,10 @@ class LearnedPattern:
         """Successes of all uses; 0 if there was none."""
         total = self.success_count + self.failure_count
         return self.success_count / total if total > 0 else 0.0
+
+
+def _sorted_json(plain: object) -> str:
+    return json.dumps(plain, ensure_ascii=False, sort_keys=True)
 
 
 def plain_value(value: object) -> Any:  # noqa: ANN401 - any JSON value

@@ -146,7 +146,7 @@ def same_page(new: Mark, old: Mark) -> Page:
         return Page.UNKNOWN
     if new.page == old.page:
         return Page.SAME
-    if not new.lines or not old.lines:
+    if len(new.lines) < 2 or len(old.lines) < 2:  # nothing, or a text without lines, which is another one
         return Page.CHANGED
     ours, theirs = frozenset(new.lines), frozenset(old.lines)
     both = sorted(ours | theirs)[:_SKETCH_LINES]

@@ -42,9 +42,14 @@ def connect_sqlite(url: URL, config: EngineConfig) -> Engine:
         if "lmt_patience" in options:
             _begin_soon(connection.connection, options["lmt_patience"], config.busy_timeout_seconds)
         elif options.get("lmt_write"):
-            connection.connection.execute("BEGIN IMMEDIATE")
+            begin_write(connection.connection)
 
     return engine
+
+
+def begin_write(connection: Any) -> None:  # noqa: ANN401 - sqlite3's own
+    """Begin a transaction of SQLite with its write lock, so that it cannot fail half-way because of others."""
+    connection.execute("BEGIN IMMEDIATE")
 
 
 def connect_postgres(url: URL, config: EngineConfig) -> Engine:

@@ -15,7 +15,7 @@ from sqlalchemy.pool import QueuePool
 
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
-from langmem_tiers.storage.connect import connect_postgres, connect_sqlite, use_wal
+from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
 from langmem_tiers.storage.faults import translated
 from langmem_tiers.storage.urls import is_memory, label_of, parse_url, reopening, shared_memory
 
@@ -111,6 +111,22 @@ class Database:
             writer = writer.execution_options(lmt_patience=patience_seconds)
         with self._guard(locked=self.is_sqlite, patience=patience_seconds), writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def write_raw(self) -> Iterator[PoolProxiedConnection]:
+        """As ``write()``, for statements that run on the driver."""
+        if not self.is_sqlite:
+            with self.write() as connection:
+                yield connection.connection
+            return
+        with self._guard(locked=True), closing(self._engine.raw_connection()) as raw:
+            begin_write(raw)
+            try:
+                yield raw
+                raw.commit()
+            except BaseException:
+                raw.rollback()
+                raise
 
     @contextmanager
     def outside(self) -> Iterator[Connection]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sqlalchemy import Connection, Select
+    from sqlalchemy.pool import PoolProxiedConnection
 
     from langmem_tiers.core.indexes import IndexText
     from langmem_tiers.core.messages import Message
@@ -66,8 +67,8 @@ class SqlMessageStore:
         """Store the batch whole or not at all."""
         if new_ids and batch:
             # Ids that are believed to be new are, short of a clash that the look-up below would find.
-            with suppress(OutrunError), self._database.write() as connection:
-                return Appended(tuple(batch), (), self.append_in(connection, key, batch, now))
+            with suppress(OutrunError), self._database.write_raw() as raw:
+                return Appended(tuple(batch), (), self._append(raw, key, batch, now))
         with self._database.write() as connection:
             session = connection.execute(SESSION.with_for_update(), {"key": key}).first()
             if session is None:
@@ -79,7 +80,9 @@ class SqlMessageStore:
 
     def append_in(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
         """Store the batch in a transaction of the caller's; the session's revision after it."""
-        raw = connection.connection
+        return self._append(connection.connection, key, batch, now)
+
+    def _append(self, raw: PoolProxiedConnection, key: int, batch: Sequence[Message], now: datetime) -> int:
         tokens = sum(message.token_count for message in batch)
         row = self._advance.run(raw, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:

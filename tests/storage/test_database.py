@@ -417,3 +417,26 @@ def test_a_file_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir("/")
     with MemoryEngine(url) as again:
         assert again.session("a", "s").count() == 1
+
+
+def _interrupted(database: Database) -> None:
+    with database.write_raw() as raw:
+        raw.cursor().execute("INSERT INTO tried VALUES (1)")
+        raise KeyboardInterrupt
+
+
+def test_a_write_on_the_driver_is_whole_or_undone(url: str) -> None:
+    database = Database(url, EngineConfig())
+    try:
+        with database.write_raw() as raw:
+            raw.cursor().execute("CREATE TABLE tried (pk INTEGER)")
+        with pytest.raises(KeyboardInterrupt):
+            _interrupted(database)
+        with database.write_raw() as raw:  # the lock is free again
+            raw.cursor().execute("INSERT INTO tried VALUES (2)")
+        with database.read() as connection:
+            assert connection.exec_driver_sql("SELECT pk FROM tried").scalars().all() == [2]
+    finally:
+        with database.write() as connection:
+            connection.exec_driver_sql("DROP TABLE tried")
+        database.close()

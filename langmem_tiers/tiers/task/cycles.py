@@ -239,7 +239,7 @@ def action_from_dict(value: object, where: str = "action") -> Action:
     """The call that plain JSON stands for."""
     data = object_of(value, where)
     parameters = check_object(data.get("parameters", {}), f"{where}.parameters")
-    return Action(check_filled(data.get("tool_name"), f"{where}.tool_name"), parameters)
+    return Action.settled(check_filled(data.get("tool_name"), f"{where}.tool_name"), parameters)
 
 
 def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
