@@ -159,6 +159,7 @@ from langmem_tiers.core.ports import (
     TokenCounter,
     TuningStore,
 )
+from langmem_tiers.core.postgres import PostgresConfig, VectorScan
 from langmem_tiers.core.recall import Hit, HybridWeights, Recall, RecallFilters, Strategy, TfIdfWeights
 from langmem_tiers.core.reports import (
     AddReport,
@@ -418,6 +419,7 @@ __all__ = [
     "PoolNotFoundError",
     "PoolStore",
     "Pools",
+    "PostgresConfig",
     "Recall",
     "RecallConfig",
     "RecallFilters",
@@ -488,6 +490,7 @@ __all__ = [
     "Unsaved",
     "UnsavedError",
     "UpkeepStore",
+    "VectorScan",
     "VectorStore",
     "WorkingConfig",
     "WorkingMemory",

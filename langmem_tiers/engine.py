@@ -29,6 +29,7 @@ from langmem_tiers.core.writing import Acknowledge, WriterConfig
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.consolidate import consolidate
+from langmem_tiers.flows.embed import embed
 from langmem_tiers.flows.forget import forget
 from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
@@ -447,9 +448,9 @@ class Namespace:
         """Embed everything that has no vector yet; how many messages that were.
 
         Recall does so by itself, for a second at a time. After a large import, or with another
-        embedder, this does it all at once.
+        embedder, this does it all at once. Of several processes that call it one does it, the others wait.
         """
-        return self._parts.retriever.embed(self.path)
+        return embed(self._parts, self.path)
 
     @property
     def knowledge(self) -> KnowledgeBase:

@@ -9,6 +9,7 @@ from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.checks import check_fraction, check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.core.levels import RedisConfig, WorkingConfig
+from langmem_tiers.core.postgres import PostgresConfig
 from langmem_tiers.core.recall import HybridWeights, Strategy, TfIdfWeights, check_strategy
 
 MAX_LIMIT = 1_000_000
@@ -215,6 +216,7 @@ class EngineConfig:
     connect_timeout_seconds: float = 10.0
     pool_size: int = 10
     """Connections held at most; more callers than that wait."""
+    postgres: PostgresConfig = field(default_factory=PostgresConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     budget: TokenBudget = field(default_factory=TokenBudget)
     """What a context may take."""
@@ -252,6 +254,7 @@ class EngineConfig:
 
 
 _PARTS = {
+    "postgres": PostgresConfig,
     "cache": CacheConfig,
     "budget": TokenBudget,
     "summary": SummaryConfig,

@@ -100,6 +100,18 @@ class Found:
     session: str
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Which messages of a namespace are looked through."""
+
+    count: int
+    """How many the namespace has."""
+    sessions: tuple[int, ...] | None = None
+    """Keys of sessions; all, if left out."""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 class IndexStore(Protocol):
     """Words and places of messages, written in the same transaction as the messages."""
 
@@ -182,9 +194,17 @@ class VectorStore(Protocol):
         ...
 
     def nearest(
-        self, namespace: int, model: int, query: NDArray[np.float32], limit: int
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: Within
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """The nearest messages with their cosines, best first; None if the store leaves that to its reader."""
+        """The nearest messages with their cosines, best first; None if the store leaves that to its reader.
+
+        Args:
+            namespace: Whose.
+            model: By which model's vectors.
+            query: To what.
+            limit: As many as that, if there are so many that are meant.
+            within: Which are meant.
+        """
         ...
 
     def cosines(

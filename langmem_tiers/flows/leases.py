@@ -16,18 +16,19 @@ class Lease:
     Args:
         parts: The clock, and where leases are kept.
         name: What it is the right to.
+        seconds: For how long, each time that it is taken or kept; as long as the optimizer's, if left out.
     """
 
-    def __init__(self, parts: MemoryParts, name: str) -> None:
+    def __init__(self, parts: MemoryParts, name: str, seconds: float | None = None) -> None:
         self._parts = parts
+        self._seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
         self.name = name
         self.holder = secrets.token_hex(8)
 
     def hold(self) -> bool:
         """Take it, or keep it for longer."""
         now = self._parts.now()
-        until = now + timedelta(seconds=self._parts.config.optimizer.lease_seconds)
-        return self._parts.tuning.acquire(self.name, self.holder, now, until)
+        return self._parts.tuning.acquire(self.name, self.holder, now, now + timedelta(seconds=self._seconds))
 
     def give_back(self) -> None:
         """Let others have it."""

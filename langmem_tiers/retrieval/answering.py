@@ -8,6 +8,7 @@ import numpy as np
 
 from langmem_tiers.core.clock import microseconds
 from langmem_tiers.core.entries import Tier
+from langmem_tiers.core.indexes import Within
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.recall import Strategy
 from langmem_tiers.retrieval import presets
@@ -47,13 +48,14 @@ class Answering:
         self.problems = list(meaning.problems)
         self.embedder = meaning.embedder
         self.candidates = 0
+        self._sessions: tuple[int, ...] | None = None
 
     def ranked(self) -> Ranked:
         """The best rows by the strategy."""
         allowed = self._allowed()
         if allowed is not None and not allowed.any():
             return Ranked(np.zeros(0, np.int64), np.zeros(0), {"message": np.zeros(0)})
-        self.candidates = self._places.count if allowed is None else int(allowed.sum())
+        self.candidates = self._among(allowed)
         by = {
             Strategy.BEST: self._best,
             Strategy.SECOND_LOOK: self._look_twice,
@@ -75,8 +77,12 @@ class Answering:
         together: Floats = np.round(places["importance"][rows] + recent + used, 6)
         return np.minimum(np.maximum(together, 0.0), 1.0)
 
-    def evidence(self) -> Evidence:
-        """All that the query finds to speak for messages."""
+    def evidence(self, allowed: Flags | None = None) -> Evidence:
+        """All that the query finds to speak for messages.
+
+        Args:
+            allowed: Which may come; the nearest are looked for among those.
+        """
         query, places = self._wish.query, self._places
         speakers, spoken = places.spoken_by(query.names_among(places.speakers))
         # A speaker's name stands in what others say to them: it tells who, not what.
@@ -87,14 +93,14 @@ class Answering:
             speaker=spoken,
             time=times_of(places, query.times),
         )
-        self._add_meaning(evidence)
+        self._add_meaning(evidence, allowed)
         return evidence
 
     def _best(self, allowed: Flags | None, limit: int) -> Ranked:
-        return rank(self._places, self.evidence(), allowed, limit, WEIGHTS)
+        return rank(self._places, self.evidence(allowed), allowed, limit, WEIGHTS)
 
     def _look_twice(self, allowed: Flags | None, limit: int) -> Ranked:
-        places, evidence = self._places, self.evidence()
+        places, evidence = self._places, self.evidence(allowed)
         first = rank(places, evidence, allowed, LEADS, WEIGHTS)
         telling = first.signals["message"] + first.signals["meaning"]
         leads = first.rows[telling >= telling.max(initial=0) / 2]
@@ -113,7 +119,7 @@ class Answering:
             return None
         return self._held.postings(self._retriever.index, terms)
 
-    def _add_meaning(self, evidence: Evidence) -> None:
+    def _add_meaning(self, evidence: Evidence, allowed: Flags | None) -> None:
         vector, vectors = self._vector, self._held.vectors
         if vector is None or vectors is None:
             return
@@ -124,15 +130,25 @@ class Answering:
                 evidence.cosines[self._asking] = 0
             return
         evidence.fetch = self._fetch
-        if self._places.count > FEW:  # up to there all are candidates
+        if self._among(allowed) > FEW:  # up to there all are candidates
             evidence.nearest = self._nearest(vector)
+
+    def _among(self, allowed: Flags | None) -> int:
+        return self._places.count if allowed is None else int(np.count_nonzero(allowed))
 
     def _nearest(self, vector: Floats) -> Rows:
         embedding, tenant = self._retriever.embedding, self._held.tenant
         assert embedding is not None  # noqa: S101 - there is a vector
         assert tenant is not None  # noqa: S101 - refreshed before
         many = max(_NEAREST, presets.CANDIDATES * self._wish.limit)
-        near = embedding.store.nearest(tenant.key, embedding.model(), vector, many)
+        filters = self._wish.filters
+        within = Within(
+            self._places.count,
+            sessions=self._sessions,
+            since=None if filters is None else filters.since,
+            until=None if filters is None else filters.until,
+        )
+        near = embedding.store.nearest(tenant.key, embedding.model(), vector, many, within)
         rows = self._places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
         return rows[rows >= 0]
 
@@ -169,7 +185,7 @@ class Answering:
         rows = np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
         if vectors.holds_vectors:
             return presets.by_score("similarity", rows, vectors.cosines(places.count, vector)[rows], limit)
-        if places.count > FEW:
+        if len(rows) > FEW:
             near = self._nearest(vector)
             near = near if allowed is None else near[allowed[near]]
             if len(near) >= min(limit, len(rows)):  # else they are of others, or gone: compare one by one
@@ -245,7 +261,8 @@ class Answering:
         if filters.sessions is None:
             return allowed
         found = (self._retriever.sessions.find(self._held.path, name) for name in sorted(filters.sessions))
-        numbers = [self._places.session_number(info.key) for info in found if info is not None]
+        self._sessions = tuple(info.key for info in found if info is not None)
+        numbers = [self._places.session_number(key) for key in self._sessions]
         return allowed & np.isin(self._places["session"], [n for n in numbers if n is not None])
 
     def _in_tiers(self, allowed: Flags, filters: RecallFilters) -> Flags:

@@ -117,10 +117,10 @@ class Filling:
         self._tidy_later(held, vectors)
         return True
 
-    def fill(self, held: NamespaceIndex) -> int:
-        """Embed and store everything that has no vector; how many that were."""
+    def fill(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> int:
+        """Embed and store everything that has no vector, for as long as it may go on; how many that were."""
         self._embedding.model()
-        done = self._fill(held, lambda: True, waiting_seconds=-1)
+        done = self._fill(held, go_on, waiting_seconds=-1)
         self._save(held, None)
         return done
 
@@ -217,6 +217,8 @@ class Filling:
                 return done
             done += made
             self._save_soon(held)
+            if batch is not None and len(batch.keys) < self._embedding.batch_size:
+                return done  # that was all there was a moment ago
         return done
 
     def _next(self, held: NamespaceIndex) -> _Batch | None:

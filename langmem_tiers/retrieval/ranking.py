@@ -154,6 +154,8 @@ def candidates(
     """A true union: the best by words, speaker and time, and the nearest by meaning."""
     if places.count <= FEW:
         return slice(None) if allowed is None else np.flatnonzero(allowed)
+    if allowed is not None and np.count_nonzero(allowed) <= FEW:
+        return np.flatnonzero(allowed)
     words = evidence.words
     by_words = weights.near * words.with_neighbours[NEAR] + weights.wide * words.with_neighbours[WIDE]
     by_words += weights.session * words.sessions[places["session"]]

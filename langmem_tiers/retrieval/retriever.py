@@ -16,7 +16,7 @@ from langmem_tiers.retrieval.filling import Filling, Meaning
 from langmem_tiers.retrieval.query import Query, read_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from langmem_tiers.core.clock import Clock
@@ -107,11 +107,16 @@ class Retriever:
             )
         return found
 
-    def embed(self, namespace: NamespacePath) -> int:
-        """Embed everything that has no vector yet; how many that were."""
+    def embed(self, namespace: NamespacePath, go_on: Callable[[], bool] = lambda: True) -> int:
+        """Embed everything that has no vector yet; how many that were.
+
+        Args:
+            namespace: Whose.
+            go_on: Asked before each batch.
+        """
         if self._filling is None:
             return 0
-        done = self._filling.fill(self._index_of(namespace))
+        done = self._filling.fill(self._index_of(namespace), go_on)
         self._let_go_of_some()
         return done
 

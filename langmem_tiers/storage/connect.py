@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import QueuePool, StaticPool
 
+from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.core.config import Durability, EngineConfig
 from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
+from langmem_tiers.core.postgres import PostgresConfig
 from langmem_tiers.storage.urls import is_memory, label_of
 
 if TYPE_CHECKING:
-    from sqlalchemy.pool import Pool
+    from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
 
@@ -56,7 +59,17 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
     """An engine for a PostgreSQL database; nothing is opened yet."""
     waits_for_disk = "on" if config.durability is Durability.FULL else "off"
     lock_timeout = max(1, int(config.busy_timeout_seconds * 1000))  # 0 would mean for ever
-    options = f"-c lock_timeout={lock_timeout} -c timezone=UTC -c synchronous_commit={waits_for_disk}"
+    scan = config.postgres
+    settings = {
+        "lock_timeout": lock_timeout,
+        "timezone": "UTC",
+        "synchronous_commit": waits_for_disk,
+        # pgvector's own: the index knows nothing of tenants and goes on until enough of its finds are of this one.
+        "hnsw.iterative_scan": scan.vector_scan.value,
+        "hnsw.ef_search": scan.ef_search,
+        "hnsw.max_scan_tuples": scan.max_scan_tuples,
+    }
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     own = url.query.get("options", ())
     given = (own,) if isinstance(own, str) else own
     arguments = {
@@ -72,7 +85,41 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
         if patience is not None:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(patience * 1000))}")
 
+    _try_before_use(engine, config.postgres.ping_after_seconds)
     return engine
+
+
+def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
+    # A server that goes away closes its connections, and that can be seen without asking it: what is said on a
+    # connection that nobody asked anything is its end. Only then, or after a long rest, a question is worth its time.
+    now, dialect = SystemClock().monotonic, engine.dialect
+
+    @event.listens_for(engine, "reset")
+    def reset(connection: Any, _record: object, _state: object) -> None:  # noqa: ANN401 - psycopg's own
+        if not connection.closed:  # one that broke is found out when it is next wanted
+            connection.rollback()
+
+    @event.listens_for(engine, "checkin")
+    def rest(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["lmt_resting_since"] = now()
+
+    @event.listens_for(engine, "checkout")
+    def look(connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401 - psycopg's own
+        since = record.info.get("lmt_resting_since")
+        if since is None or (now() - since < ping_after_seconds and not _has_news(connection)):
+            return
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise exc.InvalidatePoolError from error  # all others are as old: each is made anew when it is needed
+
+
+def _has_news(connection: Any) -> bool:  # noqa: ANN401 - psycopg's own
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+    return bool(poll.poll(0))
 
 
 def _begin_soon(connection: Any, patience_seconds: float, usual_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
@@ -113,12 +160,14 @@ def use_wal(connection: Any, patience_seconds: float) -> None:  # noqa: ANN401 -
 def _engine(url: URL, config: EngineConfig, arguments: dict[str, Any], pool: type[Pool]) -> Engine:
     sizes: dict[str, Any] = {}
     if pool is QueuePool:
+        own = PostgresConfig() if url.get_backend_name() == "sqlite" else config.postgres
         sizes = {
-            "pool_size": config.pool_size,
-            "max_overflow": 0,
-            "pool_timeout": config.busy_timeout_seconds,
-            "pool_pre_ping": url.get_backend_name() != "sqlite",
+            "pool_size": own.pool_size or config.pool_size,
+            "max_overflow": own.max_overflow,
+            "pool_timeout": own.pool_timeout_seconds or config.busy_timeout_seconds,
         }
+    if url.get_backend_name() != "sqlite":
+        sizes["pool_reset_on_return"] = None  # done where connections are tried
     try:
         # Parameters are hidden: an error must not carry what people said into a log.
         return create_engine(url, connect_args=arguments, poolclass=pool, hide_parameters=True, **sizes)

@@ -23,6 +23,7 @@ from langmem_tiers.core.names import check_name, escape, namespace_key, unescape
 from langmem_tiers.storage.context_files import checked_bytes, conflict
 from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces
 from langmem_tiers.storage.sessions import namespace_pk_of
 
@@ -68,6 +69,7 @@ class SqlContextStore:
         self._namespace = namespace
         self._config = ContextFilesConfig() if config is None else config
 
+    @repeatable
     def load(self, session_id: str) -> ContextData | None:
         """The context; the last good version, if it cannot be read."""
         with self._database.read() as connection:
@@ -108,6 +110,7 @@ class SqlContextStore:
                 connection.execute(delete(context_files).where(ours))
         return ContextDeleteReport(was_there=file.current > 0, versions=gone.rowcount)
 
+    @repeatable
     def sessions(self) -> tuple[str, ...]:
         """The ids of all sessions that have a context."""
         query = (
@@ -118,6 +121,7 @@ class SqlContextStore:
         with self._database.read() as connection:
             return tuple(sorted(unescape(name) for name in connection.execute(query).scalars()))
 
+    @repeatable
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
         """The versions that are kept, newest first."""
         query = (
@@ -128,6 +132,7 @@ class SqlContextStore:
         with self._database.read() as connection:
             return tuple(_version(row) for row in connection.execute(query))
 
+    @repeatable
     def version(self, session_id: str, number: int) -> ContextData | None:
         """The context as it was in a version."""
         query = self._of(_versions_of(), session_id).where(context_versions.c.number == number)

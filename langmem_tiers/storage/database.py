@@ -6,26 +6,32 @@ import gc
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
+from sqlalchemy import exc
 from sqlalchemy.pool import QueuePool
 
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
-from langmem_tiers.storage.faults import translated
+from langmem_tiers.storage.faults import ConnectionLostError, translated, unreachable
 from langmem_tiers.storage.urls import is_memory, label_of, parse_url, reopening, shared_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine
     from sqlalchemy.pool import PoolProxiedConnection
 
     from langmem_tiers.core.config import EngineConfig
+
+T = TypeVar("T")
+_TRIES = 3  # a server that restarts breaks a connection once, a second one right after it once more
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
 
 
 class Database:
@@ -41,9 +47,10 @@ class Database:
         self.reopen_url = reopening(self.url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.is_memory = self.is_sqlite and is_memory(self.url)
-        self._config = config
+        self.config = config
         self._closed = False
         self._interrupted = False
+        self._was_reached = False
         self._pid = os.getpid()
         if self.is_memory:
             self.url = shared_memory(self.url)
@@ -81,12 +88,12 @@ class Database:
     @property
     def is_exhausted(self) -> bool:
         """Whether whoever wants a connection now has to wait for one."""
-        return (self.pool_active or 0) >= self._config.pool_size
+        return (self.pool_active or 0) >= (self.config.postgres.pool_size or self.config.pool_size)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for single statements, each of which sees all that was committed before it."""
-        with self._guard(locked=self.is_memory), self._reader.connect() as connection:
+        with self._guard(locked=self.is_memory), self._reached(self._reader) as connection:
             yield connection
 
     @contextmanager
@@ -109,7 +116,11 @@ class Database:
         writer = self._writer
         if patience_seconds is not None:
             writer = writer.execution_options(lmt_patience=patience_seconds)
-        with self._guard(locked=self.is_sqlite, patience=patience_seconds), writer.begin() as connection:
+        with (
+            self._guard(locked=self.is_sqlite, patience=patience_seconds),
+            self._reached(writer, patience_seconds) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -131,7 +142,7 @@ class Database:
     @contextmanager
     def outside(self) -> Iterator[Connection]:
         """A connection for what no transaction takes, such as ``VACUUM``; threads that write wait for it on SQLite."""
-        with self._guard(locked=self.is_sqlite), self._reader.connect() as connection:
+        with self._guard(locked=self.is_sqlite), self._reached(self._reader) as connection:
             yield connection
 
     @contextmanager
@@ -141,25 +152,51 @@ class Database:
             {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         )
         reader = self._engine.execution_options(**options)
-        with self._guard(locked=self.is_memory), reader.connect() as connection:
+        with self._guard(locked=self.is_memory), self._reached(reader) as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN")  # the moment is that of the first read
             yield connection
+
+    def again(self, work: Callable[[], T]) -> T:
+        """Do what may be done twice, and do it again if the connection broke in the middle of it."""
+        for _ in range(_TRIES - 1):
+            with suppress(ConnectionLostError):
+                return work()
+        return work()
 
     def prepare(self) -> None:
         """Make a database that is known to be ours ready for many: a SQLite file gets its write-ahead log."""
         if self.is_sqlite and not self.is_memory:
             with self.read() as connection:
-                use_wal(connection.connection.driver_connection, self._config.busy_timeout_seconds)
+                use_wal(connection.connection.driver_connection, self.config.busy_timeout_seconds)
 
     def close(self) -> None:
         """Wait for those who are using it, then give all connections back. Later use is an error."""
-        self._gate.shut(self._config.busy_timeout_seconds)
+        self._gate.shut(self.config.busy_timeout_seconds)
         try:
             self._closed = True
             self._release()
         finally:
             self._gate.open()
+
+    def _reached(self, engine: Engine, patience_seconds: float | None = None) -> Connection:
+        # Nothing has been asked yet, so waiting for a server that restarts is safe, whatever comes next. Who has
+        # never reached it is told at once: its URL may be wrong.
+        if self.is_sqlite:
+            return engine.connect()
+        left = self.config.postgres.reconnect_seconds if self._was_reached else 0.0
+        left, pause = left if patience_seconds is None else min(left, patience_seconds), _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                connection = engine.connect()
+            except exc.OperationalError as error:
+                if left <= 0:
+                    raise unreachable(self.label, error) from None
+            else:
+                self._was_reached = True
+                return connection
+            time.sleep(min(pause, left))
+            left, pause = left - pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _hold_memory(self) -> sqlite3.Connection | None:
         # A database in memory lives as long as one connection to it. The pool may drop its own,
@@ -206,7 +243,7 @@ class Database:
         self._engine.dispose()
 
     def _lock(self, patience: float | None) -> None:
-        patience = self._config.busy_timeout_seconds if patience is None else patience
+        patience = self.config.busy_timeout_seconds if patience is None else patience
         if not self._write_lock.acquire(timeout=patience):
             raise StorageBusyError(
                 f"other threads held {self.label!r} for more than {patience} s: "
@@ -219,7 +256,7 @@ class Database:
 
     def before_fork(self) -> None:
         """Close every connection: a file that two processes hold through one connection loses writes."""
-        self._gate.shut(self._config.busy_timeout_seconds)
+        self._gate.shut(self.config.busy_timeout_seconds)
         self._pid = os.getpid()
         if not self.is_memory:
             self._engine.dispose()

@@ -14,6 +14,7 @@ from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.records import Promoted, View
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.messages import is_hidden_still, no_session, put_summary
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
 from langmem_tiers.storage.statements import (
@@ -45,6 +46,7 @@ class SqlEntryStore:
         self._database = database
         self._newer = DriverStatement(MARKED_NEWER, database.dialect)
 
+    @repeatable
     def view(self, key: int, limit: int, *, held: View | None = None) -> View:
         """The view of a session with its marks."""
         if held is not None:
@@ -71,6 +73,7 @@ class SqlEntryStore:
         found = self._shown(self._read(MARKED_ONE, {"key": key, "id": escape(message_id)}))
         return found[0] if found else None
 
+    @repeatable
     def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> list[AnyRow]:
         with self._database.read() as connection:
             rows = list(connection.execute(statement, values))
@@ -99,6 +102,7 @@ class SqlEntryStore:
                 _put_digest(connection, key, roll_up)
             return True
 
+    @repeatable
     def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
         """The long-term entries of a namespace, newest message first."""
         query = (

@@ -12,6 +12,7 @@ from langmem_tiers.core.transcripts import IN_LIST
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_rows import FACTS, to_fact
 from langmem_tiers.storage.memory_tables import extracted_facts, learned_sessions
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, listings, messages, namespaces, sessions
 
@@ -32,6 +33,7 @@ class SqlExtractedFacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @repeatable
     def facts(
         self,
         namespace: NamespacePath,
@@ -57,6 +59,7 @@ class SqlExtractedFacts:
             rows = connection.execute(query.order_by(extracted_facts.c.pk).limit(limit)).all()
         return tuple(to_fact(row) for row in rows)
 
+    @repeatable
     def fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
         """One extracted fact."""
         own = _FACTS.where(
@@ -66,6 +69,7 @@ class SqlExtractedFacts:
             row = connection.execute(own).first()
         return None if row is None else to_fact(row)
 
+    @repeatable
     def cursor(self, session_key: int) -> Cursor:
         """How far a session was worked through."""
         query = (
@@ -77,6 +81,7 @@ class SqlExtractedFacts:
             row = connection.execute(query).first()
         return Cursor() if row is None else Cursor(row.learned or 0, row.chunked or 0, row.erased)
 
+    @repeatable
     def turns(self, session_key: int, *, after: int, limit: int) -> tuple[Turn, ...]:
         """Messages of a session behind a turn, oldest first."""
         query = (
@@ -93,6 +98,7 @@ class SqlExtractedFacts:
             Turn(number=row.position // POSITION_STEP, message=to_message(row, (0, 0))) for row in rows
         )
 
+    @repeatable
     def numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of some messages that the session has."""
         found: dict[str, int] = {}
@@ -105,6 +111,7 @@ class SqlExtractedFacts:
                 found.update((unescape(row.id), row.position // POSITION_STEP) for row in rows)
         return found
 
+    @repeatable
     def last_turn(self, session_key: int) -> int:
         """The number of a session's newest message; 0 if there is none."""
         query = select(sessions.c.last_position).where(sessions.c.pk == session_key)

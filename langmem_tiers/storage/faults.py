@@ -30,8 +30,17 @@ class OutrunError(StorageError):
     """
 
 
+class ConnectionLostError(StorageUnavailableError):
+    """The connection broke while it was used: nothing of a transaction is there, unless it was in its last step.
+
+    The stores of this package catch it where what they do may be done twice.
+    """
+
+
 _ADVICE: dict[type[StorageError], str] = {
     StorageUnavailableError: "check that the server runs, and that this user may use it",
+    ConnectionLostError: "the server stopped or dropped the connection in the middle of it: check that it runs, and "
+    "look whether a write was kept before you make it again",
     StorageBusyError: "others hold it: try again, or raise EngineConfig.busy_timeout_seconds",
     StorageReadOnlyError: "it cannot be written: check permissions, or open a writable copy",
     StorageFullError: "no room is left: free some space and try again; nothing of this write was kept",
@@ -64,7 +73,10 @@ _POSTGRES: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else b
     "55P03": StorageBusyError,
     "57014": StorageBusyError,
     "40": StorageBusyError,
-    "08": StorageUnavailableError,
+    "08": ConnectionLostError,
+    "57P01": ConnectionLostError,
+    "57P02": ConnectionLostError,
+    "57P03": ConnectionLostError,
     "28": StorageUnavailableError,
     "3D": StorageUnavailableError,
     "53": StorageUnavailableError,
@@ -89,6 +101,14 @@ def translated(database: str, driver: DBAPIModule) -> Iterator[None]:
         raise _error(_kind(cause, driver), database, _reason(cause)) from None
 
 
+def unreachable(database: str, error: exc.DBAPIError) -> StorageError:
+    """What to raise when a server gives no connection."""
+    cause = error.orig
+    kind = _POSTGRES.get(getattr(cause, "sqlstate", None) or "", StorageUnavailableError)
+    kind = StorageUnavailableError if kind is ConnectionLostError else kind
+    return _error(kind, database, _reason(cause))
+
+
 def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError]:
     if isinstance(cause, sqlite3.Error) and "Could not decode" in str(cause):
         return StorageCorruptError
@@ -97,7 +117,7 @@ def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError
         return _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or StorageError
     state = getattr(cause, "sqlstate", None)
     if state is None:  # the connection itself failed
-        return StorageUnavailableError if isinstance(cause, driver.OperationalError) else StorageError
+        return ConnectionLostError if isinstance(cause, driver.OperationalError) else StorageError
     return _POSTGRES.get(state) or _POSTGRES.get(state[:2]) or StorageError
 
 

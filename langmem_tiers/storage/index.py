@@ -24,6 +24,7 @@ from langmem_tiers.core.messages import Role
 from langmem_tiers.core.names import namespace_key, unescape
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.entries import shown_of
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import RECORD, accesses, entries, knowledge, messages, namespaces, sessions
 from langmem_tiers.storage.search import postgres, sqlite
 from langmem_tiers.storage.statements import IS_REMOVED, MARK_COLUMNS
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
-_KEYS_PER_QUERY = 500
 _ROLES = {role.value: number for number, role in enumerate(Role)}
 _HORIZON: Select[int] = select(
     literal_column("CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
@@ -69,10 +69,10 @@ _FOUND = (
 )
 
 
-def _found(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
+def _of_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
     if is_sqlite:
-        return _FOUND.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
-    return _FOUND.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
+        return query.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
+    return query.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
 
 
 def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
@@ -114,10 +114,14 @@ class SqlIndexStore:
         self._database = database
         self._search = sqlite if database.is_sqlite else postgres
         self._tenant = DriverStatement(_TENANT, database.dialect)
-        self._found = DriverStatement(_found(database.is_sqlite), database.dialect)
+        self._found = DriverStatement(_of_keys(_FOUND, database.is_sqlite), database.dialect)
+        self._terms_of = DriverStatement(
+            _of_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
+        )
         self._horizon = DriverStatement(_HORIZON, database.dialect)
         self._rows = DriverStatement(_rows(database.is_sqlite), database.dialect)
 
+    @repeatable
     def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
         """The rows that were written behind the mark."""
         with self._database.read_raw() as connection:
@@ -135,6 +139,7 @@ class SqlIndexStore:
                 rows = self._rows.all(connection, wanted)
         return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), horizon, bool(knows))
 
+    @repeatable
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
         """Where the terms are, in this namespace."""
         own = [f"{namespace}_{term}" for term in terms]
@@ -143,6 +148,7 @@ class SqlIndexStore:
         bare = [term.partition("_")[2] for term in found.terms]
         return Postings(bare, found.of, found.keys, found.counts)
 
+    @repeatable
     def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
         """The keys of the messages that were moved to a tier."""
         import numpy as np  # noqa: PLC0415 - not before something is recalled
@@ -153,18 +159,18 @@ class SqlIndexStore:
         with self._database.read() as connection:
             return np.array(connection.execute(query).scalars().all(), np.int64)
 
+    @repeatable
     def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """The terms of some messages."""
-        found: dict[int, Sequence[str]] = {}
-        with self._database.read() as connection:
-            for some in _pieces(keys):
-                query = select(messages.c.pk, messages.c.terms).where(messages.c.pk.in_(some))
-                found.update((row.pk, self._terms(row.terms)) for row in connection.execute(query))
-        return found
+        wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
+        with self._database.read_raw() as connection:
+            rows = self._terms_of.all(connection, {"keys": wanted})
+        return {key: self._terms(stored) for key, stored in rows}
 
     def _terms(self, stored: str | None) -> list[str]:
         return [term.partition("_")[2] for term in self._search.unpacked(stored or "")]
 
+    @repeatable
     def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
         """The messages with these keys; those that are gone are left out."""
         wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
@@ -195,10 +201,6 @@ def is_as_it_was(connection: Connection, tenant: Tenant) -> bool:
     """Whether nothing of the namespace was erased since; until the transaction ends nothing will be."""
     erased = select(namespaces.c.erased).where(namespaces.c.pk == tenant.key).with_for_update(read=True)
     return bool(connection.execute(erased).scalar() == tenant.erased)
-
-
-def _pieces(keys: Sequence[int]) -> list[Sequence[int]]:
-    return [keys[start : start + _KEYS_PER_QUERY] for start in range(0, len(keys), _KEYS_PER_QUERY)]
 
 
 @cache  # most often nothing is new

@@ -13,6 +13,7 @@ from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.item_values import bound_prefix, bounds
 from langmem_tiers.storage.item_writes import parts_of
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ class SqlItemIndex:
             for has_prefix in (True, False)
         }
 
+    @repeatable
     def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespaces that begin with the prefix's whole labels."""
         with self._database.read_raw() as connection:
             rows = self._states[bool(prefix)].all(connection, bounds(prefix))
         return tuple(map(ItemNamespaceState._make, rows))
 
+    @repeatable
     def keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all items in some namespaces."""
         found = set[int]()
@@ -52,6 +55,7 @@ class SqlItemIndex:
                 found.update(connection.execute(query).scalars())
         return found
 
+    @repeatable
     def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
         """The items of some namespaces that were written behind a revision."""
         number, same_text = item_texts.c.number, item_vectors.c.number == item_texts.c.number
@@ -79,6 +83,7 @@ class SqlItemIndex:
                     )
         return found
 
+    @repeatable
     def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
         """Texts that are still as they were, each with its vector of that model, if there is one by now."""
         same = and_(

@@ -12,6 +12,7 @@ from langmem_tiers.core.items import KeptValue, ScanMark
 from langmem_tiers.core.names import namespace_key
 from langmem_tiers.storage.columns import UtcDateTime
 from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import item_namespaces, items
 from langmem_tiers.storage.text import unpack_json
 
@@ -78,6 +79,7 @@ class ItemValues:
             for has_prefix in (True, False)
         }
 
+    @repeatable
     def of(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptValue]:
         """The values of those of some items that are still there."""
         some: Any = json.dumps(list(keys)) if self._database.is_sqlite else list(keys)
@@ -85,6 +87,7 @@ class ItemValues:
             rows = self._of.all(connection, {"keys": some, "now": now})
         return {row[0]: _value(row) for row in rows}
 
+    @repeatable
     def scan(
         self, prefix: NamespacePath, now: datetime, *, after: ScanMark | None, limit: int
     ) -> tuple[list[KeptValue], ScanMark | None]:

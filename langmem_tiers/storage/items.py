@@ -15,6 +15,7 @@ from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, 
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.item_values import LATEST_FIRST, ItemValues, begins_with, lives
 from langmem_tiers.storage.item_writes import parts_of, sweep_some, write_all
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import item_namespaces, items
 from langmem_tiers.storage.text import unpack_json
 
@@ -107,6 +108,7 @@ class SqlItemStore:
                 if keys:
                     connection.execute(_LATER, [{"of": key, "until": until[key]} for key in keys])
 
+    @repeatable
     def namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
         """Namespaces that hold items and begin with the prefix's whole labels."""
         holds = exists().where(items.c.namespace_pk == item_namespaces.c.pk, lives(now))
@@ -127,6 +129,7 @@ class SqlItemStore:
             with self._database.write() as connection:
                 swept += sweep_some(connection, now)
 
+    @repeatable
     def _read(self, query: Select[*tuple[Any, ...]]) -> tuple[KeptItem, ...]:
         with self._database.read() as connection:
             return tuple(map(_kept, connection.execute(query)))

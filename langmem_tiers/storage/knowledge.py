@@ -14,6 +14,7 @@ from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.knowledge_finder import KnowledgeFinder
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import KNOWN, knowledge, knowledge_history, namespaces
 from langmem_tiers.storage.search import known_columns
 from langmem_tiers.storage.sessions import namespace_pk_of
@@ -85,6 +86,7 @@ class SqlKnowledgeStore:
         found = self._read(query)
         return found[0] if found else None
 
+    @repeatable
     def page(
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
@@ -117,6 +119,7 @@ class SqlKnowledgeStore:
         )
         return self._read(query.order_by(knowledge.c.fresh_at, knowledge.c.pk).limit(limit))
 
+    @repeatable
     def history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
         """Former values, oldest first."""
         query = (
@@ -132,6 +135,7 @@ class SqlKnowledgeStore:
         with self._database.read() as connection:
             return tuple(_past(row) for row in connection.execute(query))
 
+    @repeatable
     def past_at(self, namespace: NamespacePath, moment: datetime, *, limit: int) -> tuple[PastKnowledge, ...]:
         """Former values that held at a time, by category and key."""
         query = (
@@ -178,6 +182,7 @@ class SqlKnowledgeStore:
         terms = self._terms_of(f"{item.key} {item.value}")
         return known_columns(terms, namespace_pk, self._database.is_sqlite)
 
+    @repeatable
     def _read(self, query: Select[*tuple[Any, ...]]) -> tuple[Knowledge, ...]:
         with self._database.read() as connection:
             return tuple(_knowledge(row) for row in connection.execute(query))

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, func, literal_column, select, text
 
 from langmem_tiers.core.names import escape, namespace_key
 from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import KNOWN, knowledge, namespaces
 from langmem_tiers.storage.search import postgres, sqlite
 
@@ -62,6 +63,7 @@ class KnowledgeFinder:
         self._measures = DriverStatement(_among(_MEASURES, database.is_sqlite), database.dialect)
         self._rows = DriverStatement(_among(select(*KNOWN), database.is_sqlite), database.dialect)
 
+    @repeatable
     def find(
         self, namespace: NamespacePath, terms: Sequence[str], category: str | None, limit: int
     ) -> list[tuple[AnyRow, float]]:

@@ -17,6 +17,7 @@ from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_rows import ENTRIES, packed, to_kept, unpacked
 from langmem_tiers.storage.memory_tables import memories, memory_spaces, memory_tags, relations
 from langmem_tiers.storage.memory_writes import TooLateError, archive_all, write_all
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -62,12 +63,14 @@ class SqlMemoryStore(SqlExtractedFacts):
                 continue
         raise StorageBusyError("others write to the same memory all the time: try again later")
 
+    @repeatable
     def revision(self, namespace: NamespacePath) -> int:
         """The number of the last commit; 0 if there was none."""
         query = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar() or 0)
 
+    @repeatable
     def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
         """Numbers that are others after any change, also of what is archived or used."""
         own = _pk_of(namespace)
@@ -85,6 +88,7 @@ class SqlMemoryStore(SqlExtractedFacts):
             numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())
         return tuple(int(number) for number in numbers)
 
+    @repeatable
     def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
         """Those of some entries that are there."""
         found: dict[str, KeptEntry] = {}
@@ -95,6 +99,7 @@ class SqlMemoryStore(SqlExtractedFacts):
                 found.update((one.entry.id, one) for one in kept)
         return found
 
+    @repeatable
     def fetch(
         self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
     ) -> Mapping[int, KeptEntry]:
@@ -111,6 +116,7 @@ class SqlMemoryStore(SqlExtractedFacts):
                 found.update((row.pk, to_kept(row, namespace)) for row in rows)
         return found
 
+    @repeatable
     def page(
         self,
         namespace: NamespacePath,
@@ -128,6 +134,7 @@ class SqlMemoryStore(SqlExtractedFacts):
             rows = connection.execute(query.order_by(memories.c.pk.desc()).limit(limit)).all()
         return tuple(to_kept(row, namespace) for row in rows)
 
+    @repeatable
     def of_session(
         self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
     ) -> tuple[KeptEntry, ...]:
@@ -142,12 +149,14 @@ class SqlMemoryStore(SqlExtractedFacts):
             rows = connection.execute(query).all()
         return tuple(to_kept(row, namespace) for row in reversed(rows))
 
+    @repeatable
     def count(self, namespace: NamespacePath, tier: Tier) -> int:
         """How many entries of a tier are not archived."""
         query = _of_tier(select(func.count()), namespace, tier).where(memories.c.archived_at.is_(None))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
+    @repeatable
     def relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
         """The relations that begin or end at some entries, oldest first."""
         source, target = memories.alias("source"), memories.alias("target")
@@ -176,6 +185,7 @@ class SqlMemoryStore(SqlExtractedFacts):
             sorted(found.values(), key=lambda one: (one.created_at, one.source, one.target, one.kind))
         )
 
+    @repeatable
     def connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[KeptEntry, ...]:
         """The entry with all that are reached from it over relations of one kind, either way, in one read."""
         own = (memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
@@ -238,6 +248,7 @@ class SqlMemoryStore(SqlExtractedFacts):
                 connection.execute(space.values(counts))
         return erased
 
+    @repeatable
     def aged(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
     ) -> tuple[Aged, ...]:
@@ -259,6 +270,7 @@ class SqlMemoryStore(SqlExtractedFacts):
             _lock(connection, namespace)
             return archive_all(connection, _pk_of(namespace), sorted(keys), now)
 
+    @repeatable
     def consolidation(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
         """Where a consolidation stopped that did not come to its end."""
         query = select(memory_spaces.c.consolidation).where(memory_spaces.c.namespace_pk == _pk_of(namespace))

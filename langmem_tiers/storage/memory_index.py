@@ -13,6 +13,7 @@ from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_tables import memories, memory_spaces, memory_vectors
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class SqlMemoryIndex:
         self._database = database
         self._state = DriverStatement(_STATE, database.dialect)
 
+    @repeatable
     def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespace's state, if it has any memory."""
         with self._database.read_raw() as connection:
             rows = self._state.all(connection, {"path": namespace_key(prefix)})
         return tuple(map(ItemNamespaceState._make, rows))
 
+    @repeatable
     def keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all entries in some namespaces."""
         found = set[int]()
@@ -57,6 +60,7 @@ class SqlMemoryIndex:
                 found.update(connection.execute(query).scalars())
         return found
 
+    @repeatable
     def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
         """The entries of some namespaces that were written behind a revision."""
         of_model = and_(
@@ -81,6 +85,7 @@ class SqlMemoryIndex:
                 ]
         return found
 
+    @repeatable
     def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
         """Texts that are still as they were, each with its vector of that model, if there is one by now."""
         of_model = and_(memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == model)

@@ -17,7 +17,8 @@ from langmem_tiers.core.errors import (
 from langmem_tiers.core.names import escape, unescape
 from langmem_tiers.core.records import Appended, RollUp, Tail
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.faults import ConnectionLostError, OutrunError
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message, to_row
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, sessions
 from langmem_tiers.storage.search import index_columns
@@ -35,6 +36,7 @@ from langmem_tiers.storage.statements import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from sqlalchemy import Connection, Select
@@ -64,11 +66,25 @@ class SqlMessageStore:
         self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
 
     def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
-        """Store the batch whole or not at all."""
+        """Store the batch whole or not at all, and once, also if the server goes away in the middle of it."""
+        sent: set[str] = set()
         if new_ids and batch:
             # Ids that are believed to be new are, short of a clash that the look-up below would find.
-            with suppress(OutrunError), self._database.write_raw() as raw:
-                return Appended(tuple(batch), (), self._append(raw, key, batch, now))
+            with suppress(OutrunError, ConnectionLostError), self._database.write_raw() as raw:
+                revision = self._append(raw, key, batch, now)
+                sent.update(message.id for message in batch)
+                return Appended(tuple(batch), (), revision)
+        return self._database.again(lambda: self._append_unknown(key, batch, now, sent))
+
+    def _append_unknown(self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]) -> Appended:
+        """Store those that the session does not know.
+
+        Args:
+            key: The session.
+            batch: The messages.
+            now: When.
+            sent: Ids of those that were sent before, without an answer: the server may have kept them.
+        """
         with self._database.write() as connection:
             session = connection.execute(SESSION.with_for_update(), {"key": key}).first()
             if session is None:
@@ -76,7 +92,9 @@ class SqlMessageStore:
             known = _known(connection, key, session, batch)
             new, duplicates = sort_out(batch, known)
             revision = self.append_in(connection, key, new, now) if new else session.revision
-            return Appended(tuple(new), tuple(duplicates), revision)
+            kept, others = _sent_before(duplicates, sent)
+            sent.update(message.id for message in new)
+            return Appended((*kept, *new), others, revision)
 
     def append_in(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
         """Store the batch in a transaction of the caller's; the session's revision after it."""
@@ -122,6 +140,7 @@ class SqlMessageStore:
         found = self.read(ONE, {"key": key, "id": escape(message_id)}).messages
         return found[0] if found else None
 
+    @repeatable
     def holds(self, key: int, ids: Sequence[str]) -> set[str]:
         """Those of the ids that the record has."""
         held: set[str] = set()
@@ -131,6 +150,7 @@ class SqlMessageStore:
                 held.update(unescape(stored) for stored in connection.execute(query).scalars())
         return held
 
+    @repeatable
     def read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
         """The messages that a statement finds, with the session's revision."""
         with self._undamaged():
@@ -242,6 +262,20 @@ def sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list[
                 "give the new one an id of its own; nothing was stored"
             )
     return new, duplicates
+
+
+def _sent_before(
+    duplicates: Iterable[Message], sent: AbstractSet[str]
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    # What this call itself had sent is stored by it, the first time that it is named; all else was known before.
+    kept: dict[str, Message] = {}
+    others = []
+    for message in duplicates:
+        if message.id in sent and message.id not in kept:
+            kept[message.id] = message
+        else:
+            others.append(message)
+    return tuple(kept.values()), tuple(others)
 
 
 def _no_message(message_id: str) -> MessageNotFoundError:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.messages import Message
     from langmem_tiers.storage.database import Database
 
+OLDEST_POSTGRES = 130_000
+"""The first with ``xid8``, by which recall sees what others write."""
 _ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
 
 
@@ -47,8 +49,8 @@ def migrate(
         SchemaVersionError: The database is newer than this release; it is left untouched.
     """
     with database.read() as connection:
+        _refuse_server(database, connection)
         version = _version(connection)
-        _refuse_encoding(database, connection)
     _refuse_newer(database, version)
     if version < SCHEMA_VERSION:
         _upgrade(database, now, index_text, terms_of)
@@ -99,13 +101,21 @@ def _refuse_newer(database: Database, version: int) -> None:
         )
 
 
-def _refuse_encoding(database: Database, connection: Connection) -> None:
+def _refuse_server(database: Database, connection: Connection) -> None:
     if database.is_sqlite:
         return
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
-    if encoding != "UTF8":
+    server = connection.exec_driver_sql(
+        """SELECT current_setting('server_encoding') AS encoding, current_setting('server_version') AS version,
+            CAST(current_setting('server_version_num') AS integer) AS number"""
+    ).one()
+    if server.number < OLDEST_POSTGRES:
         raise InvalidConfigError(
-            f"{database.label!r} has the encoding {encoding!r}, which cannot hold every text: "
+            f"{database.label!r} is a PostgreSQL {server.version}: upgrade the server to "
+            f"{OLDEST_POSTGRES // 10_000} or later, or use another one; the database was left untouched"
+        )
+    if server.encoding != "UTF8":
+        raise InvalidConfigError(
+            f"{database.label!r} has the encoding {server.encoding!r}, which cannot hold every text: "
             "create the database with ENCODING 'UTF8'"
         )
 

@@ -13,6 +13,7 @@ from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, 
 from langmem_tiers.core.reports import DeleteReport, SessionInfo
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.messages import no_session
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class SqlSessionStore:
         self._database = database
         self._erasing = erasing
 
+    @repeatable
     def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
         """Get the session, or create it."""
         for _ in range(_TRIES):
@@ -56,6 +58,7 @@ class SqlSessionStore:
             f"session {name!r} is created and deleted by others all the time: try again later"
         )
 
+    @repeatable
     def find(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
         """The session, if there is one."""
         query = _SESSION.where(namespaces.c.path == namespace_key(namespace), sessions.c.name == escape(name))
@@ -63,11 +66,13 @@ class SqlSessionStore:
             row = connection.execute(query).first()
         return None if row is None else _info(row)
 
+    @repeatable
     def revision(self, key: int) -> int | None:
         """The session's revision; None if it is gone."""
         with self._database.read() as connection:
             return connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
 
+    @repeatable
     def sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
@@ -79,6 +84,7 @@ class SqlSessionStore:
             rows = connection.execute(query.order_by(sessions.c.pk.desc()).limit(limit)).all()
         return tuple(_info(row) for row in rows)
 
+    @repeatable
     def changed(
         self, namespace: NamespacePath, *, since: datetime | None, limit: int
     ) -> tuple[SessionInfo, ...]:
@@ -90,6 +96,7 @@ class SqlSessionStore:
         with self._database.read() as connection:
             return tuple(_info(row) for row in connection.execute(query))
 
+    @repeatable
     def namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:

@@ -12,6 +12,7 @@ from langmem_tiers.core.names import escape
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.messages import no_session, pieces
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import listings, messages, namespaces, sessions
 from langmem_tiers.storage.statements import LIST, LIST_COUNT, LIST_END
 
@@ -53,6 +54,7 @@ class SqlTranscriptStore:
         values = {"key": key, "listings": [one.value for one in listings], "limit": limit}
         return self._messages.read(LIST_END, values)
 
+    @repeatable
     def count(self, key: int, listings: Sequence[Listing]) -> int:
         """How many messages stand so in the list."""
         values = {"key": key, "listings": [one.value for one in listings]}

@@ -14,6 +14,7 @@ from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_key
 from langmem_tiers.core.tuning import Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
 from langmem_tiers.storage.sessions import namespace_pk_of
 
@@ -36,6 +37,7 @@ class SqlTuningStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @repeatable
     def load(self, namespace: NamespacePath) -> TuningState | None:
         """What the last run left, if there was one."""
         query = (
@@ -105,6 +107,7 @@ class SqlTuningStore:
             ).all()
         return Savings(**{row.name.removeprefix(_PENDING): int(row.value) for row in taken})
 
+    @repeatable
     def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
         """The newest snapshots, newest first."""
         query = (
@@ -117,6 +120,7 @@ class SqlTuningStore:
         with self._database.read() as connection:
             return tuple(_snapshot(row) for row in connection.execute(query))
 
+    @repeatable
     def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
         """Take a lease that nobody holds, that ran out or that is the holder's own."""
         name = escape(lease)
@@ -133,6 +137,7 @@ class SqlTuningStore:
                 return True
         return False
 
+    @repeatable
     def release(self, lease: str, holder: str) -> None:
         """Give a lease back."""
         with self._database.write() as connection:

@@ -12,6 +12,7 @@ from langmem_tiers.core.errors import StorageError
 from langmem_tiers.storage.columns import UtcDateTime
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.index import is_as_it_was
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import embedders, embedding_cache, messages, vectors
 from langmem_tiers.storage.search import pgvector
 from langmem_tiers.storage.text import storable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection
 
-    from langmem_tiers.core.indexes import Tenant
+    from langmem_tiers.core.indexes import Tenant, Within
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
@@ -57,6 +58,7 @@ class SqlVectorStore:
         self._native: dict[int, bool] = {}
         self._untrimmed: dict[int, int] = {}
 
+    @repeatable
     def model(
         self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
     ) -> int:
@@ -89,6 +91,7 @@ class SqlVectorStore:
         with suppress(StorageError), self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
             connection.execute(update(embedders).where(embedders.c.pk == model).values(used_at=now))
 
+    @repeatable
     def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
         """The texts of some messages, to be embedded."""
         found: dict[int, str] = {}
@@ -101,6 +104,7 @@ class SqlVectorStore:
                 found.update((row.pk, row.content) for row in connection.execute(query))
         return found
 
+    @repeatable
     def put(
         self,
         tenant: Tenant,
@@ -139,6 +143,7 @@ class SqlVectorStore:
         with self._database.write() as connection:
             return connection.execute(delete(vectors).where(others)).rowcount
 
+    @repeatable
     def load(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
@@ -163,6 +168,7 @@ class SqlVectorStore:
         joined = b"".join(row.vector for row in rows)
         return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), mark
 
+    @repeatable
     def vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The vectors of some messages."""
         import numpy as np  # noqa: PLC0415 - not before something is recalled
@@ -182,20 +188,23 @@ class SqlVectorStore:
             len(rows), self._dimensions[model]
         )
 
+    @repeatable
     def nearest(
-        self, namespace: int, model: int, query: NDArray[np.float32], limit: int
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: Within
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """The nearest messages, where PostgreSQL finds them itself."""
         if not self._native[model]:
             return None
-        return pgvector.nearest(self._database, (namespace, model), query, limit)
+        return pgvector.nearest(self._database, (namespace, model), query, limit, within)
 
+    @repeatable
     def cosines(
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The cosines of some messages."""
         return pgvector.cosines(self._database, model, query, keys)
 
+    @repeatable
     def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
         """Vectors of texts that were embedded before."""
         found: dict[bytes, bytes] = {}
@@ -210,6 +219,7 @@ class SqlVectorStore:
                 found.update((bytes(row.hash), bytes(row.vector)) for row in connection.execute(query))
         return found
 
+    @repeatable
     def cache(
         self,
         model: int,

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from langmem_tiers.core.errors import StorageBusyError, StorageError
+from langmem_tiers.core.errors import StorageBusyError, StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
     from sqlalchemy import Connection
+    from sqlalchemy.pool import PoolProxiedConnection
 
+    from langmem_tiers.core.indexes import Within
     from langmem_tiers.storage.database import Database
 
 _log = logging.getLogger("langmem_tiers")
@@ -29,22 +31,27 @@ _LOCK = 0x6C6D7476  # "lmtv": one number for all who prepare a database
 
 # A vector without a direction has no cosine: it is as near as anything.
 _COSINE = """COALESCE(NULLIF(
-    1 - (CAST(embedding AS vector({d})) <=> CAST(:query AS vector({d}))), 'NaN'), 0) AS cosine"""
-_NEAREST = "\n".join(
-    (
-        "SELECT message_pk,",
-        _COSINE,
-        "FROM lmt_vectors WHERE namespace_pk = :namespace AND embedder_pk = {m} AND embedding IS NOT NULL",
-        "ORDER BY CAST(embedding AS vector({d})) <=> CAST(:query AS vector({d})) LIMIT :limit",
-    )
+    1 - (CAST(embedding AS vector({d})) <=> CAST(%(query)s AS vector({d}))), 'NaN'), 0) AS cosine"""
+_OF_NAMESPACE = """FROM lmt_vectors
+    WHERE namespace_pk = %(namespace)s AND embedder_pk = {m} AND embedding IS NOT NULL"""
+_OF_SOME = """FROM lmt_vectors
+    WHERE embedder_pk = {m} AND message_pk = ANY(CAST(%(keys)s AS bigint[])) AND embedding IS NOT NULL"""
+_FILTERED = " AND EXISTS (SELECT 1 FROM lmt_messages WHERE pk = message_pk {conditions})"
+_BY_INDEX = " ORDER BY CAST(embedding AS vector({d})) <=> CAST(%(query)s AS vector({d})) LIMIT %(limit)s"
+_ONE_BY_ONE = " ORDER BY cosine DESC LIMIT %(limit)s"  # by what no index knows
+# As two strings of bytes: a driver that makes an object of each number takes longer than the server for all of it.
+_PACKED = """SELECT string_agg(int8send(message_pk), ''::bytea), string_agg(float4send(cosine::real), ''::bytea)
+    FROM ({rows}) AS found"""
+_VECTORS = (
+    "SELECT string_agg(int8send(message_pk), ''::bytea), string_agg(vector_send(embedding), ''::bytea) "
+    + _OF_SOME
 )
-_COSINES = "\n".join(
-    (
-        "SELECT message_pk,",
-        _COSINE,
-        "FROM lmt_vectors WHERE embedder_pk = {m} AND message_pk = ANY(:keys) AND embedding IS NOT NULL",
-    )
-)
+_CONDITIONS = {
+    "sessions": "AND session_pk = ANY(CAST(%(sessions)s AS bigint[]))",
+    "since": "AND created_at >= %(since)s",
+    "until": "AND created_at < %(until)s",
+}
+_TOTAL = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('lmt_vectors')"
 _VERSION = text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
 _PREPARED = text(
     """SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS version,
@@ -55,8 +62,9 @@ _PREPARED = text(
 _INSERT = text(
     """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
         VALUES (:namespace_pk, :embedder_pk, :message_pk, CAST(:vector AS vector))
-        ON CONFLICT (message_pk, embedder_pk) DO UPDATE SET embedding = excluded.embedding"""
-)
+        ON CONFLICT (message_pk, embedder_pk) DO UPDATE SET embedding = excluded.embedding
+        WHERE lmt_vectors.embedding IS DISTINCT FROM excluded.embedding"""
+)  # two processes that make the same one write it once: each version of a row is a node of the index
 
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
@@ -76,7 +84,10 @@ def prepare(database: Database, model: int, dimension: int, patience_seconds: fl
             connection.execute(text("ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector"))
             if dimension <= MAX_INDEXED:
                 connection.execute(text(_index(model, dimension)))
-    except StorageBusyError:  # says nothing about the server: the next recall asks again
+    except (
+        StorageBusyError,
+        StorageUnavailableError,
+    ):  # says nothing about the server: the next recall asks again
         raise
     except StorageError as error:
         _log.warning(
@@ -121,28 +132,82 @@ def put(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def nearest(
-    database: Database, place: tuple[int, int], query: NDArray[np.float32], limit: int
+    database: Database, place: tuple[int, int], query: NDArray[np.float32], limit: int, within: Within
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The nearest messages of a namespace by a model, best first."""
+    """The nearest messages of a namespace by a model, best first, and as many as there are up to the limit."""
     namespace, model = place
-    statement = text(_NEAREST.format(d=len(query), m=model))
-    values = {"query": _literal(query), "namespace": namespace, "limit": limit}
-    with database.write() as connection:
-        # The index knows nothing of tenants: it goes on until enough of its finds are of this one.
-        connection.execute(text("SET LOCAL hnsw.iterative_scan = strict_order"))
-        connection.execute(text(f"SET LOCAL hnsw.ef_search = {max(40, min(1000, limit))}"))
-        rows = connection.execute(statement, values).all()
-    return _columns(rows)
+    own = {"namespace": namespace, "query": _literal(query), "limit": limit}
+    values = own | {name: value for name, value in _values(within).items() if value is not None}
+    chosen = _COSINE + " " + _OF_NAMESPACE
+    if len(values) > len(own):
+        chosen += _FILTERED.format(
+            conditions=" ".join(text for name, text in _CONDITIONS.items() if name in values)
+        )
+    with database.read_raw() as connection:
+        found = None
+        if _by_index(database, connection, len(query), limit, within):
+            found = _run(connection, chosen + _BY_INDEX, len(query), model, values)
+        # The index knows nothing of tenants, and gives up at some point: what it missed is found one by one.
+        if found is None or len(found[0]) < min(limit, within.count):
+            found = _run(connection, chosen + _ONE_BY_ONE, len(query), model, values)
+    order = found[1].argsort(kind="stable")[::-1]
+    return found[0][order], found[1][order]
+
+
+def _by_index(
+    database: Database, connection: PoolProxiedConnection, dimension: int, limit: int, within: Within
+) -> bool:
+    config = database.config.postgres
+    if dimension > MAX_INDEXED or within.count * dimension <= config.exact_numbers:
+        return False
+    cursor = connection.cursor()
+    try:
+        cursor.execute(_TOTAL)
+        total = (cursor.fetchone() or (0,))[0]
+    finally:
+        cursor.close()
+    # Of what the index looks at before it gives up, so many are of this namespace.
+    return bool(config.max_scan_tuples * within.count >= limit * total)
+
+
+def _values(within: Within) -> dict[str, Any]:
+    sessions = None if within.sessions is None else _keys(within.sessions)
+    return {"sessions": sessions, "since": within.since, "until": within.until}
 
 
 def cosines(
     database: Database, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The cosines of some messages."""
-    statement = text(_COSINES.format(d=len(query), m=model))
-    with database.read() as connection:
-        rows = connection.execute(statement, {"query": _literal(query), "keys": keys.tolist()}).all()
-    return _columns(rows)
+    values = {"query": _literal(query), "keys": _keys(keys.tolist())}
+    with database.read_raw() as connection:
+        return _run(connection, _COSINE + " " + _OF_SOME, len(query), model, values)
+
+
+def _run(
+    connection: PoolProxiedConnection, rows: str, dimension: int, model: int, values: Mapping[str, Any]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    import numpy as np  # noqa: PLC0415 - not before something is recalled
+
+    statement = _PACKED.format(rows=("SELECT message_pk, " + rows).format(d=dimension, m=model))
+    keys, near = _packed_row(connection, statement, values)
+    return np.frombuffer(keys, ">i8").astype(np.int64), np.frombuffer(near, ">f4").astype(np.float32)
+
+
+def _packed_row(
+    connection: PoolProxiedConnection, statement: str, values: Mapping[str, Any]
+) -> tuple[bytes, bytes]:
+    cursor: Any = connection.cursor()
+    try:
+        cursor.execute(statement, values, binary=True)
+        first, second = cursor.fetchone()
+    finally:
+        cursor.close()
+    return bytes(first or b""), bytes(second or b"")
+
+
+def _keys(keys: Sequence[int]) -> str:
+    return "{" + ",".join(map(str, keys)) + "}"
 
 
 def vectors(
@@ -151,22 +216,11 @@ def vectors(
     """The vectors of some messages."""
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
-    statement = text(
-        """SELECT message_pk, CAST(embedding AS real[]) AS numbers FROM lmt_vectors
-            WHERE embedder_pk = :model AND message_pk = ANY(:keys) AND embedding IS NOT NULL"""
-    )
-    with database.read() as connection:
-        rows = connection.execute(statement, {"model": model, "keys": list(keys)}).all()
-    table = np.array([row.numbers for row in rows], np.float32).reshape(len(rows), dimension)
-    return np.array([row.message_pk for row in rows], np.int64), table
+    with database.read_raw() as connection:
+        found = _packed_row(connection, _VECTORS.format(m=model), {"keys": _keys(keys)})
+    sent = np.frombuffer(found[1], np.dtype([("head", ">i2", 2), ("numbers", ">f4", dimension)]))
+    return np.frombuffer(found[0], ">i8").astype(np.int64), sent["numbers"].astype(np.float32)
 
 
 def _literal(vector: NDArray[np.float32]) -> str:
     return "[" + ",".join(map(repr, vector.tolist())) + "]"
-
-
-def _columns(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    import numpy as np  # noqa: PLC0415 - not before something is recalled
-
-    keys = np.array([row.message_pk for row in rows], np.int64)
-    return keys, np.array([row.cosine for row in rows], np.float32)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from langmem_tiers.core.indexes import Within
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance, Stores
 from langmem_tiers.testing.conformance.indexed import SIZE, THREADS, Shelf, by_key, cosines_of, some_vectors
 from langmem_tiers.testing.threads import in_threads
@@ -225,7 +226,7 @@ class VectorStoreConformance(StoreConformance):
         elsewhere.put(elsewhere.fill(5), np.array([query] * 5))
         shelf.put(keys, table)
         shelf.other_model().put(keys[:1], query[None, :])
-        found = shelf.vectors.nearest(shelf.tenant().key, shelf.model, query, 20)
+        found = shelf.vectors.nearest(shelf.tenant().key, shelf.model, query, 20, Within(300))
         if found is None:  # left to the reader, who needs the vectors for it
             assert shelf.vectors.load(shelf.tenant().key, shelf.model, 0, 1)[1] is not None
             return
@@ -242,7 +243,7 @@ class VectorStoreConformance(StoreConformance):
         keys, table = shelf.fill(3), some_vectors(3)
         table[1] = 0
         shelf.put(keys, table)
-        found = shelf.vectors.nearest(shelf.tenant().key, shelf.model, table[0], 3)
+        found = shelf.vectors.nearest(shelf.tenant().key, shelf.model, table[0], 3, Within(3))
         if found is None:  # left to the reader, who needs the vectors for it
             assert shelf.vectors.load(shelf.tenant().key, shelf.model, 0, 1)[1] is not None
             return

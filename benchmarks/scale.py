@@ -1,0 +1,186 @@
+"""Many workers on one PostgreSQL that is restarted in the middle, and how cost grows with what is remembered.
+
+The command brings up a server of its own from a wheel. First eight processes add 200,000 messages of many tenants and
+recall 20,000 times while the server is stopped and started; afterwards all rows are read: none lost, none doubled, none
+with another tenant. Then one database is filled to 10,000, 100,000 and 1,000,000 entries, and adding, recalling, disk
+and memory are measured at each size. Beside both stands the same with the driver alone: an INSERT that commits, a
+full-text SELECT. Processes share the machine's cores with the server: read the figures together with ``cores`` and the
+load average that others had made before.
+
+    python -m benchmarks.scale                          everything; hours on a small machine
+    python -m benchmarks.scale --growth "" --messages 20000 --recalls 2000
+    python -m benchmarks.scale --messages 0 --growth 10000,100000
+    python -m benchmarks.scale --json                   one JSON object
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import scale_growth, scale_load
+from benchmarks.servers import OwnPostgres
+
+RECALL_P95_MS = 50.0
+PLAIN_SHARE = 10
+SETTINGS = {
+    "max_connections": "200",
+    "shared_buffers": "1GB",
+    "max_wal_size": "4GB",
+    "maintenance_work_mem": "1GB",
+}
+
+
+def main() -> None:
+    """Measure everything and print it."""
+    options = _parser().parse_args()
+    # Where there are more processes than cores, threads of the algebra in each only stand in each other's way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sizes = [int(size) for size in options.growth.split(",") if size.strip()]
+    with tempfile.TemporaryDirectory(prefix="langmem-tiers-scale-") as folder:
+        Path(folder).chmod(0o755)  # the server runs as a user of its own
+        with OwnPostgres(Path(folder) / "server", SETTINGS) as server:
+            figures = _machine(server.url)
+            if options.messages:
+                figures |= _load(server, folder, options)
+            if sizes:
+                figures["growth"] = scale_growth.grow(server.new_database(), sizes)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        _show(figures, Console())
+    if not figures.get("load", {}).get("ok", True):
+        sys.exit("a limit was exceeded")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--messages", type=int, default=200_000, metavar="N", help="0 leaves the load out")
+    parser.add_argument("--recalls", type=int, default=20_000, metavar="N")
+    parser.add_argument("--workers", type=int, default=8, metavar="N", help="processes")
+    parser.add_argument("--tenants", type=int, default=100, metavar="N")
+    parser.add_argument("--restarts", type=int, default=4, metavar="N", help="of PostgreSQL, in the middle")
+    parser.add_argument("--redis", metavar="URL", help="handed to the workers' engines")
+    parser.add_argument(
+        "--growth", default="10000,100000,1000000", metavar="SIZES", help="entries; empty leaves it out"
+    )
+    return parser
+
+
+def _machine(url: str) -> dict[str, Any]:
+    with psycopg.connect(url) as connection:
+        version = connection.execute("SHOW server_version").fetchone()
+    return {
+        "python": platform.python_version(),
+        "postgresql": version[0] if version else None,
+        "cores": os.cpu_count(),
+        "load_average_before": os.getloadavg()[0],
+    }
+
+
+def _load(server: OwnPostgres, folder: str, options: argparse.Namespace) -> dict[str, Any]:
+    load = scale_load.Load(
+        url=server.new_database(),
+        folder=folder,
+        messages=options.messages,
+        recalls=options.recalls,
+        workers=options.workers,
+        tenants=options.tenants,
+        redis_url=options.redis,
+    )
+    ours = scale_load.run(load, server, options.restarts)
+    ours |= {"recall_p95_limit_ms": RECALL_P95_MS, "ok": _is_ok(load, ours)}
+    fewer = replace(
+        load,
+        url=server.new_database(),
+        messages=max(1, load.messages // PLAIN_SHARE),
+        recalls=load.recalls // PLAIN_SHARE,
+    )
+    return {"load": ours, "plain": scale_load.run_plain(fewer)}
+
+
+def _is_ok(load: scale_load.Load, figures: dict[str, Any]) -> bool:
+    whole = figures["acknowledged"] == figures["stored"] == load.messages
+    sound = not (figures["lost"] or figures["doubled"] or figures["wrong_tenant"] or figures["crashes"])
+    return whole and sound and figures["recall_ms"].get("p95", 0.0) <= RECALL_P95_MS
+
+
+def _show(figures: dict[str, Any], console: Console) -> None:
+    if "load" in figures:
+        console.print(_load_table(figures["load"], figures["plain"], figures["cores"]))
+    if "growth" in figures:
+        console.print(_growth_table(figures["growth"]))
+
+
+def _load_table(ours: dict[str, Any], plain: dict[str, Any], cores: int) -> Table:
+    table = Table(
+        title=f"{ours['workers']} workers, {ours['tenants']} tenants, {ours['restarts']} restarts of PostgreSQL",
+        caption=f"plain: INSERT and full-text SELECT by psycopg, no restart; all of it shares {cores} cores",
+    )
+    for heading in ("measure", "ours", "limit", "plain"):
+        table.add_column(heading, justify="left" if heading == "measure" else "right", no_wrap=True)
+    for name in ("messages", "acknowledged", "stored"):
+        table.add_row(name, f"{ours[name]:,}", "", f"{plain[name]:,}" if name in plain else "")
+    for name in ("lost", "doubled", "wrong_tenant"):
+        table.add_row(name.replace("_", " "), f"{ours[name]:,}", "0", "", style="red" if ours[name] else None)
+    table.add_row("workers that crashed", str(len(ours["crashes"])), "0", str(len(plain["crashes"])))
+    for name in ("messages_per_second", "recalls_per_second"):
+        table.add_row(name.replace("_", " "), f"{ours[name]:,.0f}", "", f"{plain[name]:,.0f}")
+    for name, limit in (("add_ms", None), ("recall_ms", RECALL_P95_MS)):
+        for share in ("p50", "p95", "p99"):
+            value, other = ours[name].get(share, 0.0), plain[name].get(share, 0.0)
+            told = f"{limit:g}" if limit and share == "p95" else ""
+            over = bool(told) and value > RECALL_P95_MS
+            table.add_row(
+                f"{name} {share}", f"{value:.1f}", told, f"{other:.1f}", style="red" if over else None
+            )
+    return table
+
+
+def _growth_table(growth: list[dict[str, Any]]) -> Table:
+    table = Table(title="what one more entry costs, by how many there are", caption="p50, milliseconds")
+    table.add_column("measure", no_wrap=True)
+    for figures in growth:
+        table.add_column(f"{figures['entries']:,}", justify="right", no_wrap=True)
+    rows: dict[str, tuple[str, ...]] = {
+        "add": ("ordinary", "add_ms", "p50"),
+        "  plain INSERT": ("plain", "add_ms", "p50"),
+        "vector into the index": ("ordinary", "embed_ms_each"),
+        "recall of 1,000": ("ordinary", "recall_ms", "p50"),
+        "recall of 1,000, p95": ("ordinary", "recall_ms", "p95"),
+        "  plain full-text SELECT": ("plain", "recall_ms", "p50"),
+        "first recall of 1,000": ("ordinary", "first_recall_ms", "p50"),
+        "recall of a tenth of all": ("large", "recall_ms", "p50"),
+        "first recall of a tenth": ("large", "first_recall_ms", "p50"),
+        "bytes on disk per entry": ("bytes", "per_entry"),
+        "  plain": ("bytes", "plain_per_entry"),
+        "memory of the process, MB": ("memory_mb", "peak"),
+    }
+    for name, path in rows.items():
+        table.add_row(name, *(f"{_at(figures, path):,.1f}" for figures in growth))
+    return table
+
+
+def _at(figures: dict[str, Any], path: tuple[str, ...]) -> float:
+    value: Any = figures
+    for name in path:
+        value = value[name]
+    return float(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Many processes that add to and recall from one database while its server is restarted.
+
+Each message has an id and a tenant of its own, and each process notes what was acknowledged. At the end the rows
+themselves are read, by plain SQL: none may be missing, none be there twice, none stand with another tenant, and no
+recall may have told a tenant what is another's.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from benchmarks.scale_texts import PER_SESSION, mark_of, question_of, tenant_name, text_of
+from langmem_tiers import (
+    EngineConfig,
+    MemoryEngine,
+    MessageDraft,
+    PostgresConfig,
+    RedisConfig,
+    Session,
+    StorageBusyError,
+    StorageUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from benchmarks.servers import OwnPostgres
+
+MAY_BE_RETRIED = (StorageUnavailableError, StorageBusyError)
+_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the workers do together."""
+
+    url: str
+    folder: str
+    messages: int
+    recalls: int
+    workers: int
+    tenants: int
+    redis_url: str | None = None
+
+    def numbers(self, worker: int) -> Iterator[tuple[int, int, int]]:
+        """Of a worker's messages: the number among all, the tenant, and the number among that tenant's.
+
+        All workers write to all tenants, and to the same sessions of theirs.
+        """
+        for number in range(worker, self.messages, self.workers):
+            turn = number // self.workers + worker * 7
+            yield number, turn % self.tenants, number // self.tenants
+
+    def recalls_after(self, nth: int) -> int:
+        """How many recalls follow a worker's nth message, so that they are spread evenly."""
+        return (nth + 1) * self.recalls // self.messages - nth * self.recalls // self.messages
+
+    def config(self) -> EngineConfig:
+        """How the workers' engines are set up."""
+        redis = None if self.redis_url is None else RedisConfig(url=self.redis_url)
+        return EngineConfig(postgres=PostgresConfig(pool_size=4, max_overflow=2), redis=redis)
+
+
+def run(load: Load, server: OwnPostgres, restarts: int) -> dict[str, Any]:
+    """Let all workers run, restart the server in the middle, and read what is there."""
+    start = time.perf_counter()
+    told, seconds = _work(load, work, _restarter(server, restarts))
+    figures = _figures(load, told, seconds)
+    figures["restarts"] = server.restarts
+    figures |= check(load, told)
+    figures["seconds_in_all"] = time.perf_counter() - start
+    return figures
+
+
+def run_plain(load: Load) -> dict[str, Any]:
+    """The same with the driver alone: an INSERT for each message, a full-text SELECT for each recall."""
+    from benchmarks import scale_plain  # noqa: PLC0415 - of the baseline alone
+
+    scale_plain.prepare(load.url)
+    told, seconds = _work(load, scale_plain.work, lambda _share: None)
+    return _figures(load, told, seconds)
+
+
+def _work(
+    load: Load, target: Callable[..., None], progressed: Callable[[float], None]
+) -> tuple[list[dict[str, Any]], float]:
+    context = multiprocessing.get_context("spawn")
+    steps: Any = context.Queue()
+    ready = context.Barrier(load.workers + 1)
+    workers = [context.Process(target=target, args=(load, n, ready, steps)) for n in range(load.workers)]
+    for worker in workers:
+        worker.start()
+    ready.wait(300)
+    start, done, ended = time.perf_counter(), 0.0, 0
+    while ended < load.workers:
+        step = steps.get(timeout=600)
+        ended += step == 0
+        done += step
+        progressed(done / load.messages)
+    seconds = time.perf_counter() - start
+    for worker in workers:
+        worker.join(60)
+    return [json.loads(_notes(load, n).read_text()) for n in range(load.workers)], seconds
+
+
+def _restarter(server: OwnPostgres, restarts: int) -> Callable[[float], None]:
+    marks = [(n + 1) / (restarts + 1) for n in range(restarts)]
+
+    def progressed(share: float) -> None:
+        if marks and share >= marks[0]:
+            marks.pop(0)
+            # In turns as an operator does it, and as a power cut does.
+            server.restart("immediate" if len(marks) % 2 else "fast", away_seconds=0.5)
+
+    return progressed
+
+
+def _notes(load: Load, worker: int) -> Path:
+    return Path(load.folder) / f"worker-{worker}.json"
+
+
+class Notes:
+    """What a worker has seen."""
+
+    def __init__(self, load: Load, worker: int, steps: Any) -> None:  # noqa: ANN401 - a queue of another process
+        self._load, self._worker, self._steps = load, worker, steps
+        self._each = max(1, load.messages // load.workers // _STEPS)
+        self._untold = 0
+        self.acknowledged: list[int] = []
+        self.add_ms: list[float] = []
+        self.recall_ms: list[float] = []
+        self.retried: Counter[str] = Counter()
+        self.wrong_tenant = 0
+        self.crash: str | None = None
+
+    def added(self, number: int, taken_ms: float) -> None:
+        """Note a message that was acknowledged."""
+        self.acknowledged.append(number)
+        self.add_ms.append(taken_ms)
+        self._untold += 1
+        if self._untold >= self._each:
+            self._steps.put(self._untold)
+            self._untold = 0
+
+    def end(self) -> None:
+        """Write it all down and say so."""
+        kept = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        _notes(self._load, self._worker).write_text(json.dumps(kept))
+        self._steps.put(0)
+
+
+def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN401 - of another process
+    """One worker process."""
+    notes = Notes(load, worker, steps)
+    try:
+        with MemoryEngine(load.url, config=load.config()) as engine:
+            if engine.embedder is not None:
+                engine.embedder.embed_query("It is loaded before time is taken")
+            ready.wait(300)
+            _add_and_recall(load, engine, worker, notes)
+    except BaseException as error:  # noqa: BLE001 - told as a failure of the run
+        notes.crash = f"{type(error).__name__}: {error}"
+    notes.end()
+
+
+def _add_and_recall(load: Load, engine: MemoryEngine, worker: int, notes: Notes) -> None:
+    sessions: dict[tuple[int, int], Session] = {}
+    for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
+        key = (tenant, place // PER_SESSION)
+        if key not in sessions:
+            sessions[key] = _again(notes, partial(engine.session, tenant_name(tenant), f"s{key[1]}"))
+        draft = MessageDraft(("user", "assistant")[place % 2], text_of(tenant, place), id=f"m{number}")
+        start = time.perf_counter()
+        _again(notes, partial(sessions[key].add_many, [draft], expect_new=True))
+        notes.added(number, (time.perf_counter() - start) * 1e3)
+        for _ in range(load.recalls_after(nth)):
+            _recall(engine, tenant, question_of(tenant, key[1] + 1, number), notes)
+
+
+def _recall(engine: MemoryEngine, tenant: int, question: str, notes: Notes) -> None:
+    namespace, mark = engine.namespace(tenant_name(tenant)), mark_of(tenant)
+    start = time.perf_counter()
+    found = _again(notes, lambda: namespace.recall(question, limit=10))
+    notes.recall_ms.append((time.perf_counter() - start) * 1e3)
+    notes.wrong_tenant += sum(
+        hit.entry.namespace != namespace.path or mark not in hit.entry.content for hit in found.hits
+    )
+
+
+def _again(notes: Notes, step: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the step gives
+    while True:
+        try:
+            return step()
+        except MAY_BE_RETRIED as error:  # the engine has waited for the server already
+            notes.retried[type(error).__name__] += 1
+
+
+def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What of the acknowledged is there, by the rows themselves."""
+    acknowledged = {number for notes in told for number in notes["acknowledged"]}
+    there: Counter[str] = Counter()
+    strayed = 0
+    with psycopg.connect(load.url) as connection, connection.cursor(name="all") as cursor:
+        cursor.execute(
+            "SELECT n.path, m.id, m.content FROM lmt_messages m JOIN lmt_namespaces n ON n.pk = m.namespace_pk"
+        )
+        for path, message_id, content in cursor:
+            there[message_id] += 1
+            strayed += not content.endswith(f" {mark_of(int(path.rpartition('-')[2]))}.")
+    names = {f"m{number}" for number in acknowledged}
+    return {
+        "acknowledged": len(acknowledged),
+        "stored": there.total(),
+        "lost": len(names - set(there)),
+        "doubled": there.total() - len(there),
+        "wrong_tenant": strayed + sum(notes["wrong_tenant"] for notes in told),
+    }
+
+
+def _figures(load: Load, told: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    retried: Counter[str] = Counter()
+    for notes in told:
+        retried.update(notes["retried"])
+    adds = sorted(ms for notes in told for ms in notes["add_ms"])
+    recalls = sorted(ms for notes in told for ms in notes["recall_ms"])
+    return {
+        "workers": load.workers,
+        "tenants": load.tenants,
+        "messages": len(adds),
+        "recalls": len(recalls),
+        "seconds": seconds,
+        "messages_per_second": len(adds) / seconds,
+        "recalls_per_second": len(recalls) / seconds,
+        "add_ms": quantiles(adds),
+        "recall_ms": quantiles(recalls),
+        "retried_by_workers": dict(retried),
+        "crashes": [notes["crash"] for notes in told if notes["crash"]],
+    }
+
+
+def quantiles(ordered: Sequence[float]) -> dict[str, float]:
+    """Of figures in order."""
+    if not ordered:
+        return {}
+    last = len(ordered) - 1
+    return {
+        name: ordered[round(share * last)]
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1.0))
+    }

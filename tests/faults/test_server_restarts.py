@@ -1,0 +1,134 @@
+"""A PostgreSQL that goes away in the middle: nothing acknowledged is lost, nothing stored twice, and clients go on."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.scale_load import Load, run
+from benchmarks.servers import OwnPostgres
+from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
+from tests.faults.cutting_proxy import CuttingProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.faults.cutting_proxy import Cut
+
+COMMIT = "COMMIT\0"  # the whole statement, not the end of "READ COMMITTED"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPostgres]:
+    with OwnPostgres(tmp_path_factory.mktemp("own") / "pg") as own:
+        yield own
+
+
+@pytest.fixture
+def proxy(new_postgres_database: Callable[[], str], tmp_path: Path) -> Iterator[CuttingProxy]:
+    with CuttingProxy(new_postgres_database(), tmp_path) as between:
+        yield between
+
+
+def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
+    server: OwnPostgres, tmp_path: Path
+) -> None:
+    load = Load(
+        url=server.new_database(), folder=str(tmp_path), messages=400, recalls=60, workers=4, tenants=8
+    )
+    figures = run(load, server, restarts=3)
+    assert figures["restarts"] == 3
+    assert figures["crashes"] == []
+    assert (figures["acknowledged"], figures["stored"], figures["recalls"]) == (400, 400, 60)
+    assert (figures["lost"], figures["doubled"], figures["wrong_tenant"]) == (0, 0, 0)
+
+
+def test_who_meets_a_server_that_is_away_waits_for_it(server: OwnPostgres) -> None:
+    with MemoryEngine(server.new_database()) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "before")
+        server.stop()
+        starting = threading.Thread(target=server.start)
+        starting.start()
+        session.add("user", "the walrus")
+        starting.join()
+        assert [message.content for message in session.messages()] == ["before", "the walrus"]
+        server.restart("immediate")
+        assert [hit.entry.content for hit in engine.namespace("acme").search("walrus")] == ["the walrus"]
+
+
+def test_who_does_not_want_to_wait_is_told_without_the_password(server: OwnPostgres) -> None:
+    url = server.new_database().replace("postgres:@", "postgres:hunter2@")
+    config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
+    with MemoryEngine(url, config=config) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "before")
+        server.stop()
+        with pytest.raises(StorageUnavailableError, match="check that the server runs") as caught:
+            session.add("user", "x")
+        with pytest.raises(StorageUnavailableError):
+            session.latest()
+        assert "hunter2" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
+        server.start()
+        session.add("user", "the walrus")
+        assert [message.content for message in session.messages()] == ["before", "the walrus"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("message_id", [None, "mine"])
+def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_stored(
+    proxy: CuttingProxy, when: Cut, message_id: str | None
+) -> None:
+    with MemoryEngine(proxy.url) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+        proxy.cut(when, COMMIT)
+        drafts = [MessageDraft("user", text, id=message_id and f"{message_id}-{text}") for text in "abc"]
+        report = session.add_many(drafts)
+        assert proxy.cuts == 1
+        assert [message.content for message in report.stored] == ["a", "b", "c"]
+        assert report.duplicates == ()
+        stored = ["first", "a", "b", "c"]
+        assert [message.content for message in session.messages()] == stored
+        assert [message.content for message in session.latest()] == stored
+        assert session.count() == 4
+
+
+def test_what_was_known_before_a_lost_answer_is_still_told_as_known(proxy: CuttingProxy) -> None:
+    with MemoryEngine(proxy.url) as engine:
+        session = engine.session("acme", "s")
+        known = MessageDraft("user", "known", id="k")
+        session.add(known)
+        proxy.cut("after", COMMIT)
+        new = MessageDraft("user", "new", id="n")
+        report = session.add_many([known, new, new])
+        assert [message.id for message in report.stored] == ["n"]
+        assert [message.id for message in report.duplicates] == ["k", "n"]
+        assert session.count() == 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_reading_goes_on_over_a_line_that_was_cut(proxy: CuttingProxy, when: Cut) -> None:
+    with MemoryEngine(proxy.url, embedder=None) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "the walrus")
+        proxy.cut(when, "SELECT")
+        assert [message.content for message in session.messages()] == ["the walrus"]
+        proxy.cut(when, "SELECT")
+        assert [message.content for message in session.view()] == ["the walrus"]
+        proxy.cut(when, "SELECT")
+        assert [hit.entry.content for hit in engine.namespace("acme").recall("walrus").hits] == ["the walrus"]
+        assert proxy.cuts == 3
+
+
+def test_a_write_that_cannot_be_made_twice_is_an_error_that_says_to_look(proxy: CuttingProxy) -> None:
+    with MemoryEngine(proxy.url) as engine:
+        known = engine.namespace("acme").knowledge
+        known.store("domain", "keys", "in the drawer")
+        proxy.cut("after", COMMIT)
+        with pytest.raises(StorageUnavailableError, match="look whether a write was kept"):
+            known.store("domain", "door", "green")
+        assert {one.key for one in known} == {"keys", "door"}
