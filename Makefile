@@ -14,16 +14,16 @@ demo: $(VENV)/.ready-demo ## ask an agent about a bundled project, with memory a
 	@$(BIN)/langmem-tiers demo
 
 test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 fuzz: $(VENV)/.ready-dev ## run all tests with examples that nobody has seen before
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --hypothesis-profile=random
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=random
 
 oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
 	@$(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
 	@.venv-oldest/bin/python -m pip --quiet install --editable '.[classic,langchain,llama-index,metrics,postgres,redis,tracing]' --group dev 'langchain==1.3.0' 'langgraph==1.2.0' 'llama-index-core==0.14.24' 'pydantic<2.14'
-	.venv-oldest/bin/python -m pytest -n 3 --dist loadgroup tests/integrations
+	.venv-oldest/bin/python -m pytest -n 2 --dist loadgroup tests/integrations
 
 check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts
 	$(BIN)/ruff check .
