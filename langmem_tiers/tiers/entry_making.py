@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import Entry, Tier, no_interval
@@ -10,11 +12,15 @@ from langmem_tiers.core.memory_store import NewEntry
 from langmem_tiers.retrieval.memory_search import found_by, terms_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from langmem_tiers.core.long_term import EntryDraft
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.tiers.memory_parts import LastingParts
+
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""By how much, at most, the clock of another process may be ahead and be followed."""
 
 
 def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft, now: datetime) -> Entry:
@@ -44,6 +50,20 @@ def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft,
         category=draft.category,
         last_access_at=now,
     )
+
+
+def made_after(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry:
+    """An entry that holds from now on, and now is not before what it is compared with was stored.
+
+    Who stores at the same time, or has a clock that is ahead, has a later now, and was first all the same.
+    """
+    if draft.valid_from is not None:
+        return entry
+    now = entry.created_at
+    latest = max((one.created_at for one in there if one.created_at - now <= _CLOCKS_DIFFER), default=now)
+    if latest <= now or (entry.valid_until is not None and entry.valid_until <= latest):
+        return entry
+    return replace(entry, created_at=latest, valid_from=latest, last_access_at=latest)
 
 
 def new_entry(entry: Entry) -> NewEntry:

@@ -22,7 +22,7 @@ from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
 from langmem_tiers.retrieval.memory_search import Sought
-from langmem_tiers.tiers.entry_making import made_entry, new_entry
+from langmem_tiers.tiers.entry_making import made_after, made_entry, new_entry
 from langmem_tiers.tiers.entry_words import at, filters_of, names_in
 from langmem_tiers.tiers.quarantine import quarantined
 from langmem_tiers.tiers.supersession import settle
@@ -100,6 +100,8 @@ class LongTerm:
             meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
             alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
             there = [one.entry for one in alike.found]
+            new = made_after(new, draft, there)
+            now = new.created_at
             settled = settle(new, there, now, importance=draft.importance, kin=self._parts.kin)
             if self._settled(settled, alike.revision, moves, now):
                 entry = settled.receipt.entry

@@ -13,7 +13,7 @@ from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.pools import NewContribution, Origin
 from langmem_tiers.retrieval.memory_search import Sought
-from langmem_tiers.tiers.entry_making import made_entry, new_entry
+from langmem_tiers.tiers.entry_making import made_after, made_entry, new_entry
 from langmem_tiers.tiers.supersession import settle
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def contribute(
         )
         alike = parts.search.similar(sought)
         there = [one.entry for one in alike.found]
+        new = made_after(new, given.draft, there)
+        now = new.created_at
         settled = settle(new, there, now, importance=given.draft.importance, kin=parts.kin)
         origin = Origin(
             namespace=namespace,

@@ -74,7 +74,7 @@ def _compared(
         sought = Sought(namespace=namespace, text=new.content, tiers=LONG_TERM, filters=meant, limit=ALIKE)
         alike = parts.search.similar(sought)
         batch.revisions.add(alike.revision)
-        settled = settle(new, [one.entry for one in alike.found], now, kin=parts.kin)
+        settled = settle(new, [one.entry for one in alike.found], now, kin=parts.kin, is_copy=True)
         batch.restore += settled.restore
         if not settled.receipt.is_stored:
             batch.known += 1

@@ -40,6 +40,7 @@ def settle(
     *,
     importance: float | None = None,
     kin: Callable[[str, str], float] | None = None,
+    is_copy: bool = False,
 ) -> Settled:
     """Store an entry among others: it may say what one of them says, or end those that it contradicts.
 
@@ -49,6 +50,7 @@ def settle(
         now: When.
         importance: What the caller said of it; None, if it is by its kind.
         kin: How near two words are in meaning; None goes by words alone.
+        is_copy: What another knows: if it is known from later on, that will do.
     """
     statement = _read(new.content)
     same: list[tuple[Entry, str]] = []
@@ -71,13 +73,13 @@ def settle(
         lasts = old.valid_until is None or (
             new.valid_until is not None and new.valid_until <= old.valid_until
         )
-        if _start(old) > _start(new) and lasts:  # it is known already from there on
+        if lasts and (is_copy or _start(old) <= _start(new)):
+            return _duplicate(old, new, why, importance)
+        if lasts:  # it is known already from there on
             new = replace(new, valid_until=_start(old))
             again += [old.id] if old.state is EntryState.ARCHIVED else []
         elif _start(old) > _start(new):  # the new one says so before and after it
             covered.append((old, why))
-        elif lasts:
-            return _duplicate(old, new, why, importance)
         else:  # known until then, and true for longer
             new = replace(new, valid_from=old.valid_until)
             again += [old.id] if old.state is EntryState.ARCHIVED else []

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
+from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SAME = ("Alice lives in Berlin.", "The deadline is Friday.", "We use PostgreSQL for orders.")
 
 
-def store_the_same(url: str, tenant: str, start: str) -> None:
-    """Wait until the others are there, store what they store, and say what became of it by the exit code."""
+def store_the_same(wait: Callable[[], object], url: str, tenant: str) -> list[str]:
+    """Store what others store at the same time; what of it was new."""
     with MemoryEngine(url) as engine:
         memory = engine.namespace(tenant).long_term
-        with open(start, "rb", buffering=0) as gate:  # noqa: PTH123 - a pipe, which opens when all may begin
-            gate.read()
-        new = sum(memory.store(text).is_stored for text in SAME)
-    sys.exit(new)
+        wait()
+        return [text for text in SAME if memory.store(text).is_stored]
 
 
 def remember_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-import sys
+from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SAME = ("Alice lives in Berlin.", "The deadline is Friday.", "We use PostgreSQL for orders.")
 
 
-def contribute_the_same(url: str, pool: str, who: tuple[str, ...], start: str) -> None:
-    """Wait until the others are there, contribute what they contribute, sync, and say by the exit code what was new."""
+def contribute_the_same(wait: Callable[[], object], url: str, pool: str, who: tuple[str, ...]) -> list[str]:
+    """Contribute what others contribute at the same time, and sync; what of it was new."""
     with MemoryEngine(url) as engine:
         shared = engine.pools.get(pool)
-        with open(start, "rb", buffering=0) as gate:  # noqa: PTH123 - a pipe, which opens when all may begin
-            gate.read()
-        new = sum(shared.contribute(who, text).is_stored for text in SAME)
+        wait()
+        new = [text for text in SAME if shared.contribute(who, text).is_stored]
         shared.sync_to((*who[:1], "reader"))
-    sys.exit(new)
+    return new
 
 
 def share_until_killed(url: str, pool: str, who: tuple[str, ...], name: str, acknowledged: str) -> None:

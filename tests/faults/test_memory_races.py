@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 import signal
@@ -23,8 +22,10 @@ from langmem_tiers.core.long_term import EntryDraft, EntryFilters, Outcome, Rela
 from langmem_tiers.core.memory_store import Access, MemoryWrite
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
+from tests.faults.together import all_at_once, fork_server
 
 if TYPE_CHECKING:
+    import multiprocessing
     from datetime import datetime
     from pathlib import Path
 
@@ -39,17 +40,7 @@ on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    # The server imports the package once; each child is forked from it.
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(
-        [
-            "tests.faults.memory_writers",
-            "langmem_tiers.retrieval.item_ranking",
-            "psycopg",
-            "sqlalchemy.dialects.postgresql",
-        ]
-    )
-    return found
+    return fork_server("tests.faults.memory_writers")
 
 
 def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tenant: str) -> None:
@@ -72,19 +63,11 @@ def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tena
 
 @on_disk
 def test_4_processes_that_store_the_same_make_one_entry(
-    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
+    context: multiprocessing.context.ForkServerContext, url: str, tenant: str
 ) -> None:
     MemoryEngine(url).close()
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    children = [context.Process(target=store_the_same, args=(url, tenant, str(gate))) for _ in range(WRITERS)]
-    for child in children:
-        child.start()
-    with gate.open("wb"):  # nobody gets past it before it is closed
-        time.sleep(0.5)
-    for child in children:
-        child.join(60)
-    assert sum(child.exitcode or 0 for child in children) == len(SAME)
+    new = all_at_once(context, store_the_same, [(url, tenant)] * WRITERS)
+    assert sorted(itertools.chain(*new)) == sorted(SAME)
     with MemoryEngine(url) as engine:
         found = engine.namespace(tenant).long_term.entries()
         assert sorted(entry.content for entry in found) == sorted(SAME)

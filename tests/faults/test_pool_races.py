@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 import signal
@@ -19,8 +18,10 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
+from tests.faults.together import all_at_once, fork_server
 
 if TYPE_CHECKING:
+    import multiprocessing
     from collections.abc import Callable
     from pathlib import Path
 
@@ -34,17 +35,7 @@ on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    # The server imports the package once; each child is forked from it.
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(
-        [
-            "tests.faults.pool_writers",
-            "langmem_tiers.retrieval.item_ranking",
-            "psycopg",
-            "sqlalchemy.dialects.postgresql",
-        ]
-    )
-    return found
+    return fork_server("tests.faults.pool_writers")
 
 
 def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]:
@@ -54,29 +45,14 @@ def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]
 
 @pytest.mark.parametrize(("backend", "one_writer"), [("sqlite-file", False), ("postgresql", True)])
 def test_processes_that_contribute_the_same_make_one_entry(
-    context: multiprocessing.context.ForkServerContext,
-    url: str,
-    tenant: str,
-    tmp_path: Path,
-    *,
-    one_writer: bool,
+    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, *, one_writer: bool
 ) -> None:
     writers = [(tenant, "writer" if one_writer else f"writer{number}") for number in range(WRITERS)]
     reader = (tenant, "reader")
     with MemoryEngine(url) as engine:
         pool = engine.pools.create(tenant, members=[reader, *writers])
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    children = [
-        context.Process(target=contribute_the_same, args=(url, tenant, who, str(gate))) for who in writers
-    ]
-    for child in children:
-        child.start()
-    with gate.open("wb"):  # nobody gets past it before it is closed
-        time.sleep(0.5)
-    for child in children:
-        child.join(60)
-    assert sum(child.exitcode or 0 for child in children) == len(SAME)
+    new = all_at_once(context, contribute_the_same, [(url, tenant, who) for who in writers])
+    assert sorted(itertools.chain(*new)) == sorted(SAME)
     with MemoryEngine(url) as engine:
         pool = engine.pools.get(tenant)
         pool.sync_to(reader)
