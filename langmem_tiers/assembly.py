@@ -30,6 +30,7 @@ from langmem_tiers.scoring.tables import Scoring
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import ContentAwareCounter
 from langmem_tiers.storage.backup import SqlBackups
+from langmem_tiers.storage.backup_file import BackupReader, new_file, reading_file
 from langmem_tiers.storage.backup_writing import Terms
 from langmem_tiers.storage.batches import SqlBatchStore
 from langmem_tiers.storage.database import Database
@@ -51,6 +52,7 @@ from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from langmem_tiers.storage.upkeep import SqlUpkeep
+from langmem_tiers.storage.urls import label_of, parse_url
 from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.tiers.items import ItemParts, Items
 from langmem_tiers.tiers.memory_parts import LastingParts
@@ -62,8 +64,10 @@ from langmem_tiers.tiers.working import WorkingMemories
 
 if TYPE_CHECKING:
     import os
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from langmem_tiers.core.backups import BackupStore
+    from langmem_tiers.core.backups import BackupInfo, BackupStore
     from langmem_tiers.core.instruments import Metrics, Tracer
     from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
     from langmem_tiers.core.writing import WriterConfig
@@ -131,6 +135,22 @@ def open_database(url: str | os.PathLike[str], given: Given) -> Database:
 def database_id(database: Database) -> str:
     """What tells a database apart from all others."""
     return identity_of(database)
+
+
+def url_label(url: str) -> str:
+    """A database URL for people, without anything that may be a secret."""
+    return label_of(parse_url(url))
+
+
+def backup_info(path: Path) -> BackupInfo:
+    """What a backup says of itself; its records are not read."""
+    with reading_file(path) as file:
+        return BackupReader(path, file).info
+
+
+def whole_file(path: Path) -> AbstractContextManager[Path]:
+    """A new file for its owner alone: written beside its place, it takes its name when all went well."""
+    return new_file(path, overwrite=False)
 
 
 def assemble_writer(

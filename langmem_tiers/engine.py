@@ -41,7 +41,7 @@ from langmem_tiers.tiers.pools import Pools, erase_from_pools
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from langmem_tiers.core.budget import TokenBudget
@@ -444,13 +444,17 @@ class Namespace:
         """
         return build_context(self._parts, self.path, query, budget, filters, now, seen)
 
-    def embed(self) -> int:
-        """Embed everything that has no vector yet; how many messages that were.
+    def embed(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embed every message that has no vector yet; how many that were.
 
         Recall does so by itself, for a second at a time. After a large import, or with another
         embedder, this does it all at once. Of several processes that call it one does it, the others wait.
+        Long-term entries and items get their vectors when they are searched.
+
+        Args:
+            progress: Told how many messages are done, and of how many, after each batch.
         """
-        return embed(self._parts, self.path)
+        return embed(self._parts, self.path, progress)
 
     @property
     def knowledge(self) -> KnowledgeBase:

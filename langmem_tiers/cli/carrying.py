@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from langmem_tiers.assembly import whole_file
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Database,
     IsJson,
     MaybeNamespace,
     MaybeSession,
+    Redis,
 )
-from langmem_tiers.cli.places import opened, path_of
-from langmem_tiers.cli.telling import Teller, told_errors
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.cli.places import known, opened, path_of
+from langmem_tiers.cli.telling import Teller, json_line, told_errors
+from langmem_tiers.core.errors import InvalidInputError, MessageConflictError, SessionNotFoundError
 from langmem_tiers.core.messages import Message, MessageDraft, ToolCall
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.core.names import check_name, check_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.engine import MemoryEngine
@@ -40,19 +43,20 @@ def export(
     database: Database,
     namespace: MaybeNamespace = None,
     session: MaybeSession = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file; - for standard output.")] = Path(
-        "-"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A new file, for you alone to read; - for standard output.")
+    ] = Path("-"),
+    redis: Redis = None,
     *,
     json: IsJson = False,
 ) -> None:
     """Write messages as JSON Lines, as they were said: for other programs. A backup holds all else as well."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database) as engine, _written(output) as file:
+    with told_errors(teller), opened(database, redis=redis) as engine:
         count = 0
-        with teller.progress("Exporting") as done:
-            for count, line in enumerate(_lines(engine, namespace, session), 1):
-                file.write(f"{line}\n")
+        with _written(output) as file, teller.progress("Exporting") as done:
+            for count, told in enumerate(_exported(engine, namespace, session), 1):
+                file.write(f"{json_line(told, file.encoding)}\n")
                 if count % _AT_ONCE == 0:
                     done(count, None)
         if str(output) != "-":
@@ -65,32 +69,40 @@ def import_(
     namespace: Annotated[
         str | None, typer.Option("--into", help="All into this namespace, instead of where they came from.")
     ] = None,
+    redis: Redis = None,
     *,
     json: IsJson = False,
 ) -> None:
     """Take messages in that were exported. Those that a session has already are not stored again."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database, creates=True) as engine, _read(file) as lines:
+    with told_errors(teller), _read(file) as lines:
         into = None if namespace is None else path_of(namespace)
-        stored = known = 0
-        with teller.progress("Importing") as done:
-            parsed = (_parsed(line, number) for number, line in enumerate(lines, 1) if line.strip())
-            for (path, name), group in groupby(parsed, key=lambda one: one[:2]):
+        numbered = (_parsed(line, number) for number, line in enumerate(lines, 1) if line.strip())
+        first = list(islice(numbered, 1))  # before a database is made for it
+        with opened(database, redis=redis, creates=True) as engine, teller.progress("Importing") as done:
+            taken = _Taken(done)
+            for (path, name), group in groupby(
+                chain(first, numbered), key=lambda one: (one.path, one.session)
+            ):
                 session = engine.session(into or path, name)
-                for batch in _batches(one[2] for one in group):
-                    report = session.add_many(batch)
-                    stored, known = stored + len(report.stored), known + len(report.duplicates)
-                    done(stored + known, None)
-        told = {"stored": stored, "known": known}
-        teller.result(told, [f"{stored} messages were stored, {known} were there already."])
+                for batch in _batches(group, taken):
+                    taken.take(session, batch)
+        told = {"stored": taken.stored, "known": taken.known, "left_out": taken.left_out}
+        teller.result(told, taken.lines())
 
 
-def _lines(engine: MemoryEngine, namespace: str | None, session: str | None) -> Iterator[str]:
-    for path in all_namespaces(engine) if namespace is None else [path_of(namespace)]:
+def _exported(engine: MemoryEngine, namespace: str | None, session: str | None) -> Iterator[dict[str, Any]]:
+    found = False
+    for path in all_namespaces(engine) if namespace is None else [known(engine, namespace)]:
         for one in _sessions(engine, path, session):
+            found = True
             for message in one.messages():
                 if not message.is_summary:  # made from the others
-                    yield json.dumps(_told(path, one.name, message), ensure_ascii=False)
+                    yield _told(path, one.name, message)
+    if session is not None and not found:
+        raise SessionNotFoundError(
+            f"there is no session {session!r}: inspect the namespace to see its sessions"
+        )
 
 
 def all_namespaces(engine: MemoryEngine) -> Iterator[NamespacePath]:
@@ -104,12 +116,8 @@ def all_namespaces(engine: MemoryEngine) -> Iterator[NamespacePath]:
 def _sessions(engine: MemoryEngine, path: NamespacePath, name: str | None) -> Iterator[Session]:
     space = engine.namespace(path)
     if name is not None:
-        found = space.find_session(name)
-        if found is None:
-            raise InvalidInputError(
-                f"there is no session {name!r}: inspect the namespace to see its sessions"
-            )
-        yield found
+        if (found := space.find_session(name)) is not None:
+            yield found
         return
     after: str | None = None
     while True:
@@ -139,9 +147,17 @@ def _told(path: NamespacePath, session: str, message: Message) -> dict[str, Any]
     return {name: value for name, value in told.items() if value not in (None, [])}
 
 
-def _parsed(line: str, number: int) -> tuple[NamespacePath, str, MessageDraft]:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    path: NamespacePath
+    session: str
+    draft: MessageDraft
+
+
+def _parsed(line: bytes, number: int) -> _Line:
     try:
-        told = json.loads(line)
+        told = json.loads(line.decode("utf-8"))
         moment = told.get("created_at")
         draft = MessageDraft(
             told["role"],
@@ -153,37 +169,85 @@ def _parsed(line: str, number: int) -> tuple[NamespacePath, str, MessageDraft]:
             tool_call_id=told.get("tool_call_id"),
             payload=told.get("payload"),
         )
-        return check_namespace(told["namespace"]), str(told["session"]), draft
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _Line(number, check_namespace(told["namespace"]), check_name(told["session"]), draft)
+    except UnicodeDecodeError as error:
         raise InvalidInputError(
-            f"line {number} is no exported message ({type(error).__name__}: {error}): what stands before it was stored"
+            f"line {number} is no text in UTF-8, as export writes it: what backup wrote is taken back with restore"
+        ) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(
+            f"line {number} is no exported message ({type(error).__name__}: {error}): mend or remove it"
         ) from error
 
 
-def _batches(drafts: Iterator[MessageDraft]) -> Iterator[list[MessageDraft]]:
-    batch: list[MessageDraft] = []
-    for draft in drafts:
-        batch.append(draft)
-        if len(batch) == _AT_ONCE:
+class _Taken:
+    """Stores messages, and counts what became of them."""
+
+    def __init__(self, done: Callable[[int, int | None], None]) -> None:
+        self.stored = self.known = self.left_out = 0
+        self._done = done
+
+    @property
+    def total(self) -> int:
+        return self.stored + self.known + self.left_out
+
+    def take(self, session: Session, lines: Sequence[_Line]) -> None:
+        try:
+            report = session.add_many([one.draft for one in lines])
+        except (InvalidInputError, MessageConflictError) as error:
+            if len(lines) == 1:
+                raise self.refused(f"line {lines[0].number} was not stored ({error})") from error
+            half = len(lines) // 2  # those before the one that is refused are stored
+            self.take(session, lines[:half])
+            self.take(session, lines[half:])
+            return
+        self.stored += len(report.stored)
+        self.known += len(report.duplicates)
+        self.left_out += len(report.echoes)
+        self._done(self.total, None)
+
+    def refused(self, why: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{why}; the {self.total} messages before it are stored, and are passed over when you import again"
+        )
+
+    def lines(self) -> list[str]:
+        told = [f"{self.stored} messages were stored, {self.known} were there already."]
+        if self.left_out:
+            told.append(f"{self.left_out} were left out: memory itself had put them before a model.")
+        return told
+
+
+def _batches(lines: Iterator[_Line], taken: _Taken) -> Iterator[list[_Line]]:
+    batch: list[_Line] = []
+    try:
+        for line in lines:
+            batch.append(line)
+            if len(batch) == _AT_ONCE:
+                yield batch
+                batch = []
+    except InvalidInputError as error:
+        if batch:
             yield batch
-            batch = []
+        raise taken.refused(str(error)) from error
     if batch:
         yield batch
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[IO[str]]:
+def _written(path: Path) -> Iterator[TextIO]:
     if str(path) == "-":
         yield sys.stdout
+        sys.stdout.flush()  # here what cannot be written is still told
         return
-    with path.open("x", encoding="utf-8") as file:
+    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 
 @contextmanager
-def _read(path: Path) -> Iterator[IO[str]]:
+def _read(path: Path) -> Iterator[Iterable[bytes]]:
     if str(path) == "-":
-        yield sys.stdin
+        yield sys.stdin.buffer
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         yield file

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langmem_tiers.assembly import backup_info
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Database,
     IsJson,
     MaybeNamespace,
+    Redis,
     Yes,
 )
-from langmem_tiers.cli.places import database_url, opened, path_of
+from langmem_tiers.cli.places import database_url, known, label, opened, path_of
 from langmem_tiers.cli.telling import Teller, told_errors
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.backups import BackupScope
+from langmem_tiers.core.errors import InvalidInputError, RestoreConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from langmem_tiers.core.backups import BackupProgress, Progress
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine
 
 _Below = Annotated[bool, typer.Option("--below", help="With all namespaces below it.")]
 _Into = Annotated[str | None, typer.Option("--into", help="Into this namespace, if it is one that goes.")]
@@ -31,23 +36,27 @@ def backup(
     database: Database,
     file: Annotated[Path, typer.Argument(help="The file to write; it must not be there yet.")],
     namespace: MaybeNamespace = None,
+    redis: Redis = None,
     *,
     below: _Below = False,
     json: IsJson = False,
 ) -> None:
     """Write all of a memory, or one namespace, to one file with a checksum, while the memory is in use."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database) as engine, _bar(teller, "Backing up") as progress:
-        path = None if namespace is None else path_of(namespace)
+    with told_errors(teller), opened(database, redis=redis) as engine, _bar(teller, "Backing up") as progress:
+        path = _chosen(engine, namespace, below=below)
         report = engine.backup(file, namespace=path, prefix=below, progress=progress)
         size = f"{report.size_bytes:,} bytes"
-        teller.result(report, [f"{_records(report.counts)} are in {file} ({size}, sha256 {report.sha256})."])
+        teller.result(
+            report, [f"{_records(report.counts)} are in {file} ({size}).", f"sha256 {report.sha256}"]
+        )
 
 
 def restore(
     database: Database,
     file: Annotated[Path, typer.Argument(help="What backup wrote.")],
     into: _Into = None,
+    redis: Redis = None,
     *,
     replace: Annotated[bool, typer.Option("--replace", help="Erase what is there first.")] = False,
     yes: Yes = False,
@@ -55,11 +64,13 @@ def restore(
 ) -> None:
     """Take a backup back, on whatever database: all of it or nothing."""
     teller = Teller(is_json=json)
-    if replace:
-        teller.confirm(f"erase what is in {_name(database)} where the backup goes", yes=yes)
-    with told_errors(teller), opened(database, creates=True) as engine, _bar(teller, "Restoring") as progress:
+    with told_errors(teller):
         place = None if into is None else path_of(into)
-        report = engine.restore(file, into=place, replace=replace, progress=progress)
+        backup_info(file).scope.moved(place)  # what cannot be is refused before a database is made for it
+        if replace:
+            teller.confirm(f"erase what is in {label(database)} where the backup goes", yes=yes)
+        with opened(database, redis=redis, creates=True) as engine, _bar(teller, "Restoring") as progress:
+            report = engine.restore(file, into=place, replace=replace, progress=progress)
         teller.result(report, [f"{_records(report.counts)} were restored."])
 
 
@@ -76,20 +87,20 @@ def move(
     teller = Teller(is_json=json)
     with told_errors(teller):
         if database_url(source) == database_url(target):
-            raise InvalidInputError(f"source and target are both {_name(source)!r}: name another target")
-        with (
-            opened(source) as old,
-            opened(target, creates=True) as new,
-            _bar(teller, "Moving") as progress,
-        ):
-            report = old.move_to(
-                new,
-                namespace=None if namespace is None else path_of(namespace),
-                prefix=below,
-                into=None if into is None else path_of(into),
-                progress=progress,
-            )
-        teller.result(report, [f"{_records(report.counts)} are in {_name(target)}."])
+            raise InvalidInputError(f"source and target are both {label(source)!r}: name another target")
+        place = None if into is None else path_of(into)
+        with opened(source) as old:
+            path = _chosen(old, namespace, below=below)
+            BackupScope(path, below).moved(place)  # as above
+            with opened(target, creates=True) as new, _bar(teller, "Moving") as progress:
+                try:
+                    report = old.move_to(new, namespace=path, prefix=below, into=place, progress=progress)
+                except RestoreConflictError as error:
+                    raise RestoreConflictError(
+                        f"{label(target)} holds something already where this goes: name another target, or "
+                        "forget what is there; nothing was changed"
+                    ) from error
+        teller.result(report, [f"{_records(report.counts)} are in {label(target)}."])
 
 
 @contextmanager
@@ -106,6 +117,7 @@ def _records(counts: Mapping[str, int]) -> str:
     return f"{sum(counts.values()):,} records"
 
 
-def _name(database: str) -> str:
-    # Without what a URL may hold of passwords.
-    return database.rpartition("@")[2] if "://" in database else database
+def _chosen(engine: MemoryEngine, namespace: str | None, *, below: bool) -> NamespacePath | None:
+    if namespace is None and below:
+        raise InvalidInputError("--below needs a namespace: name the one whose children are meant too")
+    return None if namespace is None else known(engine, namespace, below=below)

@@ -13,10 +13,11 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     MaybeNamespace,
     MaybeSession,
     Namespace,
+    Redis,
 )
-from langmem_tiers.cli.places import opened, path_of, shown
+from langmem_tiers.cli.places import known, opened, shown
 from langmem_tiers.cli.telling import Teller, plain, told_errors
-from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -25,23 +26,26 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 100
 
 
-def status(database: Database, *, json: IsJson = False) -> None:
-    """Tell what a memory holds and takes, by tier and table."""
+def status(database: Database, redis: Redis = None, *, json: IsJson = False) -> None:
+    """Tell what a memory holds and takes, by tier; with --json by table, too."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database) as engine:
-        found = engine.statistics()
-        if json:
-            teller.result(found)
-            return
+    with told_errors(teller), opened(database, redis=redis) as engine:
+        found, above = engine.statistics(), engine.redis
         teller.table(
-            found,
+            {**plain(found), "redis": plain(above)},
             f"{found.namespaces:,} namespaces, {found.sessions:,} sessions, {found.messages:,} messages, "
             f"{found.total_bytes:,} bytes",
             ("tier", "entries", "bytes, about"),
             [(name, f"{one.count:,}", f"{one.bytes:,}") for name, one in found.tiers.items()],
         )
+        if json:
+            return
         if found.estimated:
             teller.result(None, [f"Estimated: {', '.join(found.estimated)}"])
+        if above is not None:
+            teller.result(
+                None, [f"Redis {above.label} {'answers' if above.is_connected else 'does not answer'}."]
+            )
 
 
 def inspect(
@@ -49,18 +53,21 @@ def inspect(
     namespace: MaybeNamespace = None,
     session: MaybeSession = None,
     limit: Limit = 20,
+    redis: Redis = None,
     *,
     json: IsJson = False,
 ) -> None:
     """Show namespaces, the sessions of one, or what is in a session: message by message, with its tier and state."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database) as engine:
+    with told_errors(teller), opened(database, redis=redis) as engine:
         if namespace is None:
+            if session is not None:
+                raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
             _show_namespaces(teller, engine, limit)
         elif session is None:
-            _show_sessions(teller, engine, path_of(namespace), limit)
+            _show_sessions(teller, engine, known(engine, namespace), limit)
         else:
-            _show_session(teller, engine, path_of(namespace), session, limit)
+            _show_session(teller, engine, known(engine, namespace), session, limit)
 
 
 def search(
@@ -68,6 +75,7 @@ def search(
     namespace: Namespace,
     query: Annotated[str, typer.Argument(help="A question, or words.")],
     limit: Limit = 10,
+    redis: Redis = None,
     *,
     words: Annotated[bool, typer.Option("--words", help="By words alone, without meaning.")] = False,
     json: IsJson = False,
@@ -75,11 +83,11 @@ def search(
     """Recall what answers a question, with the score and what gave it."""
     teller = Teller(is_json=json)
     embedder: Literal["offline"] | None = None if words else "offline"
-    with told_errors(teller), opened(database, embedder=embedder) as engine:
-        found = engine.namespace(path_of(namespace)).recall(query, limit=limit)
+    with told_errors(teller), opened(database, redis=redis, embedder=embedder) as engine:
+        found = engine.namespace(known(engine, namespace)).recall(query, limit=limit)
         teller.table(
             {"query": query, "hits": [_hit(one) for one in map(plain, found.hits)]},
-            f"{len(found.hits)} for {_line(query)!r}",
+            f"Found for {_line(query)!r}",
             ("score", "found by", "session", "what"),
             [
                 (f"{one.score:.3f}", one.found_by, one.session or "-", _line(one.entry.content))

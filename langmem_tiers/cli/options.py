@@ -12,6 +12,14 @@ Database = Annotated[
         "--database", "-d", envvar="LANGMEM_TIERS_DATABASE", help="A SQLite file, or the URL of a database."
     ),
 ]
+Redis = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        envvar="LANGMEM_TIERS_REDIS",
+        help="The URL of the Redis that agents use; URL#prefix, if their keys begin otherwise.",
+    ),
+]
 IsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it: what it does cannot be undone.")]
 Namespace = Annotated[str, typer.Argument(help="Labels parted by slashes, such as acme/alice.")]

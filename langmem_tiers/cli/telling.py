@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from datetime import date, timedelta
 from enum import Enum
@@ -23,8 +23,15 @@ from langmem_tiers.core.errors import LangmemTiersError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-FAILED, NOT_CONFIRMED = 1, 3
+FAILED, NOT_CONFIRMED, ELSEWHERE = 1, 3, 4
 """Exit codes; 2 is that of a wrong command line."""
+_COMMAND_WORDS = {
+    "or overwrite=True": "or remove it first",
+    "replace=True": "--replace --yes",
+    "engine.backup()": "backup",
+    "retention_days": "--days",
+}
+"""What the library calls otherwise than the command line."""
 
 
 class Teller:
@@ -47,7 +54,7 @@ class Teller:
     def result(self, value: object, lines: Iterable[str] = ()) -> None:
         """The whole of what a command has to say, or the same in lines for a person."""
         if self.is_json:
-            typer.echo(json.dumps(plain(value), ensure_ascii=False))
+            typer.echo(json_line(plain(value), sys.stdout.encoding))
         else:
             for line in lines:
                 self.out.print(line)
@@ -59,20 +66,22 @@ class Teller:
         if self.is_json:
             self.result(value)
             return
-        table = Table(title=title, title_justify="left", title_style="bold")
+        table = Table()
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(*(str(one) for one in row))
-        self.out.print(table)
+        self.out.print(title if table.row_count else f"{title}: none", style="bold")
+        if table.row_count:
+            self.out.print(table)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int | None], None]]:
+    def progress(self, what: str, *, counts: bool = True) -> Iterator[Callable[[int, int | None], None]]:
         """A bar on standard error while something long is done; call it with what is done, and of how much."""
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            *([MofNCompleteColumn()] if counts else []),
             TimeElapsedColumn(),
             console=self.err,
             disable=not self.err.is_terminal,
@@ -89,6 +98,8 @@ class Teller:
     def confirm(self, what: str, *, yes: bool) -> None:
         """End here unless the user said ``--yes``."""
         if not yes:
+            if self.is_json:
+                self.result({"would": what, "done": False, "missing": "--yes"})
             self.err.print(
                 f"This would {what}. Nothing was done: say --yes to do it.", style="yellow", soft_wrap=True
             )
@@ -101,16 +112,38 @@ def told_errors(teller: Teller) -> Iterator[None]:
     try:
         yield
     except LangmemTiersError as error:
-        _fail(teller, type(error).__name__, str(error), error)
-    except OSError as error:  # a file that cannot be read or written
-        _fail(teller, type(error).__name__, str(error), error)
+        said = str(error)
+        for of_library, of_command in _COMMAND_WORDS.items():
+            said = said.replace(of_library, of_command)
+        _fail(teller, type(error).__name__, said, error)
+    except BrokenPipeError:  # whoever reads has enough, as head does: nothing is wrong
+        raise
+    except OSError as error:
+        said = (
+            f"{error.filename!r} cannot be read or written"
+            if error.filename
+            else "nothing more can be read or written"
+        )
+        said += f" ({error.strerror or error}): check that it is there, that you may use it and that there is room"
+        _fail(teller, type(error).__name__, said, error)
 
 
 def _fail(teller: Teller, kind: str, said: str, error: Exception) -> None:
     if teller.is_json:
-        typer.echo(json.dumps({"error": kind, "message": said}, ensure_ascii=False))
+        with suppress(OSError):  # standard output may be what failed
+            teller.result({"error": kind, "message": said})
     teller.err.print(f"{kind}: {said}", style="red", soft_wrap=True)
     raise typer.Exit(FAILED) from error
+
+
+def json_line(value: object, encoding: str | None = None) -> str:
+    """A JSON value in one line, with other characters than ASCII as they are where they can be written."""
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return line
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value

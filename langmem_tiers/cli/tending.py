@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,14 +13,17 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     IsJson,
     MaybeNamespace,
     MaybeSession,
+    Redis,
     Yes,
 )
-from langmem_tiers.cli.places import opened, path_of, shown
-from langmem_tiers.cli.telling import FAILED, Teller, plain, told_errors
+from langmem_tiers.cli.places import known, opened, path_of, shown
+from langmem_tiers.cli.telling import ELSEWHERE, FAILED, Teller, plain, told_errors
+from langmem_tiers.core.config import MaintenanceConfig
 from langmem_tiers.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.upkeep import MaintenanceReport
     from langmem_tiers.engine import MemoryEngine
 
 
@@ -27,12 +31,13 @@ def optimize(
     database: Database,
     namespace: MaybeNamespace = None,
     session: MaybeSession = None,
+    redis: Redis = None,
     *,
     json: IsJson = False,
 ) -> None:
     """Tidy the sessions that changed since the last time, and adapt the parameters to them."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database) as engine:
+    with told_errors(teller), opened(database, redis=redis) as engine:
         if session is not None and namespace is None:
             raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
         paths = _chosen(engine, namespace)
@@ -52,17 +57,22 @@ def optimize(
                 for name, run in runs.items()
             ],
         )
+        if None in runs.values():
+            raise typer.Exit(ELSEWHERE)
 
 
 def forget(  # noqa: PLR0913 - one for each thing that can be forgotten
     database: Database,
-    namespace: MaybeNamespace = None,
+    namespace: Annotated[
+        str | None, typer.Argument(help="Labels parted by slashes, such as acme/alice; none with --user.")
+    ] = None,
     session: MaybeSession = None,
     message: Annotated[
         str | None, typer.Option("--message", help="Only this message of the session.")
     ] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Only this entry of the namespace.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="Every namespace that has this label.")] = None,
+    redis: Redis = None,
     *,
     yes: Yes = False,
     json: IsJson = False,
@@ -71,55 +81,131 @@ def forget(  # noqa: PLR0913 - one for each thing that can be forgotten
     teller = Teller(is_json=json)
     asked = {"namespace": namespace, "session": session, "message": message, "entry": entry, "user": user}
     named = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-    if named:
-        teller.confirm(f"erase {named} for good", yes=yes)
-    with told_errors(teller), opened(database) as engine:
-        receipt = engine.forget(
-            namespace=None if namespace is None else path_of(namespace),
-            session=session,
-            message=message,
-            entry=entry,
-            user=user,
-        )
+    with told_errors(teller):
+        if not named:
+            raise InvalidInputError("name what to forget: a namespace, as acme/alice, or --user with a label")
+        teller.confirm(f"erase {named} for good{_not_in_redis(redis)}", yes=yes)
+        with opened(database, redis=redis) as engine, teller.progress("Forgetting", counts=False):
+            receipt = engine.forget(
+                namespace=None if namespace is None else path_of(namespace),
+                session=session,
+                message=message,
+                entry=entry,
+                user=user,
+            )
+            left = [*receipt.left, *_left_in_redis(engine)]
+        notes = [*receipt.notes, *_unlooked(redis)]
         erased = {name: count for name, count in plain(receipt.counts).items() if count}
-        lines = [
-            f"Receipt {receipt.id}: {', '.join(f'{n} {name}' for name, n in erased.items()) or 'nothing was there'}."
-        ]
-        teller.result(receipt.as_dict(), [*lines, *receipt.left, *receipt.notes])
-        if not receipt.is_complete:
+        counted = ", ".join(f"{n} {name}" for name, n in erased.items()) or "nothing was there"
+        teller.result(
+            receipt.as_dict() | {"left": left, "notes": notes, "is_complete": not left},
+            [f"Receipt {receipt.id}: {counted}.", *left, *notes],
+        )
+        if left:
             raise typer.Exit(FAILED)
 
 
-def maintain(database: Database, *, yes: Yes = False, json: IsJson = False) -> None:
-    """Erase what is older than the retention of 90 days, drop what expired, and compact; once among processes."""
+def maintain(
+    database: Database,
+    days: Annotated[
+        float | None, typer.Option("--days", help="Messages older than that are erased; 90, if left out.")
+    ] = None,
+    redis: Redis = None,
+    *,
+    keep_all: Annotated[bool, typer.Option("--keep-all", help="Erase no message for its age.")] = False,
+    compacts: Annotated[
+        bool, typer.Option("--compact/--no-compact", help="Whether unused room is given back.")
+    ] = True,
+    yes: Yes = False,
+    json: IsJson = False,
+) -> None:
+    """Erase messages that are older than 90 days, drop what expired, and compact; once among processes."""
     teller = Teller(is_json=json)
-    teller.confirm("erase messages that are older than 90 days, and compact the database", yes=yes)
-    with told_errors(teller), opened(database) as engine:
-        report = engine.maintenance.run()
-        told = (
-            "Another process is at it."
-            if report.is_elsewhere
-            else f"{report.erased.messages} messages were erased."
+    with told_errors(teller):
+        config = _maintenance(days, keep_all=keep_all, compacts=compacts)
+        teller.confirm(f"{_steps(config)}{_not_in_redis(redis)}", yes=yes)
+        with (
+            opened(database, redis=redis, maintenance=config) as engine,
+            teller.progress("Erasing") as done,
+        ):
+            report = engine.maintenance.run(lambda erased: done(erased, None))
+            problems = [*report.problems, *_left_in_redis(engine)]
+        notes = _unlooked(redis) if report.erased.total else []
+        teller.result(
+            report.as_dict() | {"problems": problems, "notes": notes}, [*_did(report), *problems, *notes]
         )
-        teller.result(report.as_dict(), [told, *report.problems])
+        if report.is_elsewhere:
+            raise typer.Exit(ELSEWHERE)
+        if problems or not report.is_complete:
+            raise typer.Exit(FAILED)
 
 
-def reembed(database: Database, namespace: MaybeNamespace = None, *, json: IsJson = False) -> None:
-    """Embed everything that has no vector of the embedder in use."""
+def reembed(
+    database: Database, namespace: MaybeNamespace = None, redis: Redis = None, *, json: IsJson = False
+) -> None:
+    """Embed messages that have no vector of the offline embedder; entries and items get theirs when searched."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database, embedder="offline") as engine:
-        paths = _chosen(engine, namespace)
-        embedded = {}
+    with told_errors(teller), opened(database, redis=redis, embedder="offline") as engine:
+        paths, embedded = _chosen(engine, namespace), dict[str, int]()
         with teller.progress("Embedding") as done:
-            for number, path in enumerate(paths, 1):
-                embedded[shown(path)] = engine.namespace(path).embed()
-                done(number, len(paths))
+            for path in paths:
+                before = sum(embedded.values())
+                embedded[shown(path)] = engine.namespace(path).embed(
+                    lambda some, of, before=before: done(before + some, before + of)  # type: ignore[misc]
+                )
         total = sum(embedded.values())
         teller.result(
             {"embedded": embedded, "total": total},
-            [f"{total} texts of {len(paths)} namespaces were embedded."],
+            [f"{total} messages of {len(paths)} namespaces were embedded."],
         )
 
 
+def _maintenance(days: float | None, *, keep_all: bool, compacts: bool) -> MaintenanceConfig:
+    if keep_all and days is not None:
+        raise InvalidInputError(f"--days {days:g} and --keep-all contradict each other: say one of them")
+    config = MaintenanceConfig(compaction=compacts)
+    return config if days is None and not keep_all else replace(config, retention_days=days)
+
+
+def _steps(config: MaintenanceConfig) -> str:
+    aged = (
+        f"erase messages that are older than {config.retention_days:g} days, "
+        if config.retention_days
+        else ""
+    )
+    return f"{aged}drop items that expired" + (", and compact the database" if config.compaction else "")
+
+
+def _did(report: MaintenanceReport) -> list[str]:
+    if report.is_elsewhere:
+        return ["Another process is at it: nothing was done here."]
+    told = [f"{report.erased.messages:,} messages and {report.expired_items:,} expired items were erased."]
+    if report.compacted is not None:
+        before, after = report.compacted.bytes_before, report.compacted.bytes_after
+        told.append(f"The database took {before:,} bytes, and takes {after:,}.")
+    if not report.is_complete:
+        told.append("It was stopped before its end: run it again, it goes on there.")
+    return told
+
+
+def _not_in_redis(redis: str | None) -> str:
+    return (
+        "" if redis else "; if agents use a Redis, name it with --redis, or it keeps its copies for a while"
+    )
+
+
+def _unlooked(redis: str | None) -> list[str]:
+    told = "Redis was not looked at: if agents use one, name it with --redis next time"
+    return [] if redis else [f"{told}; it keeps what it has of this for a day, if they set no other time"]
+
+
+def _left_in_redis(engine: MemoryEngine) -> list[str]:
+    status = engine.redis
+    if status is None or not status.unremoved:
+        return []
+    told = f"Redis {status.label} did not answer, and may hold what {status.unremoved} sessions said"
+    return [f"{told} for a day, if agents set no other time"]
+
+
 def _chosen(engine: MemoryEngine, namespace: str | None) -> list[NamespacePath]:
-    return list(all_namespaces(engine)) if namespace is None else [path_of(namespace)]
+    return list(all_namespaces(engine)) if namespace is None else [known(engine, namespace)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import numpy as np
@@ -105,7 +105,7 @@ class Within:
     """Which messages of a namespace are looked through."""
 
     count: int
-    """How many the namespace has."""
+    """How many those are, at most."""
     sessions: tuple[int, ...] | None = None
     """Keys of sessions; all, if left out."""
     since: datetime | None = None
@@ -173,6 +173,17 @@ class VectorStore(Protocol):
 
         Returns:
             False, with nothing written, if anything was erased since the tenant was looked at.
+        """
+        ...
+
+    def index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+        """Have the nearest of a large namespace found sooner, where the store can; how many vectors that took.
+
+        Args:
+            namespace: Whose.
+            model: Which made them.
+            count: How many messages it has.
+            go_on: Asked from time to time.
         """
         ...
 

@@ -37,6 +37,7 @@ _LEASE = "maintenance"
 @dataclass(slots=True)
 class _Done:
     gone: Gone
+    progress: Callable[[int], None] | None
     is_complete: bool = True
 
 
@@ -92,8 +93,11 @@ class Maintenance:
             thread.join(self._parts.config.busy_timeout_seconds)
         return not self.is_running
 
-    def run(self) -> MaintenanceReport:
+    def run(self, progress: Callable[[int], None] | None = None) -> MaintenanceReport:
         """Do it now: retention, expired items, compaction, statistics.
+
+        Args:
+            progress: Told how many messages are erased so far, after each step.
 
         Returns:
             What was done; with ``is_elsewhere`` and nothing done, if another process is at it.
@@ -109,7 +113,7 @@ class Maintenance:
                 is_elsewhere=True,
             )
         try:
-            self.last = self._run(lease, started)
+            self.last = self._run(lease, started, progress)
         finally:
             lease.give_back()
         return self.last
@@ -121,9 +125,11 @@ class Maintenance:
         """
         return self._parts.upkeep.scrub(None)
 
-    def _run(self, lease: Lease, started: datetime) -> MaintenanceReport:
+    def _run(
+        self, lease: Lease, started: datetime, progress: Callable[[int], None] | None
+    ) -> MaintenanceReport:
         parts, problems = self._parts, list[str]()
-        retained = self._retain(lease, started)
+        retained = self._retain(lease, started, _Done(Gone(), progress))
         expired = self._sweep()
         compacted: Compacted | None = None
         if parts.config.maintenance.compaction and retained.is_complete:
@@ -144,8 +150,8 @@ class Maintenance:
             is_complete=retained.is_complete,
         )
 
-    def _retain(self, lease: Lease, now: datetime) -> _Done:
-        days, done = self._parts.config.maintenance.retention_days, _Done(Gone())
+    def _retain(self, lease: Lease, now: datetime, done: _Done) -> _Done:
+        days = self._parts.config.maintenance.retention_days
         if days is None:
             return done
         cutoff, after = now - timedelta(days=days), 0
@@ -178,6 +184,8 @@ class Maintenance:
                 eraser(gone.erased)
             except Exception as error:  # noqa: BLE001 - a copy that is left leaves by its own time limit
                 _log.warning("copies elsewhere were not erased: %s", type(error).__name__)
+        if done.progress is not None:
+            done.progress(done.gone.counts.messages)
 
     @property
     def _stops(self) -> bool:

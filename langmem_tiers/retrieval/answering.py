@@ -131,19 +131,19 @@ class Answering:
             return
         evidence.fetch = self._fetch
         if self._among(allowed) > FEW:  # up to there all are candidates
-            evidence.nearest = self._nearest(vector)
+            evidence.nearest = self._nearest(vector, allowed)
 
     def _among(self, allowed: Flags | None) -> int:
         return self._places.count if allowed is None else int(np.count_nonzero(allowed))
 
-    def _nearest(self, vector: Floats) -> Rows:
+    def _nearest(self, vector: Floats, allowed: Flags | None) -> Rows:
         embedding, tenant = self._retriever.embedding, self._held.tenant
         assert embedding is not None  # noqa: S101 - there is a vector
         assert tenant is not None  # noqa: S101 - refreshed before
         many = max(_NEAREST, presets.CANDIDATES * self._wish.limit)
         filters = self._wish.filters
         within = Within(
-            self._places.count,
+            self._among(allowed),
             sessions=self._sessions,
             since=None if filters is None else filters.since,
             until=None if filters is None else filters.until,
@@ -186,7 +186,7 @@ class Answering:
         if vectors.holds_vectors:
             return presets.by_score("similarity", rows, vectors.cosines(places.count, vector)[rows], limit)
         if len(rows) > FEW:
-            near = self._nearest(vector)
+            near = self._nearest(vector, allowed)
             near = near if allowed is None else near[allowed[near]]
             if len(near) >= min(limit, len(rows)):  # else they are of others, or gone: compare one by one
                 rows = near

@@ -7,12 +7,12 @@ by meaning is found by its words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import EmbeddingError, StorageError
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.recall import Strategy
+from langmem_tiers.retrieval.vector_care import VectorCare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +31,6 @@ INLINE_PATIENCE_SECONDS = 0.1
 """How long a recall waits to store vectors, before it leaves that to the background."""
 _CLOSING_PATIENCE_SECONDS = 5.0
 _WAITING = 50  # new messages in sight, from which on they get their vectors all the same
-UNUSED = timedelta(days=7)
-"""For so long nobody must have used a model before its vectors are erased."""
 _WHOLE = {Strategy.SIMILARITY, Strategy.HYBRID}
 _BY_MEANING = {Strategy.BEST, Strategy.SECOND_LOOK, *_WHOLE}
 
@@ -78,6 +76,7 @@ class Filling:
         self._background = background
         self._config = config
         self._clock = clock
+        self._care = VectorCare(embedding, background, clock)
 
     def meaning_of(
         self, held: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
@@ -114,14 +113,20 @@ class Filling:
         if vectors is None or not vectors.there(held.places.count).any():
             return False
         held.try_model(self._embedding, self._index)
-        self._tidy_later(held, vectors)
+        self._care.look_after(held, vectors)
         return True
 
-    def fill(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> int:
-        """Embed and store everything that has no vector, for as long as it may go on; how many that were."""
+    def fill(
+        self,
+        held: NamespaceIndex,
+        go_on: Callable[[], bool],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Embed and store every message that has no vector, for as long as it may go on; how many that were."""
         self._embedding.model()
-        done = self._fill(held, go_on, waiting_seconds=-1)
+        done = self._fill(held, go_on, waiting_seconds=-1, progress=progress)
         self._save(held, None)
+        self._care.index(held, go_on)
         return done
 
     def save(self, all_held: Iterable[NamespaceIndex]) -> None:
@@ -144,7 +149,7 @@ class Filling:
         # Somebody else may be at it: a recall waits for a batch only where that takes no time.
         waiting = self._config.inline_seconds if self._embedding.is_quick else 0
         try:
-            self._fill(held, lambda: self._clock.monotonic() < end, waiting_seconds=waiting)
+            self._fill(held, lambda: self._clock.monotonic() < end, waiting, is_fresh=True)
         except (EmbeddingError, StorageError) as error:
             return [str(error), *self._left(held, goes_on=False)]
         return self._left(held, goes_on=True)
@@ -190,26 +195,28 @@ class Filling:
     def _save_later(self, held: NamespaceIndex) -> None:
         self._background.submit(("save", held.path), lambda: self._save_now(held))
 
-    def _tidy_later(self, held: NamespaceIndex, vectors: VectorIndex) -> None:
-        # While two models are in use, as when one takes over from the other, neither erases the other's work.
-        today = self._clock.now().toordinal()
-        if vectors.tidied_on != today and vectors.is_complete(held.places):
-            vectors.tidied_on = today
-            self._background.submit(("tidy", held.path), lambda: self._tidy(held))
-
     def _save_now(self, held: NamespaceIndex) -> None:
         try:
             self._save(held, None)
         except StorageError:
             return  # as above
 
-    def _fill(self, held: NamespaceIndex, go_on: Callable[[], bool], waiting_seconds: float) -> int:
+    def _fill(
+        self,
+        held: NamespaceIndex,
+        go_on: Callable[[], bool],
+        waiting_seconds: float,
+        *,
+        is_fresh: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
         done = 0
         while go_on():
             if not held.filling.acquire(timeout=waiting_seconds):
                 return done
             try:
-                batch = self._next(held)
+                batch = self._next(held, is_fresh=is_fresh)
+                is_fresh = False
                 made = None if batch is None else self._embed(held, batch, go_on)
             finally:
                 held.filling.release()
@@ -217,15 +224,23 @@ class Filling:
                 return done
             done += made
             self._save_soon(held)
+            if progress is not None:
+                progress(done, done + self._count_missing(held))
             if batch is not None and len(batch.keys) < self._embedding.batch_size:
                 return done  # that was all there was a moment ago
         return done
 
-    def _next(self, held: NamespaceIndex) -> _Batch | None:
+    def _count_missing(self, held: NamespaceIndex) -> int:
         with held.lock:
-            if not held.refresh(self._index) or held.tenant is None:
+            return 0 if held.vectors is None else len(held.vectors.missing(held.places))
+
+    def _next(self, held: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
+        with held.lock:
+            if not is_fresh:
+                held.refresh(self._index)
+            if held.tenant is None:
                 return None
-            vectors = held.load_vectors(self._embedding)
+            vectors = held.vectors if is_fresh and held.vectors else held.load_vectors(self._embedding)
             keys = vectors.wanted(held.places, self._clock.monotonic(), self._embedding.batch_size)
             return _Batch(held.tenant, self._embedding.model(), vectors, keys) if keys else None
 
@@ -242,14 +257,6 @@ class Filling:
                 keys = [batch.keys[number] for number in made.done]
                 batch.vectors.add(held.places, keys, made.vectors[made.done])
         return len(made.done)
-
-    def _tidy(self, held: NamespaceIndex) -> None:
-        tenant, since = held.tenant, self._clock.now() - UNUSED
-        try:
-            if tenant is not None:
-                self._embedding.store.drop_others(tenant.key, self._embedding.model(), since)
-        except (EmbeddingError, StorageError):
-            return  # another time
 
     def _save_soon(self, held: NamespaceIndex) -> None:
         try:
@@ -268,6 +275,7 @@ class Filling:
             self._embedding.store.put(tenant, model, keys, table, patience_seconds=patience_seconds)
             with held.lock:
                 vectors.saved(held.places, keys)
+                vectors.unindexed += len(keys)
 
 
 def _speakers(held: NamespaceIndex, query: Query) -> set[str]:

@@ -32,6 +32,7 @@ TELLING = 0.05
 """By how much words or vectors must beat chance; where neither does, a trial says nothing."""
 UNTRIED = 0.5
 """The trust in a model where there is too little to try it on."""
+_UNKNOWN = 2**62
 USUAL_SPREAD = 0.13
 """By how much cosines of unrelated texts differ, for the model that the weights were found with."""
 
@@ -88,6 +89,8 @@ class VectorIndex:
         """The keys of messages that the embedder refuses, and when it is asked again."""
         self.unsaved: list[tuple[list[int], Floats]] = []
         """Keys and vectors that are not in the store yet."""
+        self.unindexed = _UNKNOWN
+        """How many were stored since the store was last told to index them."""
         self._matrix = np.zeros((0, dimension), np.float32)
         self._there = np.zeros(0, np.bool_)
         self.holds_vectors = True

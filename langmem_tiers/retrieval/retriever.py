@@ -107,16 +107,22 @@ class Retriever:
             )
         return found
 
-    def embed(self, namespace: NamespacePath, go_on: Callable[[], bool] = lambda: True) -> int:
-        """Embed everything that has no vector yet; how many that were.
+    def embed(
+        self,
+        namespace: NamespacePath,
+        go_on: Callable[[], bool] = lambda: True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Embed every message that has no vector yet; how many that were.
 
         Args:
             namespace: Whose.
             go_on: Asked before each batch.
+            progress: Told how many are done, and of how many, after each batch.
         """
         if self._filling is None:
             return 0
-        done = self._filling.fill(self._index_of(namespace), go_on)
+        done = self._filling.fill(self._index_of(namespace), go_on, progress)
         self._let_go_of_some()
         return done
 

@@ -27,7 +27,7 @@ from langmem_tiers.storage.backup_tables import kept_tables
 from langmem_tiers.storage.backup_values import read_record
 from langmem_tiers.storage.backup_writing import Writing, clear, lock, merged_kinds, taken_by
 from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.search import pgvector
+from langmem_tiers.storage.search import pgvector_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,9 +74,8 @@ class SqlBackups:
         with new_file(path, overwrite=overwrite) as beside, self._database.read_moment() as connection:
             reading = Reading(connection, scope)
             info = reading.info(source)
-            with beside.open("wb") as file:
-                records = _counted(reading.records(), "writing", info.total, progress)
-                digest = write_records(file, info, records)
+            with beside.open("wb") as file, closing(reading.records()) as records:
+                digest = write_records(file, info, _counted(records, "writing", info.total, progress))
         return BackupReport(
             path=path, scope=scope, counts=info.counts, size_bytes=path.stat().st_size, sha256=digest
         )
@@ -109,7 +108,9 @@ class SqlBackups:
             raise InvalidInputError(f"cannot move to a {type(target).__name__}: use backup() and restore()")
         with self._database.read_moment() as connection:
             reading = Reading(connection, scope)
-            return target.take(reading.info(source), reading.records(), wish)
+            info = reading.info(source)
+            with closing(reading.records()) as records:
+                return target.take(info, records, wish)
 
     def take(self, info: BackupInfo, records: Iterable[Record], wish: RestoreWish) -> RestoreReport:
         """Write records in one transaction."""
@@ -117,7 +118,9 @@ class SqlBackups:
         spans = {kind: span for kind, span in info.spans.items() if kind not in merged}
         is_sqlite = self._database.is_sqlite
         self._refuse_taken_early(scope, wish)
-        is_native = not is_sqlite and bool(info.counts.get("vectors")) and pgvector.make_room(self._database)
+        is_native = (
+            not is_sqlite and bool(info.counts.get("vectors")) and pgvector_rows.make_room(self._database)
+        )
         keys = {} if is_sqlite else reserve_keys(self._database, spans)
         with _outrun(scope), self._database.write() as connection:
             if is_sqlite:
@@ -184,7 +187,7 @@ class SqlBackups:
         # After the vectors, which is cheaper than with each of them; who is killed here has it at the first recall.
         for model, dimension in models.items():
             try:
-                pgvector.prepare(self._database, model, dimension)
+                pgvector_rows.prepare(self._database, model, dimension)
             except StorageError:
                 return
 

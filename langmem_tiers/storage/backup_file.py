@@ -25,7 +25,6 @@ from langmem_tiers.core.backups import BACKUP_FORMAT, BACKUP_VERSION, BackupInfo
 from langmem_tiers.core.errors import (
     BackupFileError,
     DamagedBackupError,
-    InvalidInputError,
     NewerBackupError,
     NotABackupError,
 )
@@ -155,9 +154,9 @@ class BackupReader:
         self._refuse_newer("schema", told.get("schema"), SCHEMA_VERSION)
         try:
             info = _info(told)
-        except (KeyError, TypeError, ValueError, InvalidInputError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise self._damaged("its header is not as it was written") from None
-        if info.counts.keys() - kept_tables().keys():
+        if (info.counts.keys() | info.spans.keys()) - kept_tables().keys():
             raise self._damaged("its header names kinds of records that there are not")
         return info
 
@@ -269,21 +268,46 @@ def _header(info: BackupInfo) -> dict[str, Any]:
 
 
 def _info(told: dict[str, Any]) -> BackupInfo:
-    namespace = told["namespace"]
+    namespace, dimension = _list_or_none(told["namespace"]), told["dimension"]
+    if dimension is not None and (type(dimension) is not int or dimension < 1):
+        raise TypeError("not the length of a vector")
+    if type(told["prefix"]) is not bool:
+        raise TypeError("not a truth value")
     return BackupInfo(
         schema=told["schema"],
-        release=str(told["release"]),
-        created_at=datetime.fromisoformat(told["created_at"]),
-        scope=BackupScope(None if namespace is None else check_namespace(namespace), told["prefix"] is True),
-        embedder=told["embedder"],
-        dimension=told["dimension"],
-        counter=str(told["counter"]),
+        release=_text(told["release"]),
+        created_at=_moment(told["created_at"]),
+        scope=BackupScope(None if namespace is None else check_namespace(namespace), told["prefix"]),
+        embedder=None if told["embedder"] is None else _text(told["embedder"]),
+        dimension=dimension,
+        counter=_text(told["counter"]),
         counts=_numbers(told["counts"]),
         spans=_numbers(told["spans"]),
     )
 
 
-def _numbers(told: dict[str, Any]) -> dict[str, int]:
+def _text(told: object) -> str:
+    if not isinstance(told, str):
+        raise TypeError("not a text")
+    return told
+
+
+def _list_or_none(told: object) -> list[Any] | None:
+    if told is not None and not isinstance(told, list):
+        raise TypeError("not a list")
+    return told
+
+
+def _moment(told: object) -> datetime:
+    moment = datetime.fromisoformat(_text(told))
+    if moment.tzinfo is None:
+        raise ValueError("a time of nowhere")
+    return moment.astimezone(UTC)
+
+
+def _numbers(told: object) -> dict[str, int]:
+    if not isinstance(told, dict):
+        raise TypeError("not a table")
     if any(type(number) is not int or number < 0 for number in told.values()):
         raise ValueError("not a number of records")
     return dict(told)

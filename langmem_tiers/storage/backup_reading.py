@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, literal_column, select, text
@@ -14,7 +15,7 @@ from langmem_tiers.storage.schema import SCHEMA_VERSION, embedders, vectors
 from langmem_tiers.storage.text import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from typing import TypeAlias
 
     from sqlalchemy import Connection, Select
@@ -70,11 +71,12 @@ class Reading:
             spans=self.spans,
         )
 
-    def records(self) -> Iterator[Record]:
-        """All records, those first that others name."""
+    def records(self) -> Generator[Record, None, None]:
+        """All records, those first that others name. Close it before the connection."""
         for kind, kept in kept_tables().items():
-            for row in self._rows(kept):
-                yield kind, self._values(kept, row)
+            with closing(self._rows(kept)) as rows:
+                for row in rows:
+                    yield kind, self._values(kept, row)
 
     def _measure(self, kind: str, kept: Kept) -> None:
         own = within(kept.table, self._scope)
@@ -88,7 +90,7 @@ class Reading:
         self._first[kind] = first or 0
         self.spans[kind] = 0 if first is None else last - first + 1
 
-    def _rows(self, kept: Kept) -> Iterator[AnyRow]:
+    def _rows(self, kept: Kept) -> Generator[AnyRow, None, None]:
         columns: list[Any] = list(kept.columns)
         if kept.table is vectors and self._has_native:
             columns.append(literal_column(f"vector_send({_NATIVE})").label(_NATIVE))

@@ -64,6 +64,7 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
         "lock_timeout": lock_timeout,
         "timezone": "UTC",
         "synchronous_commit": waits_for_disk,
+        "default_transaction_isolation": r"read\ committed",  # whatever the server's is: of a statement by itself, too
         # pgvector's own: the index knows nothing of tenants and goes on until enough of its finds are of this one.
         "hnsw.iterative_scan": scan.vector_scan.value,
         "hnsw.ef_search": scan.ef_search,
@@ -117,6 +118,8 @@ def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
 def _has_news(connection: Any) -> bool:  # noqa: ANN401 - psycopg's own
     if connection.closed:
         return True
+    if not hasattr(select, "poll"):  # as on Windows
+        return bool(select.select([connection.fileno()], [], [], 0)[0])
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
     return bool(poll.poll(0))

@@ -88,7 +88,9 @@ class Database:
     @property
     def is_exhausted(self) -> bool:
         """Whether whoever wants a connection now has to wait for one."""
-        return (self.pool_active or 0) >= (self.config.postgres.pool_size or self.config.pool_size)
+        pool = self._engine.pool
+        beyond = 0 if self.is_sqlite else self.config.postgres.max_overflow
+        return isinstance(pool, QueuePool) and pool.checkedout() >= pool.size() + beyond
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -140,6 +142,12 @@ class Database:
                 raise
 
     @contextmanager
+    def write_one(self) -> Iterator[PoolProxiedConnection]:
+        """As ``write_raw()``, for one statement, which PostgreSQL needs no transaction around."""
+        with self.write_raw() if self.is_sqlite else self.read_raw() as raw:
+            yield raw
+
+    @contextmanager
     def outside(self) -> Iterator[Connection]:
         """A connection for what no transaction takes, such as ``VACUUM``; threads that write wait for it on SQLite."""
         with self._guard(locked=self.is_sqlite), self._reached(self._reader) as connection:
@@ -184,19 +192,21 @@ class Database:
         # never reached it is told at once: its URL may be wrong.
         if self.is_sqlite:
             return engine.connect()
-        left = self.config.postgres.reconnect_seconds if self._was_reached else 0.0
-        left, pause = left if patience_seconds is None else min(left, patience_seconds), _FIRST_PAUSE_SECONDS
+        patience = self.config.postgres.reconnect_seconds if self._was_reached else 0.0
+        patience = patience if patience_seconds is None else min(patience, patience_seconds)
+        end, pause = time.monotonic() + patience, _FIRST_PAUSE_SECONDS
         while True:
             try:
                 connection = engine.connect()
             except exc.OperationalError as error:
+                left = end - time.monotonic()  # an attempt may itself take as long as connect_timeout_seconds
                 if left <= 0:
                     raise unreachable(self.label, error) from None
             else:
                 self._was_reached = True
                 return connection
             time.sleep(min(pause, left))
-            left, pause = left - pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _hold_memory(self) -> sqlite3.Connection | None:
         # A database in memory lives as long as one connection to it. The pool may drop its own,

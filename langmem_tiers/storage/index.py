@@ -57,6 +57,9 @@ _NEWEST = select(func.max(messages.c.pk)).where(messages.c.namespace_pk == names
 _TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS, _NEWEST).where(
     namespaces.c.path == bindparam("path")
 )
+ERASED = (
+    select(namespaces.c.erased).where(namespaces.c.pk == bindparam("namespace")).with_for_update(read=True)
+)
 _FOUND = (
     select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
     .add_columns(sessions.c.view_position, sessions.c.view_message)
@@ -69,10 +72,16 @@ _FOUND = (
 )
 
 
-def _of_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
+def of_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
+    """A query for messages with some keys, to be given as ``keys_of()`` has them."""
     if is_sqlite:
         return query.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
     return query.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
+
+
+def keys_of(keys: Sequence[int], is_sqlite: bool) -> object:  # noqa: FBT001 - which database
+    """Keys as a query ``of_keys()`` takes them."""
+    return str(list(keys)) if is_sqlite else list(keys)
 
 
 def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
@@ -114,9 +123,9 @@ class SqlIndexStore:
         self._database = database
         self._search = sqlite if database.is_sqlite else postgres
         self._tenant = DriverStatement(_TENANT, database.dialect)
-        self._found = DriverStatement(_of_keys(_FOUND, database.is_sqlite), database.dialect)
+        self._found = DriverStatement(of_keys(_FOUND, database.is_sqlite), database.dialect)
         self._terms_of = DriverStatement(
-            _of_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
+            of_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
         )
         self._horizon = DriverStatement(_HORIZON, database.dialect)
         self._rows = DriverStatement(_rows(database.is_sqlite), database.dialect)
@@ -162,9 +171,8 @@ class SqlIndexStore:
     @repeatable
     def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """The terms of some messages."""
-        wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
         with self._database.read_raw() as connection:
-            rows = self._terms_of.all(connection, {"keys": wanted})
+            rows = self._terms_of.all(connection, {"keys": keys_of(keys, self._database.is_sqlite)})
         return {key: self._terms(stored) for key, stored in rows}
 
     def _terms(self, stored: str | None) -> list[str]:
@@ -173,7 +181,7 @@ class SqlIndexStore:
     @repeatable
     def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
         """The messages with these keys; those that are gone are left out."""
-        wanted = str(list(keys)) if self._database.is_sqlite else list(keys)
+        wanted = keys_of(keys, self._database.is_sqlite)
         with self._database.read_raw() as connection:
             rows = self._found.named(
                 connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erased}
@@ -199,8 +207,7 @@ class SqlIndexStore:
 
 def is_as_it_was(connection: Connection, tenant: Tenant) -> bool:
     """Whether nothing of the namespace was erased since; until the transaction ends nothing will be."""
-    erased = select(namespaces.c.erased).where(namespaces.c.pk == tenant.key).with_for_update(read=True)
-    return bool(connection.execute(erased).scalar() == tenant.erased)
+    return bool(connection.execute(ERASED, {"namespace": tenant.key}).scalar() == tenant.erased)
 
 
 @cache  # most often nothing is new

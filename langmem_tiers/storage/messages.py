@@ -24,6 +24,7 @@ from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, sessio
 from langmem_tiers.storage.search import index_columns
 from langmem_tiers.storage.statements import (
     ADVANCE,
+    APPEND_ONE,
     COLUMNS,
     FIRST_PAGE,
     INSERT,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.rows import AnyRow
 
 _T = TypeVar("_T")
+_MOST_SESSIONS = 10_000
 _IDS_PER_QUERY = 500  # well below every database's limit on parameters
 
 
@@ -64,17 +66,34 @@ class SqlMessageStore:
         self._index_text = index_text
         self._advance = DriverStatement(ADVANCE, database.dialect)
         self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
+        self._append_one = None if database.is_sqlite else DriverStatement(APPEND_ONE, database.dialect)
+        self._namespaces: dict[int, int] = {}  # of sessions, which never change it
 
     def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
         """Store the batch whole or not at all, and once, also if the server goes away in the middle of it."""
         sent: set[str] = set()
         if new_ids and batch:
             # Ids that are believed to be new are, short of a clash that the look-up below would find.
-            with suppress(OutrunError, ConnectionLostError), self._database.write_raw() as raw:
+            with suppress(OutrunError, ConnectionLostError):
+                return Appended(tuple(batch), (), self._append_new(key, batch, now, sent))
+        return self._database.again(lambda: self._append_unknown(key, batch, now, sent))
+
+    def _append_new(self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]) -> int:
+        namespace = self._namespaces.get(key)
+        if self._append_one is None or namespace is None or len(batch) > 1:
+            with self._database.write_raw() as raw:
                 revision = self._append(raw, key, batch, now)
                 sent.update(message.id for message in batch)
-                return Appended(tuple(batch), (), revision)
-        return self._database.again(lambda: self._append_unknown(key, batch, now, sent))
+                return revision
+        (message,) = batch
+        moves = {"key": key, "added": 1, "tokens": message.token_count, "now": now}
+        columns = index_columns(self._index_text(message), namespace, is_sqlite=False)
+        with self._database.write_one() as raw:
+            sent.add(message.id)
+            row = self._append_one.run(raw, moves | to_row(message, key, 0) | columns)
+        if row is None:
+            raise no_session()
+        return int(row[0])
 
     def _append_unknown(self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]) -> Appended:
         """Store those that the session does not know.
@@ -106,6 +125,9 @@ class SqlMessageStore:
         if row is None:
             raise no_session()
         last_position, revision, namespace_pk = row
+        if len(self._namespaces) >= _MOST_SESSIONS:
+            self._namespaces.clear()
+        self._namespaces[key] = namespace_pk
         first = last_position - (len(batch) - 1) * POSITION_STEP
         rows = [
             to_row(message, key, first + index * POSITION_STEP)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, exists, func, insert, literal_column, or_, select, union_all, update
+from sqlalchemy import (
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from langmem_tiers.core.transcripts import IN_LIST, Listing
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, listings, messages, sessions
@@ -28,6 +40,19 @@ ADVANCE_ONE = (
 ADVANCE = ADVANCE_ONE.returning(sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
 INSERT = insert(messages)
 COLUMNS = [column.name for column in messages.c if column.name != "pk"]
+_moved = ADVANCE.cte("moved")
+_GIVEN = [name for name in COLUMNS if name != "position"]
+APPEND_ONE = (  # where a question to the server costs more than its work
+    insert(messages)
+    .from_select(
+        [*_GIVEN, "position"],
+        select(
+            *(cast(bindparam(name, type_=messages.c[name].type), messages.c[name].type) for name in _GIVEN),
+            _moved.c.last_position,
+        ),
+    )
+    .returning(select(_moved.c.revision).scalar_subquery())
+)
 SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
     sessions.c.pk == bindparam("key")
 )

@@ -10,15 +10,16 @@ from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.storage.columns import UtcDateTime
+from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.index import is_as_it_was
+from langmem_tiers.storage.index import ERASED, keys_of, of_keys
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import embedders, embedding_cache, messages, vectors
-from langmem_tiers.storage.search import pgvector
+from langmem_tiers.storage.search import pgvector, pgvector_rows
 from langmem_tiers.storage.text import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     import numpy as np
@@ -49,6 +50,16 @@ _REMEMBER = text(
 ).bindparams(bindparam("expires_at", type_=UtcDateTime))
 
 
+_TEXTS = select(messages.c.pk, messages.c.content).where(messages.c.namespace_pk == bindparam("namespace"))
+_NEWER = (
+    select(vectors.c.pk, vectors.c.message_pk)
+    .where(vectors.c.namespace_pk == bindparam("namespace"), vectors.c.embedder_pk == bindparam("model"))
+    .where(vectors.c.pk > bindparam("after"))
+    .order_by(vectors.c.pk)
+    .limit(bindparam("limit"))
+)
+
+
 class SqlVectorStore:
     """Serves the ``VectorStore`` port."""
 
@@ -57,6 +68,12 @@ class SqlVectorStore:
         self._dimensions: dict[int, int] = {}
         self._native: dict[int, bool] = {}
         self._untrimmed: dict[int, int] = {}
+        self._texts = DriverStatement(of_keys(_TEXTS, database.is_sqlite), database.dialect)
+        self._erased = DriverStatement(ERASED, database.dialect)
+        self._packed = DriverStatement(
+            _NEWER.add_columns(vectors.c.vector).where(vectors.c.vector.is_not(None)), database.dialect
+        )
+        self._newer = DriverStatement(_NEWER.where(text("embedding IS NOT NULL")), database.dialect)
 
     @repeatable
     def model(
@@ -81,7 +98,7 @@ class SqlVectorStore:
             if found.used_at <= now - _NOTED_EACH:
                 self._note_use(key, now)
         if key not in self._native:
-            self._native[key] = not self._database.is_sqlite and pgvector.prepare(
+            self._native[key] = not self._database.is_sqlite and pgvector_rows.prepare(
                 self._database, key, dimension, patience_seconds
             )
         self._dimensions[key] = dimension
@@ -94,15 +111,9 @@ class SqlVectorStore:
     @repeatable
     def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
         """The texts of some messages, to be embedded."""
-        found: dict[int, str] = {}
-        with self._database.read() as connection:
-            for start in range(0, len(keys), _KEYS_PER_QUERY):
-                some = keys[start : start + _KEYS_PER_QUERY]
-                query = select(messages.c.pk, messages.c.content).where(
-                    messages.c.namespace_pk == tenant.key, messages.c.pk.in_(some)
-                )
-                found.update((row.pk, row.content) for row in connection.execute(query))
-        return found
+        wanted = {"namespace": tenant.key, "keys": keys_of(keys, self._database.is_sqlite)}
+        with self._database.read_raw() as connection:
+            return {row.pk: row.content for row in self._texts.named(connection, wanted)}
 
     @repeatable
     def put(
@@ -115,23 +126,23 @@ class SqlVectorStore:
         patience_seconds: float | None = None,
     ) -> bool:
         """Keep vectors; messages that are gone meanwhile are left out."""
-        packed = {key: row.astype("<f4").tobytes() for key, row in zip(keys, table, strict=True)}
-        fixed = {"namespace_pk": tenant.key, "embedder_pk": model}
         with self._database.write(patience_seconds) as connection:
-            if not is_as_it_was(connection, tenant):
+            (erased,) = self._erased.run(connection.connection, {"namespace": tenant.key}) or (None,)
+            if erased != tenant.erased:  # until the transaction ends it stays as it is
                 return False
-            for start in range(0, len(keys), _KEYS_PER_QUERY):
-                some = keys[start : start + _KEYS_PER_QUERY]
-                there = select(messages.c.pk).where(
-                    messages.c.namespace_pk == tenant.key, messages.c.pk.in_(some)
-                )
-                found = connection.execute(there).scalars()
-                rows = [{**fixed, "message_pk": key, "vector": packed[key]} for key in found]
-                if rows and self._native[model]:
-                    pgvector.put(connection, rows)
-                elif rows:
-                    connection.execute(_PUT, rows)
+            if self._native[model]:
+                pgvector_rows.put(connection.connection, (tenant.key, model), keys, table)
+            else:
+                _put(connection, (tenant.key, model), keys, table)
         return True
+
+    def index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+        """Have pgvector find the nearest of a large namespace by its index."""
+        size, most = self._dimensions[model], self._database.config.postgres.exact_numbers
+        if not self._native[model] or size > pgvector_rows.MAX_INDEXED or count * size <= most:
+            return 0
+        few = min(pgvector_rows.FEW_BESIDE, most // size)
+        return pgvector_rows.bring_in(self._database, (namespace, model), go_on, few=few)
 
     def drop_others(self, namespace: int, model: int, unused_since: datetime) -> int:
         """Erase the vectors of other models that nobody has used since."""
@@ -151,21 +162,14 @@ class SqlVectorStore:
         import numpy as np  # noqa: PLC0415 - not before something is recalled
 
         native = self._native[model]
-        columns = [vectors.c.pk, vectors.c.message_pk, *([] if native else [vectors.c.vector])]
-        query = (
-            select(*columns)
-            .where(vectors.c.namespace_pk == namespace, vectors.c.embedder_pk == model, vectors.c.pk > after)
-            .where(text("embedding IS NOT NULL" if native else "vector IS NOT NULL"))
-            .order_by(vectors.c.pk)
-            .limit(limit)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        keys = np.array([row.message_pk for row in rows], np.int64)
-        mark = rows[-1].pk if rows else after
+        wanted = {"namespace": namespace, "model": model, "after": after, "limit": limit}
+        with self._database.read_raw() as connection:
+            rows = (self._newer if native else self._packed).all(connection, wanted)
+        keys = np.array([row[1] for row in rows], np.int64)
+        mark = rows[-1][0] if rows else after
         if native:
             return keys, None, mark
-        joined = b"".join(row.vector for row in rows)
+        joined = b"".join(row[2] for row in rows)
         return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), mark
 
     @repeatable
@@ -242,6 +246,21 @@ class SqlVectorStore:
             if self._untrimmed[model] > keep // 100:  # looking for what is too much costs more than a write
                 _trim(connection, model, now, keep)
                 self._untrimmed[model] = 0
+
+
+def _put(
+    connection: Connection, place: tuple[int, int], keys: Sequence[int], table: NDArray[np.float32]
+) -> None:
+    namespace, model = place
+    packed = {key: row.astype("<f4").tobytes() for key, row in zip(keys, table, strict=True)}
+    fixed = {"namespace_pk": namespace, "embedder_pk": model}
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        some = keys[start : start + _KEYS_PER_QUERY]
+        there = select(messages.c.pk).where(messages.c.namespace_pk == namespace, messages.c.pk.in_(some))
+        found = connection.execute(there).scalars()
+        rows = [{**fixed, "message_pk": key, "vector": packed[key]} for key in found]
+        if rows:
+            connection.execute(_PUT, rows)
 
 
 def _trim(connection: Connection, model: int, now: datetime, keep: int) -> None:

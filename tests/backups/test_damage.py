@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -183,6 +183,47 @@ def test_a_backup_whose_values_cannot_be_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     refused(target, rewritten(sound, tmp_path / "odd.gz", change), DamagedBackupError)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=4,
+)
+HEADER: dict[str, Any] = {
+    **dict.fromkeys(("format", "release", "created_at", "counter"), str),
+    **dict.fromkeys(("version", "schema"), int),
+    "namespace": list | None,
+    "prefix": bool,
+    "embedder": str | None,
+    "dimension": int | None,
+    "counts": dict,
+    "spans": dict,
+}
+
+
+@settings(max_examples=150)
+@given(name=st.sampled_from(sorted(HEADER)), value=json_values)
+@example(name="counts", value=[])
+@example(name="spans", value=None)
+@example(name="created_at", value="0001-01-01T00:00:00+23:00")
+@example(name="created_at", value="2025-01-15")
+@example(name="namespace", value="acme")
+@example(name="prefix", value=1)
+@example(name="embedder", value={})
+@example(name="dimension", value="8")
+@example(name="spans", value={"strangers": 1})
+def test_whatever_stands_in_the_header_is_read_or_refused(
+    sound: Path, tmp_path: Path, name: str, value: Any
+) -> None:
+    odd = rewritten(sound, tmp_path / "odd.gz", lambda lines: lines[0].update({name: value}))
+    with opened("sqlite://") as engine:
+        try:
+            engine.restore(odd)
+        except (DamagedBackupError, NotABackupError, NewerBackupError):
+            assert engine.namespaces() == engine.items.namespaces() == ()
+            return
+    assert isinstance(value, HEADER[name])
 
 
 def test_a_backup_whose_rows_contradict_each_other_is_refused(

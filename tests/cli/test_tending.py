@@ -1,0 +1,96 @@
+"""Commands that tend a memory: what they take, what they say, and how they end."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers.core.clock import SystemClock
+from langmem_tiers.flows.leases import Lease
+from tests.cli.running import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def aged(tmp_path: Path) -> Path:
+    """A memory of messages that are 100, 50 and 0 days old."""
+    path = tmp_path / "aged.db"
+    with MemoryEngine(path, embedder=None) as engine:
+        now = SystemClock().now()
+        engine.session("alice", "s").add_many(
+            [MessageDraft("user", f"{age}", created_at=now - timedelta(days=age)) for age in (100, 50, 0)]
+        )
+    return path
+
+
+@pytest.mark.parametrize(("options", "erased"), [([], 1), (["--days", "30"], 2), (["--keep-all"], 0)])
+def test_maintenance_erases_what_is_older_than_it_is_told(
+    aged: Path, options: list[str], erased: int
+) -> None:
+    done = run("maintain", "-d", aged, *options, "--yes", "--json")
+    assert (done.code, done.told["erased"]["messages"]) == (0, erased)
+    assert done.told["compacted"] is not None
+
+
+def test_maintenance_compacts_only_if_it_may(aged: Path) -> None:
+    assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").told["compacted"] is None
+
+
+def test_what_maintenance_would_do_is_said_before(aged: Path) -> None:
+    assert "older than 30 days" in run("maintain", "-d", aged, "--days", 30).err
+    assert "older" not in run("maintain", "-d", aged, "--keep-all").err
+    for wrong in (["--days", "0"], ["--days", "nan"], ["--days", "3", "--keep-all"]):
+        done = run("maintain", "-d", aged, *wrong, "--yes")
+        assert (done.code, "--days" in done.err) == (1, True)
+    assert run("export", "-d", aged).out.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "lease"), [(["maintain", "--yes"], "maintenance"), (["optimize"], "optimizer:alice")]
+)
+def test_what_another_process_is_at_ends_with_a_code_of_its_own(
+    aged: Path, command: list[str], lease: str
+) -> None:
+    with MemoryEngine(aged, embedder=None) as engine:
+        held = Lease(engine.parts, lease)
+        assert held.hold()
+        done = run(*command, "-d", aged)
+        assert (done.code, "nother process is at it" in done.out) == (4, True)
+        held.give_back()
+        assert run(*command, "-d", aged).code == 0
+
+
+def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Path) -> None:
+    with MemoryEngine(aged, embedder=None) as engine:
+        long_ago = SystemClock().now() - timedelta(days=100)
+        engine.session("bob", "s").add_many([MessageDraft("user", "Old.", created_at=long_ago)])
+    with closing(sqlite3.connect(aged)) as other:
+        other.execute(
+            "CREATE TRIGGER takes_over AFTER DELETE ON lmt_messages "
+            "BEGIN UPDATE lmt_leases SET holder = 'another'; END"
+        )
+    done = run("maintain", "-d", aged, "--yes")
+    assert (done.code, "run it again" in done.out) == (1, True)
+
+
+@pytest.mark.parametrize("command", [["maintain"], ["forget", "alice"]])
+def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> None:
+    done = run(*command, "-d", aged, "--json")
+    assert done.code == 3
+    assert (done.told["done"], done.told["missing"]) == (False, "--yes")
+    assert done.told["would"].startswith("erase")
+
+
+@pytest.mark.parametrize(
+    ("command", "bar"),
+    [(["maintain", "--yes"], "Erasing"), (["forget", "alice", "--yes"], "Forgetting"), (["reembed"], "3/3")],
+)
+def test_who_waits_sees_how_far_it_is(aged: Path, command: list[str], bar: str) -> None:
+    assert bar in run(*command, "-d", aged, env={"TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}).err

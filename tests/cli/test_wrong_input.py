@@ -1,0 +1,274 @@
+"""What a person gets wrong, and what goes wrong around a command: said in one line, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine, MessageDraft
+from tests.cli.running import run
+
+SECRETS = (
+    "postgresql:///db?host=/nowhere&password=s3cret",
+    "postgresql://u:s3cret@/db?host=/nowhere",
+    "mysql://u:s3cret@h/db",
+    "postgres:/u:s3cret@h/db",
+    "postgresql//u:s3cret@h/db",
+    "postgresql://u:s3cret@@h/db",
+)
+
+
+def line(number: int, **more: Any) -> str:
+    told = {"namespace": ["n"], "session": "s", "id": f"m{number}", "role": "user", "content": f"{number}"}
+    return json.dumps(told | more) + "\n"
+
+
+def contents(path: Path) -> list[str]:
+    with MemoryEngine(path, embedder=None) as engine:
+        return [one.content for one in engine.session("n", "s").messages()]
+
+
+@pytest.mark.parametrize("before", [1, 499, 500, 501])
+def test_all_before_a_line_that_is_no_message_is_stored(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "new.db"
+    good = "".join(map(line, range(before)))
+    done = run("import", "-d", path, "-", input=f"{good}no message\n{line(before)}")
+    assert done.code == 1
+    assert f"line {before + 1} is no exported message" in done.err
+    assert f"the {before} messages before it are stored" in done.err
+    assert len(contents(path)) == before
+    again = run("import", "-d", path, "-", "--json", input=good + line(before))
+    assert again.told == {"stored": 1, "known": before, "left_out": 0}
+
+
+def test_a_message_that_a_session_refuses_is_named_and_all_before_it_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    other = line(3, content="other words under a known id")
+    done = run("import", "-d", path, "-", input="".join(map(line, range(7))) + other + line(8))
+    assert (done.code, "line 8 was not stored" in done.err) == (1, True)
+    assert "the 7 messages before it are stored" in done.err
+    assert contents(path) == [f"{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("session", [None, 5, ["s"], ""])
+def test_a_session_that_is_no_name_is_refused_with_its_line(tmp_path: Path, session: object) -> None:
+    done = run("import", "-d", tmp_path / "new.db", "-", input=line(0, session=session))
+    assert (done.code, "line 1 is no exported message" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"{}"), "{}".encode("utf-16"), b"[" * 100_000 + b"\n"])
+def test_what_export_did_not_write_is_refused_before_a_database_is_made(
+    tmp_path: Path, content: bytes
+) -> None:
+    file, target = tmp_path / "file", tmp_path / "new.db"
+    file.write_bytes(content)
+    done = run("import", "-d", target, file)
+    assert (done.code, "line 1 is no" in done.err, target.exists()) == (1, True, False)
+
+
+def test_who_imports_a_backup_is_told_of_restore(database: Path, tmp_path: Path) -> None:
+    run("backup", "-d", database, tmp_path / "all.gz")
+    assert "restore" in run("import", "-d", tmp_path / "new.db", tmp_path / "all.gz").err
+
+
+@pytest.mark.parametrize("command", ["import", "restore"])
+@pytest.mark.parametrize("kind", ["missing", "folder", "text"])
+def test_a_file_that_cannot_be_read_leaves_no_database(tmp_path: Path, command: str, kind: str) -> None:
+    file, target = tmp_path / kind, tmp_path / "new.db"
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "text":
+        file.write_text("my notes\n")
+    done = run(command, "-d", target, file)
+    assert (done.code, target.exists()) == (1, False)
+    assert "check" in done.err or "no exported message" in done.err or "no backup" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["move", "{database}", "{target}", "-n", "nobody"],
+        ["move", "{database}", "{target}", "--into", "carol"],
+        ["move", "{database}", "{target}", "-n", "bob", "--into", "a//b"],
+        ["move", "{database}", "{target}", "--below"],
+        ["restore", "-d", "{target}", "{file}", "--into", "carol"],
+        ["restore", "-d", "{target}", "{file}", "--into", "a//b"],
+    ],
+)
+def test_what_cannot_go_anywhere_leaves_no_database(database: Path, tmp_path: Path, words: list[str]) -> None:
+    file, target = tmp_path / "all.gz", tmp_path / "new.db"
+    run("backup", "-d", database, file)
+    done = run(*(word.format(database=database, target=target, file=file) for word in words))
+    assert (done.code, target.exists()) == (1, False)
+
+
+def test_a_backup_of_a_newer_release_leaves_no_database(database: Path, tmp_path: Path) -> None:
+    file, target = tmp_path / "all.gz", tmp_path / "new.db"
+    run("backup", "-d", database, file)
+    head, _, rest = gzip.decompress(file.read_bytes()).partition(b"\n")
+    file.write_bytes(gzip.compress(json.dumps(json.loads(head) | {"version": 2}).encode() + b"\n" + rest))
+    done = run("restore", "-d", target, file)
+    assert (done.code, "pip install -U" in done.err, target.exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize("url", SECRETS)
+def test_a_password_is_never_printed(database: Path, tmp_path: Path, url: str) -> None:
+    file = tmp_path / "all.gz"
+    run("backup", "-d", database, file)
+    for words in (
+        ["status", "-d", url],
+        ["restore", "-d", url, file, "--replace"],
+        ["restore", "-d", url, file, "--replace", "--json"],
+        ["restore", "-d", url, file],
+        ["import", "-d", url, file],
+        ["forget", "-d", url, "alice", "--yes"],
+        ["move", url, url],
+        ["move", database, url],
+        ["move", url, tmp_path / "new.db"],
+    ):
+        done = run(*words)
+        assert done.code in (1, 3)
+        assert "s3cret" not in done.out + done.err
+
+
+def test_a_move_names_its_target_without_the_password(database: Path, new_postgres_url: str) -> None:
+    done = run("move", database, f"{new_postgres_url}&password=s3cret")
+    assert done.code == 0
+    assert "records are in postgresql://" in " ".join(done.out.split())
+    assert "s3cret" not in done.out
+
+
+def test_an_export_is_for_its_owner_alone_and_has_its_name_once_it_is_whole(
+    database: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "out" / "said.jsonl"
+    file.parent.mkdir()
+    assert run("export", "-d", database, "-o", file, "-s", "never").code == 1
+    assert list(file.parent.iterdir()) == []
+    assert run("export", "-d", database, "-o", file).code == 0
+    assert [one.name for one in file.parent.iterdir()] == ["said.jsonl"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_session_of_some_namespace_is_exported_without_naming_it(database: Path) -> None:
+    done = run("export", "-d", database, "-s", "tuesday")
+    assert (done.code, done.out.count("\n")) == (0, 1)
+    assert run("inspect", "-d", database, "-s", "tuesday").code == 1
+
+
+def test_what_no_encoding_can_say_is_exported_without_loss(tmp_path: Path) -> None:
+    one, other, file = tmp_path / "one.db", tmp_path / "other.db", tmp_path / "said.jsonl"
+    said = ["half \ud83d of it", "Malmö 東京"]
+    with MemoryEngine(one, embedder=None) as engine:
+        engine.session("n", "s").add_many([MessageDraft("user", text) for text in said])
+    assert run("export", "-d", one, "-o", file).code == 0
+    assert "東京" in file.read_text(encoding="utf-8")
+    words = [sys.executable, "-m", "langmem_tiers", "export", "-d", str(one)]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    piped = subprocess.run(words, capture_output=True, check=True, env=latin)
+    assert [json.loads(row)["content"] for row in piped.stdout.decode("latin-1").splitlines()] == said
+    assert run("import", "-d", other, file).code == 0
+    assert contents(other) == said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "nobody"],
+        ["search", "nobody", "tea"],
+        ["export", "nobody"],
+        ["backup", "{}/b.gz", "nobody"],
+        ["backup", "{}/b.gz", "acm", "--below"],
+        ["optimize", "nobody"],
+        ["reembed", "acme"],
+    ],
+)
+def test_a_namespace_that_holds_nothing_is_an_error(database: Path, tmp_path: Path, words: list[str]) -> None:
+    done = run(words[0], "-d", database, *(word.format(tmp_path) for word in words[1:]))
+    assert (done.code, "NotFoundError" in done.err) == (1, True)
+    assert not (tmp_path / "b.gz").exists()
+
+
+def test_a_namespace_of_items_alone_and_one_above_others_are_backed_up(
+    database: Path, tmp_path: Path
+) -> None:
+    with MemoryEngine(database, embedder=None) as engine:
+        engine.items.put(("acme",), "key", {"a": 1})
+    assert run("backup", "-d", database, tmp_path / "a.gz", "acme", "--json").told["counts"]["items"] == 1
+    below = run("backup", "-d", database, tmp_path / "b.gz", "acme", "--below", "--json").told
+    assert below["counts"]["messages"] == 3
+
+
+def test_what_is_no_memory_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+    empty, text = tmp_path / "empty.db", tmp_path / "notes.txt"
+    empty.touch()
+    text.write_text("my notes")
+    for path, said in ((tmp_path, "is a folder"), (empty, "there is no memory"), (text, "no database")):
+        done = run("status", "-d", path)
+        assert (done.code, said in done.err) == (1, True)
+    assert run("status", "-d", f"sqlite:///file:{tmp_path}/none.db").code == 1
+    assert [empty.read_bytes(), text.read_text()] == [b"", "my notes"]
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_what_the_library_says_in_python_is_said_in_options(database: Path, tmp_path: Path) -> None:
+    file = tmp_path / "all.gz"
+    run("backup", "-d", database, file)
+    assert "remove it first" in run("backup", "-d", database, file).err
+    assert "--replace --yes" in run("restore", "-d", database, file).err
+    moved = run("move", database, f"sqlite:///{tmp_path}/./memory.db").err
+    assert ("name another target" in moved, "--replace" in moved) == (True, False)
+    assert "--below needs a namespace" in run("backup", "-d", database, tmp_path / "b.gz", "--below").err
+    assert "--user" in run("forget", "-d", database, "--yes").err
+    assert "file that backup wrote" in run("restore", "-d", database, database).err
+
+
+def test_the_help_of_forget_does_not_say_that_all_is_meant_if_nothing_is_named() -> None:
+    assert "all, if left out" in " ".join(run("export", "--help").out.split())
+    assert "all, if left out" not in " ".join(run("forget", "--help").out.split())
+
+
+def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    run("import", "-d", path, "-", input="".join(line(n, content="long " * 500) for n in range(500)))
+    words = [sys.executable, "-m", "langmem_tiers", "export", "-d", str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline().startswith(b"{")
+        child.stdout.close()
+        assert child.stderr.read() == b""
+
+
+@pytest.mark.parametrize("command", [["export", "-o"], ["backup"]])
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, command: list[str]) -> None:
+    path, out = tmp_path / "new.db", tmp_path / "out"
+    out.mkdir()
+    numbers = "".join(line(n, content=" ".join(str(n * k * 7919) for k in range(99))) for n in range(900))
+    run("import", "-d", path, "-", input=numbers)
+    words = [sys.executable, "-m", "langmem_tiers", command[0], "-d", str(path), *command[1:], str(out / "f")]
+    done = subprocess.run(words, capture_output=True, check=False, text=True, preexec_fn=_little_room)
+    assert (done.returncode, done.stdout, list(out.iterdir())) == (1, "", [])
+    assert done.stderr.startswith("BackupFileError: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["export"], ["status"], ["status", "--json"], ["inspect", "--json"]])
+def test_an_output_without_room_is_one_line(database: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left" in done.stderr
+
+
+def _little_room() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
