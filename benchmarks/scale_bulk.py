@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 OF_TENANT = 1_000
-"""Entries of an ordinary tenant; the first tenant has a tenth of all."""
+"""Entries of an ordinary tenant."""
+LARGE = 0
+"""The tenant that has a tenth of all."""
 _TABLES = ("lmt_messages", "lmt_vectors")
 _BATCH = 500
 
@@ -50,9 +52,9 @@ class Piece:
 def fill(url: str, before: int, after: int) -> None:
     """Bring a database from so many entries to so many."""
     with MemoryEngine(url) as engine:  # makes tables, and the model's index
-        engine.session(tenant_name(0), "s").add("user", "Hello")
-        engine.namespace(tenant_name(0)).embed()
-        engine.namespace(tenant_name(0)).delete()
+        engine.session(tenant_name(LARGE), "s").add("user", "Hello")
+        engine.namespace(tenant_name(LARGE)).embed()
+        engine.namespace(tenant_name(LARGE)).delete()
     with psycopg.connect(url, autocommit=True) as connection:
         indexes = _without_indexes(connection)
         pieces = _pieces(url, connection, before, after)
@@ -64,7 +66,7 @@ def fill(url: str, before: int, after: int) -> None:
 def _wanted(entries: int) -> dict[int, int]:
     large = entries // 10
     ordinary = (entries - large) // OF_TENANT
-    return {0: large, **dict.fromkeys(range(1, ordinary + 1), OF_TENANT)}
+    return {LARGE: large, **dict.fromkeys(range(1, ordinary + 1), OF_TENANT)}
 
 
 def _pieces(url: str, connection: psycopg.Connection[Any], before: int, after: int) -> list[Piece]:
@@ -173,11 +175,13 @@ def _copy_vectors(connection: psycopg.Connection[Any], piece: Piece, vectors: np
     fields = [("fields", ">i2")]
     for name in ("namespace_pk", "embedder_pk", "message_pk"):
         fields += [(f"size_{name}", ">i4"), (name, ">i8")]
+    fields += [("size_is_indexed", ">i4"), ("is_indexed", "?")]
     kind = np.dtype(
         [*fields, ("size", ">i4"), ("dimension", ">i2"), ("unused", ">i2"), ("v", ">f4", dimension)]
     )
     table = np.zeros(len(vectors), kind)
-    table["fields"], table["size"], table["dimension"], table["v"] = 4, 4 + 4 * dimension, dimension, vectors
+    table["fields"], table["size"], table["dimension"], table["v"] = 5, 4 + 4 * dimension, dimension, vectors
+    table["size_is_indexed"], table["is_indexed"] = 1, piece.tenant == LARGE
     keys = {
         "namespace_pk": piece.namespace_pk,
         "embedder_pk": piece.embedder_pk,
@@ -185,9 +189,8 @@ def _copy_vectors(connection: psycopg.Connection[Any], piece: Piece, vectors: np
     }
     for name, value in keys.items():
         table[f"size_{name}"], table[name] = 8, value
-    statement = (
-        "COPY lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding) FROM STDIN (FORMAT binary)"
-    )
+    columns = "namespace_pk, embedder_pk, message_pk, is_indexed, embedding"
+    statement = f"COPY lmt_vectors ({columns}) FROM STDIN (FORMAT binary)"
     with connection.cursor().copy(statement) as copy:
         copy.write(b"PGCOPY\n\xff\r\n\0" + bytes(8))
         copy.write(table.tobytes())

@@ -2,7 +2,7 @@
 
 Each message has an id and a tenant of its own, and each process notes what was acknowledged. At the end the rows
 themselves are read, by plain SQL: none may be missing, none be there twice, none stand with another tenant, and no
-recall may have told a tenant what is another's.
+recall may have told a tenant what is another's. What was just added must be among the latest of its session.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from langmem_tiers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from benchmarks.servers import OwnPostgres
+    from benchmarks.servers import OwnPostgres, OwnRedis
 
 MAY_BE_RETRIED = (StorageUnavailableError, StorageBusyError)
 _STEPS = 100
+_SHIFT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +50,33 @@ class Load:
     recalls: int
     workers: int
     tenants: int
+    rate: float = 0.0
+    """Messages a second by all of them together; 0 is as many as they can."""
     redis_url: str | None = None
 
     def numbers(self, worker: int) -> Iterator[tuple[int, int, int]]:
         """Of a worker's messages: the number among all, the tenant, and the number among that tenant's.
 
-        All workers write to all tenants, and to the same sessions of theirs.
+        Workers take blocks in turn, each with one message of every tenant: so all of them write to all tenants, and to
+        the same sessions of theirs.
         """
-        for number in range(worker, self.messages, self.workers):
-            turn = number // self.workers + worker * 7
-            yield number, turn % self.tenants, number // self.tenants
+        blocks = -(-self.messages // self.tenants)
+        for block in range(worker, blocks, self.workers):
+            for turn in range(self.tenants):
+                tenant = (turn + 7 * worker) % self.tenants
+                number = block * self.tenants + tenant
+                if number < self.messages:
+                    yield number, tenant, block
 
-    def recalls_after(self, nth: int) -> int:
-        """How many recalls follow a worker's nth message, so that they are spread evenly."""
-        return (nth + 1) * self.recalls // self.messages - nth * self.recalls // self.messages
+    def due(self, worker: int, nth: int) -> float:
+        """When a worker's nth message is to be added, in seconds since the start."""
+        return (nth * self.workers + worker) / self.rate if self.rate else 0.0
+
+    def recalls_after(self, number: int) -> int:
+        """How many recalls follow the message with that number, spread evenly over time and tenants."""
+        block, tenant = divmod(number, self.tenants)
+        turn = block * self.tenants + (tenant + _SHIFT * block) % self.tenants
+        return (turn + 1) * self.recalls // self.messages - turn * self.recalls // self.messages
 
     def config(self) -> EngineConfig:
         """How the workers' engines are set up."""
@@ -70,12 +84,13 @@ class Load:
         return EngineConfig(postgres=PostgresConfig(pool_size=4, max_overflow=2), redis=redis)
 
 
-def run(load: Load, server: OwnPostgres, restarts: int) -> dict[str, Any]:
-    """Let all workers run, restart the server in the middle, and read what is there."""
+def run(load: Load, server: OwnPostgres, redis: OwnRedis | None, restarts: int) -> dict[str, Any]:
+    """Let all workers run, restart the servers in the middle, and read what is there."""
     start = time.perf_counter()
-    told, seconds = _work(load, work, _restarter(server, restarts))
+    told, seconds = _work(load, work, _restarter(server, redis, restarts))
     figures = _figures(load, told, seconds)
     figures["restarts"] = server.restarts
+    figures["redis_restarts"] = 0 if redis is None else redis.restarts
     figures |= check(load, told)
     figures["seconds_in_all"] = time.perf_counter() - start
     return figures
@@ -112,14 +127,18 @@ def _work(
     return [json.loads(_notes(load, n).read_text()) for n in range(load.workers)], seconds
 
 
-def _restarter(server: OwnPostgres, restarts: int) -> Callable[[float], None]:
+def _restarter(server: OwnPostgres, redis: OwnRedis | None, restarts: int) -> Callable[[float], None]:
     marks = [(n + 1) / (restarts + 1) for n in range(restarts)]
+    redis_marks = [mark - 0.5 / (restarts + 1) for mark in marks] if redis is not None else []
 
     def progressed(share: float) -> None:
         if marks and share >= marks[0]:
             marks.pop(0)
             # In turns as an operator does it, and as a power cut does.
             server.restart("immediate" if len(marks) % 2 else "fast", away_seconds=0.5)
+        if redis is not None and redis_marks and share >= redis_marks[0]:
+            redis_marks.pop(0)
+            redis.restart(away_seconds=0.5)
 
     return progressed
 
@@ -138,6 +157,9 @@ class Notes:
         self.acknowledged: list[int] = []
         self.add_ms: list[float] = []
         self.recall_ms: list[float] = []
+        self.latest_ms: list[float] = []
+        self.unseen = 0
+        self.cpu_seconds = 0.0
         self.retried: Counter[str] = Counter()
         self.wrong_tenant = 0
         self.crash: str | None = None
@@ -166,7 +188,9 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
             if engine.embedder is not None:
                 engine.embedder.embed_query("It is loaded before time is taken")
             ready.wait(300)
+            before = time.process_time()
             _add_and_recall(load, engine, worker, notes)
+            notes.cpu_seconds = time.process_time() - before
     except BaseException as error:  # noqa: BLE001 - told as a failure of the run
         notes.crash = f"{type(error).__name__}: {error}"
     notes.end()
@@ -174,16 +198,34 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
 
 def _add_and_recall(load: Load, engine: MemoryEngine, worker: int, notes: Notes) -> None:
     sessions: dict[tuple[int, int], Session] = {}
+    began = time.perf_counter()
     for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
         key = (tenant, place // PER_SESSION)
         if key not in sessions:
             sessions[key] = _again(notes, partial(engine.session, tenant_name(tenant), f"s{key[1]}"))
         draft = MessageDraft(("user", "assistant")[place % 2], text_of(tenant, place), id=f"m{number}")
-        start = time.perf_counter()
+        start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
         _again(notes, partial(sessions[key].add_many, [draft], expect_new=True))
         notes.added(number, (time.perf_counter() - start) * 1e3)
-        for _ in range(load.recalls_after(nth)):
+        for _ in range(load.recalls_after(number)):
             _recall(engine, tenant, question_of(tenant, key[1] + 1, number), notes)
+            _latest(sessions[key], draft, notes)
+
+
+def wait_until(due: float) -> float:
+    """Wait for a moment, which is what time is taken from: who is late has made somebody wait."""
+    now = time.perf_counter()
+    if due > now:
+        time.sleep(due - now)
+        return due
+    return due or now
+
+
+def _latest(session: Session, added: MessageDraft, notes: Notes) -> None:
+    start = time.perf_counter()
+    found = _again(notes, partial(session.latest, 2 * PER_SESSION))
+    notes.latest_ms.append((time.perf_counter() - start) * 1e3)
+    notes.unseen += all(message.id != added.id for message in found)
 
 
 def _recall(engine: MemoryEngine, tenant: int, question: str, notes: Notes) -> None:
@@ -223,6 +265,7 @@ def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "lost": len(names - set(there)),
         "doubled": there.total() - len(there),
         "wrong_tenant": strayed + sum(notes["wrong_tenant"] for notes in told),
+        "unseen": sum(notes["unseen"] for notes in told),
     }
 
 
@@ -232,6 +275,7 @@ def _figures(load: Load, told: Sequence[dict[str, Any]], seconds: float) -> dict
         retried.update(notes["retried"])
     adds = sorted(ms for notes in told for ms in notes["add_ms"])
     recalls = sorted(ms for notes in told for ms in notes["recall_ms"])
+    latest = sorted(ms for notes in told for ms in notes["latest_ms"])
     return {
         "workers": load.workers,
         "tenants": load.tenants,
@@ -242,6 +286,8 @@ def _figures(load: Load, told: Sequence[dict[str, Any]], seconds: float) -> dict
         "recalls_per_second": len(recalls) / seconds,
         "add_ms": quantiles(adds),
         "recall_ms": quantiles(recalls),
+        "latest_ms": quantiles(latest),
+        "workers_cpu_seconds": sum(notes["cpu_seconds"] for notes in told),
         "retried_by_workers": dict(retried),
         "crashes": [notes["crash"] for notes in told if notes["crash"]],
     }

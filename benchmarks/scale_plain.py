@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from benchmarks.scale_load import Notes
+from benchmarks.scale_load import Notes, wait_until
 from benchmarks.scale_texts import PER_SESSION, mark_of, question_of, tenant_name, text_of
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
 
 
 def _add_and_recall(load: Load, connection: psycopg.Connection[Any], worker: int, notes: Notes) -> None:
+    began = time.perf_counter()
     for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
         session, role = f"s{place // PER_SESSION}", ("user", "assistant")[place % 2]
         row = (f"m{number}", tenant_name(tenant), session, role, text_of(tenant, place))
-        start = time.perf_counter()
+        start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
         connection.execute(INSERT, row)
         notes.added(number, (time.perf_counter() - start) * 1e3)
-        for _ in range(load.recalls_after(nth)):
+        for _ in range(load.recalls_after(number)):
             query = query_of(question_of(tenant, place // PER_SESSION + 1, number))
             start = time.perf_counter()
             found = connection.execute(SELECT, (tenant_name(tenant), query, query)).fetchall()

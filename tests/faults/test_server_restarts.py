@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.scale_load import Load, run
-from benchmarks.servers import OwnPostgres
+from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
 from tests.faults.cutting_proxy import CuttingProxy
 
@@ -36,14 +36,21 @@ def proxy(new_postgres_database: Callable[[], str], tmp_path: Path) -> Iterator[
 def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
     server: OwnPostgres, tmp_path: Path
 ) -> None:
-    load = Load(
-        url=server.new_database(), folder=str(tmp_path), messages=400, recalls=60, workers=4, tenants=8
-    )
-    figures = run(load, server, restarts=3)
-    assert figures["restarts"] == 3
+    with OwnRedis() as redis:
+        load = Load(
+            url=server.new_database(),
+            folder=str(tmp_path),
+            messages=400,
+            recalls=60,
+            workers=4,
+            tenants=8,
+            redis_url=redis.url,
+        )
+        figures = run(load, server, redis, restarts=3)
+    assert (figures["restarts"], figures["redis_restarts"]) == (3, 3)
     assert figures["crashes"] == []
     assert (figures["acknowledged"], figures["stored"], figures["recalls"]) == (400, 400, 60)
-    assert (figures["lost"], figures["doubled"], figures["wrong_tenant"]) == (0, 0, 0)
+    assert (figures["lost"], figures["doubled"], figures["wrong_tenant"], figures["unseen"]) == (0, 0, 0, 0)
 
 
 def test_who_meets_a_server_that_is_away_waits_for_it(server: OwnPostgres) -> None:
