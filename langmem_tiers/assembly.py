@@ -154,10 +154,15 @@ def whole_file(path: Path) -> AbstractContextManager[Path]:
 
 
 def assemble_writer(
-    database: Database, parts: MemoryParts, scoring: Scoring, config: WriterConfig
+    database: Database,
+    parts: MemoryParts,
+    scoring: Scoring,
+    config: WriterConfig,
+    redis: RedisCache | None = None,
 ) -> BatchWriter:
     """A writer that stores what many threads add."""
-    store = SqlBatchStore(database, Indexer(scoring.importance))
+    written = None if redis is None else redis.extend
+    store = SqlBatchStore(database, Indexer(scoring.importance), written)
     return BatchWriter(parts.short_term, store, JsonLinesUnsavedFiles(), config)
 
 

@@ -266,7 +266,7 @@ class MemoryEngine(Moving, Closing):
             timeout_seconds=self.config.busy_timeout_seconds if timeout_seconds is None else timeout_seconds,
             report_path=report_path,  # type: ignore[arg-type]  # made a Path there
         )
-        writer = assemble_writer(self._database, self._parts, self._scoring, config)
+        writer = assemble_writer(self._database, self._parts, self._scoring, config, self._redis)
         self._writers.add(writer)
         return writer
 

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
-from langmem_tiers import MemoryEngine
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.backends import BACKENDS, config_of, opened, url_of
 from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from langmem_tiers import EngineConfig, MemoryEngine
 
 settings.register_profile(
     "random",
@@ -27,8 +29,6 @@ settings.register_profile(
 # The same examples each time, so that a change is not held up by what it did not touch: make fuzz takes new ones.
 settings.register_profile("ours", settings.get_profile("random"), derandomize=True, max_examples=40)
 settings.load_profile("ours")
-
-BACKENDS = ("sqlite-memory", "sqlite-file", "postgresql")
 
 
 @pytest.fixture(scope="session")
@@ -83,11 +83,13 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """A database of each kind in turn. On PostgreSQL it is shared: use namespaces of your own."""
-    if backend == "sqlite-memory":
-        return "sqlite://"
-    if backend == "sqlite-file":
-        return f"sqlite:///{tmp_path / 'memory.db'}"
-    return str(request.getfixturevalue("shared_postgres"))
+    return url_of(backend, tmp_path, request)
+
+
+@pytest.fixture
+def config(backend: str, request: pytest.FixtureRequest) -> EngineConfig:
+    """For engines that a test opens by itself: with Redis, on the backend that has one."""
+    return config_of(backend, request)
 
 
 @pytest.fixture
@@ -96,10 +98,12 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def engine(url: str, clock: FrozenClock) -> Iterator[MemoryEngine]:
+def engine(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest, clock: FrozenClock
+) -> Iterator[MemoryEngine]:
     """An engine on each kind of database in turn."""
-    with MemoryEngine(url, clock=clock, ids=seeded_ids()) as opened:
-        yield opened
+    with opened(backend, tmp_path, request, clock=clock, ids=seeded_ids()) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -110,6 +110,8 @@ class Appended:
     duplicates: tuple[Message, ...]
     revision: int
     """Of the session, after the batch."""
+    is_late: bool = field(default=False, kw_only=True)
+    """Whether some of it was kept by a try whose answer was lost: others may have written since."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core import forks
 from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.errors import (
-    EngineClosedError,
     InvalidInputError,
     StorageError,
     UnsavedError,
@@ -37,12 +36,12 @@ from langmem_tiers.core.writing import (
     check_path,
 )
 from langmem_tiers.flows.batch_queue import BatchQueue, Waiting
-from langmem_tiers.tiers.many_sessions import add_to_sessions
+from langmem_tiers.flows.batch_storing import BatchStoring
 from langmem_tiers.tiers.short_term import check_drafts, seal
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from langmem_tiers.core.messages import MessageDraft
     from langmem_tiers.core.ports import BatchStore
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.short_term import ShortTermParts
 
 _log = logging.getLogger("langmem_tiers")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds between two tries of a batch that failed
 _MOST_FILE_BYTES = 8 << 20  # of what is stored by now and still in the report
 
 
@@ -61,10 +59,10 @@ class BatchWriter(Closing):
         self, parts: ShortTermParts, store: BatchStore, files: UnsavedFiles, config: WriterConfig
     ) -> None:
         self._parts = parts
-        self._store = store
         self._files = files
         self._config = config
         self._queue = BatchQueue(config, parts.clock.monotonic)
+        self._storing = BatchStoring(parts, store, self._queue, self._tidy_file)
         self._thread: threading.Thread | None = None
         self._starting, self._closing = threading.Lock(), threading.RLock()
         self._report: CrashReport | None = None
@@ -258,55 +256,16 @@ class BatchWriter(Closing):
             return
         with self._starting, suppress(RuntimeError):  # at the end of a process none can be started
             if (self._thread is None or not self._thread.is_alive()) and self._queue.pending:
-                thread = threading.Thread(target=self._run, name="langmem-tiers-writer", daemon=True)
+                thread = threading.Thread(target=self._storing.run, name="langmem-tiers-writer", daemon=True)
                 thread.start()
                 self._thread = thread
 
-    def _run(self) -> None:
-        while batch := self._queue.take():
-            pause, is_again = _FIRST_PAUSE, False
-            while batch:
-                batch = self._attempt(batch, is_again=is_again)
-                if batch:
-                    self._queue.keep(batch)
-                    if not self._queue.pause(pause):
-                        return
-                    pause, is_again = min(pause * 2, _LONGEST_PAUSE), True
-            with self._queue.lock:
-                self._tidy_file()
-
     def _tidy_file(self) -> None:
-        if self._file is None or not self._file.size_bytes:
-            return
-        with suppress(StorageError):  # too much in it is no harm: ids tell what is stored
+        with self._queue.lock, suppress(StorageError):  # too much in it is no harm: ids tell what is stored
+            if self._file is None or not self._file.size_bytes:
+                return
             if not self._queue.pending or self._file.size_bytes > _MOST_FILE_BYTES:
                 self._file.replace(self._queue.unsaved())
-
-    def _attempt(self, batch: Sequence[Waiting], *, is_again: bool) -> Sequence[Waiting]:
-        """Store a batch; what is left of it for another time."""
-        try:
-            self._commit(batch, is_again=is_again)
-        except (StorageError, EngineClosedError) as error:
-            self._queue.failed(error)
-            if isinstance(error, EngineClosedError):
-                self._queue.give_up()  # it will not open again
-            return batch
-        except Exception as error:  # noqa: BLE001 - told to whoever waits; the others must not suffer from it
-            if len(batch) == 1:
-                self._queue.refuse(batch[0], error)
-                return ()
-        else:
-            return ()
-        for place, one in enumerate(batch):  # one of them will not be taken: which?
-            if self._attempt([one], is_again=is_again):
-                return batch[place:]
-        return ()
-
-    def _commit(self, batch: Sequence[Waiting], *, is_again: bool) -> None:
-        batches = BatchQueue.by_session(batch)
-        new_ids = not is_again and all(one.is_new for one in batch)
-        done = add_to_sessions(self._parts, self._store, batches, new_ids=new_ids)
-        self._queue.done(batch, batches, done)
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of adding."""

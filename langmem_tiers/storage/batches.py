@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, select, tuple_
@@ -11,12 +13,13 @@ from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_key
 from langmem_tiers.core.records import AppendedTo
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.messages import pieces, sort_out
+from langmem_tiers.storage.faults import ConnectionLostError, OutrunError
+from langmem_tiers.storage.messages import pieces, sent_before, sort_out
 from langmem_tiers.storage.rows import to_message, to_row
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, namespaces, sessions
 from langmem_tiers.storage.search import index_columns
 from langmem_tiers.storage.sessions import namespace_pk_of, new_session
+from langmem_tiers.storage.stamps import Written, stamp_of
 from langmem_tiers.storage.statements import ADVANCE_ONE, COLUMNS, INSERT
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 _TRIES = 20  # far more than two racing writers need
 _Place = tuple[str, str]
 """A session by the stored forms of its namespace and its name."""
+_Sent = tuple[int, str]
+"""A message by its session's key and its id."""
 # Each namespace before its sessions, and all by their keys: two that lock in another order wait for ever.
 _LOCK = (
     select(sessions, namespaces.c.path)
@@ -48,17 +53,32 @@ _LOCK = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    appended: AppendedTo
+    written: Written | None
+    """For who holds copies; None if nothing was written, or if others may have written since."""
+
+
 class SqlBatchStore:
     """Serves the ``BatchStore`` port.
 
     Args:
         database: Where.
         index_text: What recall is to find of a message; written with it, in one row.
+        written: Told of all that a transaction wrote, once it is durable: who holds copies elsewhere.
     """
 
-    def __init__(self, database: Database, index_text: Callable[[Message], IndexText]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        index_text: Callable[[Message], IndexText],
+        written: Callable[[Sequence[Written]], object] | None = None,
+    ) -> None:
         self._database = database
         self._index_text = index_text
+        self._written = written
+        self._in_doubt: set[_Sent] = set()  # without an answer: the server may have kept them
         self._advance = DriverStatement(ADVANCE_ONE, database.dialect)
         self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
 
@@ -68,15 +88,31 @@ class SqlBatchStore:
         """Store all batches in one transaction, or nothing."""
         # Worked out before the transaction, while others may write.
         texts = {id(one): self._index_text(one) for batch in batches for one in batch.messages}
+        tries = partial(self._attempt, batches, now, texts)
         for attempt in range(_TRIES):
             try:
-                with self._database.write() as connection:
-                    return self._append(
-                        connection, batches, now, texts, looks_up=bool(attempt) or not new_ids
-                    )
+                done = self._database.again(partial(tries, looks_up=bool(attempt) or not new_ids))
             except OutrunError:  # an id is known, or somebody made the same session: look again
                 continue
+            if self._written is not None:
+                self._written([one.written for one in done if one.written is not None])
+            return tuple(one.appended for one in done)
         raise StorageBusyError("sessions are created and deleted by others all the time: try again later")
+
+    def _attempt(
+        self, batches: Sequence[SessionBatch], now: datetime, texts: dict[int, IndexText], *, looks_up: bool
+    ) -> list[_Done]:
+        looks_up = looks_up or bool(self._in_doubt)
+        done: list[_Done] = []
+        try:
+            with self._database.write() as connection:
+                done = self._append(connection, batches, now, texts, looks_up=looks_up)
+        except ConnectionLostError:
+            self._in_doubt.update(_sent_in(done))
+            raise
+        if self._in_doubt:
+            self._in_doubt.difference_update(_sent_in(done))
+        return done
 
     def _append(
         self,
@@ -86,7 +122,7 @@ class SqlBatchStore:
         texts: dict[int, IndexText],
         *,
         looks_up: bool,
-    ) -> tuple[AppendedTo, ...]:
+    ) -> list[_Done]:
         there = _locked(connection, batches, now)
         known = _known(connection, there, batches) if looks_up else {}
         rows: list[dict[str, Any]] = []
@@ -97,7 +133,7 @@ class SqlBatchStore:
             duplicates: list[Message] = []
             if looks_up:
                 new, duplicates = sort_out(new, known.setdefault(session.pk, {}))
-            done.append(AppendedTo(tuple(new), tuple(duplicates), session.revision + bool(new), session.pk))
+            done.append(self._done(session, new, duplicates, now))
             if not new:
                 continue
             tokens = sum(message.token_count for message in new)
@@ -111,7 +147,20 @@ class SqlBatchStore:
             with self._together(connection) as raw:
                 self._advance.run_many(raw, steps)
                 self._insert.run_many(raw, rows)
-        return tuple(done)
+        return done
+
+    def _done(
+        self, session: AnyRow, new: Sequence[Message], duplicates: Sequence[Message], now: datetime
+    ) -> _Done:
+        doubtful = {message.id for message in duplicates if (session.pk, message.id) in self._in_doubt}
+        kept, others = sent_before(doubtful, new, duplicates)
+        revision = session.revision + bool(new)
+        written = None
+        if new and not kept and self._written is not None:
+            before = stamp_of(session)
+            written = Written(session.pk, before, before.after(revision, now), new)
+        appended = AppendedTo((*kept, *new), others, revision, session.pk, is_late=bool(kept))
+        return _Done(appended, written)
 
     @contextmanager
     def _together(self, connection: Connection) -> Iterator[PoolProxiedConnection]:
@@ -119,6 +168,10 @@ class SqlBatchStore:
         raw: Any = connection.connection
         with nullcontext() if self._database.is_sqlite else raw.driver_connection.pipeline():
             yield raw
+
+
+def _sent_in(done: Sequence[_Done]) -> Iterator[_Sent]:
+    return ((one.appended.key, message.id) for one in done for message in one.appended.stored)
 
 
 def _locked(connection: Connection, batches: Sequence[SessionBatch], now: datetime) -> list[AnyRow]:

@@ -15,6 +15,7 @@ from langmem_tiers.storage.erasure_sources import Sources
 from langmem_tiers.storage.erasure_writes import erase_namespace, remove_all, stamp_of
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.item_writes import parts_of
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import (
     POSITION_STEP,
@@ -54,6 +55,7 @@ class SqlErasureStore:
         self._erasing = erasing
         self._database = database
 
+    @repeatable
     def namespaces_of(self, user: str) -> tuple[NamespacePath, ...]:
         """Every namespace, also of items, with that label."""
         wanted = f"/{namespace_key((user,))}/"
@@ -68,6 +70,7 @@ class SqlErasureStore:
         place = func.instr if self._database.is_sqlite else func.strpos
         return place(type_coerce(around, path.type), wanted) > 0
 
+    @repeatable
     def sessions_of(self, namespace: NamespacePath, name: str) -> tuple[SessionName, ...]:
         """The session with that name, and all whose names begin with it."""
         stored = escape(name)
@@ -92,6 +95,7 @@ class SqlErasureStore:
             self._tell(keys)
             return counts
 
+    @repeatable
     def places(
         self, session: SessionName, ids: Sequence[str] | None, older_than: datetime | None = None
     ) -> tuple[Place, ...]:
@@ -117,6 +121,7 @@ class SqlErasureStore:
         rows = sorted(found.values(), key=lambda row: (row.position, row.pk))
         return tuple(map(_place, rows))
 
+    @repeatable
     def touched_by_sessions(
         self, namespace: NamespacePath, sessions: Sequence[SessionName], names: Sequence[str]
     ) -> Touched:
@@ -136,6 +141,7 @@ class SqlErasureStore:
                 **found,
             )
 
+    @repeatable
     def touched_by_messages(
         self, session: SessionName, messages: Sequence[Place], *, lasting: bool
     ) -> Touched | None:
@@ -164,6 +170,7 @@ class SqlErasureStore:
                 **found,
             )
 
+    @repeatable
     def touched_by_entry(self, namespace: NamespacePath, entry_id: str) -> Touched:
         """What an entry takes along."""
         with self._database.read() as connection:
@@ -171,6 +178,7 @@ class SqlErasureStore:
             sources = Sources(connection, namespace, stamp[0])
             return Touched(namespace=namespace, stamp=stamp, **sources.of_entry(entry_id))
 
+    @repeatable
     def behind(self, state: SessionState, limit: int) -> tuple[Message, ...]:
         """The newest of the messages behind the summary in force, oldest first."""
         query = (
@@ -195,6 +203,7 @@ class SqlErasureStore:
         except OutrunError:
             return None
 
+    @repeatable
     def old_sessions(self, older_than: datetime, *, after: int, limit: int) -> tuple[SessionName, ...]:
         """Sessions that hold messages from before then, and empty ones not changed since."""
         is_old = (messages.c.session_pk == sessions.c.pk, messages.c.created_at < older_than, ~_IS_SUMMARY)

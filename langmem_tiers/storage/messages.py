@@ -37,7 +37,6 @@ from langmem_tiers.storage.statements import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from sqlalchemy import Connection, Select
@@ -111,9 +110,9 @@ class SqlMessageStore:
             known = _known(connection, key, session, batch)
             new, duplicates = sort_out(batch, known)
             revision = self.append_in(connection, key, new, now) if new else session.revision
-            kept, others = _sent_before(duplicates, sent)
+            kept, others = sent_before(sent, new, duplicates)
             sent.update(message.id for message in new)
-            return Appended((*kept, *new), others, revision)
+            return Appended((*kept, *new), others, revision, is_late=bool(kept))
 
     def append_in(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
         """Store the batch in a transaction of the caller's; the session's revision after it."""
@@ -286,10 +285,17 @@ def sort_out(batch: Iterable[Message], known: dict[str, Message]) -> tuple[list[
     return new, duplicates
 
 
-def _sent_before(
-    duplicates: Iterable[Message], sent: AbstractSet[str]
+def sent_before(
+    sent: set[str], new: Iterable[Message], duplicates: Iterable[Message]
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    # What this call itself had sent is stored by it, the first time that it is named; all else was known before.
+    """Parts what was kept by a try without an answer, the first time that it is named, from what was known before.
+
+    Args:
+        sent: Ids of what such tries have sent.
+        new: What turned out not to be kept.
+        duplicates: What is known.
+    """
+    sent = sent.difference(message.id for message in new)
     kept: dict[str, Message] = {}
     others = []
     for message in duplicates:

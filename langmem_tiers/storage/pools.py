@@ -37,6 +37,7 @@ from langmem_tiers.storage.pool_writes import (
     member_row,
     put_copies,
 )
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces
 from langmem_tiers.storage.sessions import namespace_pk_of
 
@@ -88,6 +89,7 @@ class SqlPoolStore:
         except OutrunError:
             raise _exists(pool.name) from None
 
+    @repeatable
     def find(self, name: str) -> PoolInfo | None:
         """The pool with that id, else the one with that name."""
         stored = escape(name)
@@ -96,6 +98,7 @@ class SqlPoolStore:
             found = connection.execute(query.order_by((pools.c.id == stored).desc())).first()
         return None if found is None else to_info(found)
 
+    @repeatable
     def page(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
         """Pools by their names, behind that name."""
         query = select(pools).order_by(pools.c.name).limit(limit)
@@ -104,6 +107,7 @@ class SqlPoolStore:
         with self._database.read() as connection:
             return tuple(to_info(row) for row in connection.execute(query))
 
+    @repeatable
     def readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
         """The pools that a namespace may read, by their names."""
         query = (
@@ -115,6 +119,7 @@ class SqlPoolStore:
         with self._database.read() as connection:
             return tuple(to_info(row) for row in connection.execute(query))
 
+    @repeatable
     def members(self, pool_id: str) -> tuple[PoolMember, ...]:
         """All members, in the order of their names."""
         query = (
@@ -189,6 +194,7 @@ class SqlPoolStore:
 
         return self._attempt(work)
 
+    @repeatable
     def origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
         """Where some entries of a namespace come from."""
         own = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).scalar_subquery()
@@ -206,6 +212,7 @@ class SqlPoolStore:
                     found[name] = (*found.get(name, ()), to_origin(row))
         return found
 
+    @repeatable
     def news(self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int) -> PoolNews:
         """What was contributed since the member's last sync and has not ceased to hold, oldest first."""
         row = self._member(pool_id, namespace)
@@ -256,6 +263,7 @@ class SqlPoolStore:
             contributions, copies = erase_copies(connection, namespace, ids)
         return PoolErasure(contributions=contributions, copies=copies)
 
+    @repeatable
     def _member(self, pool_id: str, namespace: NamespacePath) -> AnyRow:
         of = and_(pool_members.c.pool_pk == pools.c.pk, pool_members.c.namespace == namespace_key(namespace))
         query = select(pools.c.name, pools.c.namespace_pk, pool_members).outerjoin(pool_members, of)

@@ -15,7 +15,7 @@ from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.migrations import identity_of
 from langmem_tiers.storage.redis_link import RedisLink
 from langmem_tiers.storage.redis_windows import Of, RedisWindows
-from langmem_tiers.storage.stamps import SqlStamps
+from langmem_tiers.storage.stamps import SqlStamps, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +58,10 @@ class RedisCache:
     def transcripts(self, lists: TranscriptStore) -> RedisTranscriptStore:
         """The lists of the database, so that what is written by them comes into the cache."""
         return RedisTranscriptStore(lists, self._cached)
+
+    def extend(self, written: Sequence[Written]) -> None:
+        """Add to the windows what was written to many sessions at once, from the states that they were locked in."""
+        self._cached.extend_all(written)
 
     def erase(self, sessions: Iterable[int]) -> bool:
         """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
@@ -128,7 +132,22 @@ class CachedTails:
             was_ours = self._left.get(key, before) is not None
             self._left[key] = after if is_next and was_ours else None
         if is_next:
-            self.windows.extend(key, before, after, added)
+            self.windows.extend([Written(key, before, after, added)])
+
+    def extend_all(self, written: Sequence[Written]) -> None:
+        """Add to many windows at once what was written while the rows of the sessions were locked."""
+        if not self.windows.serves():
+            return
+        with self._lock:
+            for one in written:
+                is_ours = self._left.get(one.key, one.before) == one.before
+                self._left[one.key] = one.after if is_ours else None
+        self.windows.extend(written)
+
+    def forget(self, key: int) -> None:
+        """Look anew at the state of a session before the next write."""
+        with self._lock:
+            self._left.pop(key, None)
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of a change."""
@@ -166,7 +185,10 @@ class RedisMessageStore:
         """Store the batch, then add it to the window."""
         before = self._cached.before(key)
         done = self._record.append(key, batch, now, new_ids=new_ids)
-        self._cached.extend(key, before, done.stored, done.revision, now)
+        if done.is_late:
+            self._cached.forget(key)
+        else:
+            self._cached.extend(key, before, done.stored, done.revision, now)
         return done
 
     def latest(self, key: int, limit: int) -> Tail:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.levels import RedisConfig
     from langmem_tiers.core.messages import Message
     from langmem_tiers.storage.redis_link import RedisLink
-    from langmem_tiers.storage.stamps import SessionStamp
+    from langmem_tiers.storage.stamps import SessionStamp, Written
 
 _HEAD = re.compile(rb"~([^~]+)~(\d+)~(\d+)~([01])")
 _GRAVE_SECONDS = 3600  # far longer than anybody takes between reading a database and filling a window
@@ -129,20 +129,14 @@ class RedisWindows:
             arguments += (score, member)
         self._ask(lambda: self._fill([key], arguments), key)
 
-    def extend(
-        self, session: int, before: SessionStamp, after: SessionStamp, added: Sequence[Message]
-    ) -> None:
-        """Add what was just written to the windows of the state before; any other is left as it is."""
-        keys, config = [self.key_of(session, of) for of in Of], self._config
-        held = self._fitting(session, added)
-        if len(held) < len(added):  # more than a window: whoever reads it next fills it
-            return
-        is_first = int(before.revision == 0)
-        arguments: list[Any] = [str(before), str(after), is_first, config.window, config.max_window_bytes]
-        arguments.append(config.ttl_seconds)
-        for message, member in zip(added, held, strict=True):
-            arguments += (time_of(message), member)
-        self._ask(lambda: self._extend(keys, arguments), *keys)
+    def extend(self, written: Sequence[Written]) -> None:
+        """Add what was just written to the windows of the state before, all at once; any other is left as it is."""
+        calls = [call for one in written if (call := self._extension(one)) is not None]
+        if len(calls) == 1:
+            keys, arguments = calls[0]
+            self._ask(lambda: self._extend(keys, arguments), *keys)
+        elif calls:
+            self._ask(lambda: self._extend_all(calls), *(key for keys, _ in calls for key in keys))
 
     def erase(self, sessions: Iterable[int]) -> bool:
         """Remove the windows of erased sessions, and let nobody bring them back who read them before.
@@ -180,6 +174,25 @@ class RedisWindows:
                 raise
 
         return self._link.ask(ask)
+
+    def _extension(self, written: Written) -> tuple[list[str], list[Any]] | None:
+        config, added = self._config, written.added
+        held = self._fitting(written.key, added)
+        if len(held) < len(added):  # more than a window: whoever reads it next fills it
+            return None
+        is_first = int(written.before.revision == 0)
+        arguments: list[Any] = [str(written.before), str(written.after), is_first]
+        arguments += (config.window, config.max_window_bytes, config.ttl_seconds)
+        for message, member in zip(added, held, strict=True):
+            arguments += (time_of(message), member)
+        return [self.key_of(written.key, of) for of in Of], arguments
+
+    def _extend_all(self, calls: Sequence[tuple[list[str], list[Any]]]) -> bool:
+        with self._link.client.pipeline(transaction=False) as pipe:
+            for keys, arguments in calls:
+                self._extend(keys, arguments, client=pipe)
+            pipe.execute()
+        return True
 
     def _settle(self) -> bool:
         with self._lock:

@@ -10,12 +10,16 @@ from sqlalchemy import bindparam, select
 
 from langmem_tiers.core.clock import microseconds
 from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from langmem_tiers.core.messages import Message
     from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
 
 _STAMP = (
     select(
@@ -51,6 +55,17 @@ class SessionStamp:
         return replace(self, revision=revision, updated_at=now)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What led from one state of a session to the next."""
+
+    key: int
+    """The session's."""
+    before: SessionStamp
+    after: SessionStamp
+    added: Sequence[Message]
+
+
 class SqlStamps:
     """Reads stamps; each costs one look-up by key."""
 
@@ -58,13 +73,16 @@ class SqlStamps:
         self._database = database
         self._statement = DriverStatement(_STAMP, database.dialect)
 
+    @repeatable
     def get(self, key: int) -> SessionStamp | None:
         """The state of a session now; None if it is gone."""
         with self._database.read_raw() as connection:
             rows = self._statement.named(connection, {"key": key})
-        if not rows:
-            return None
-        row = rows[0]
-        whose = f"{microseconds(row.created_at)}\0{row.path}\0{row.name}"
-        identity = hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
-        return SessionStamp(row.revision, row.updated_at, identity)
+        return stamp_of(rows[0]) if rows else None
+
+
+def stamp_of(row: AnyRow) -> SessionStamp:
+    """The state that a session's row shows; needs the path of its namespace as well."""
+    whose = f"{microseconds(row.created_at)}\0{row.path}\0{row.name}"
+    identity = hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
+    return SessionStamp(row.revision, row.updated_at, identity)

@@ -34,6 +34,6 @@ def add_to_sessions(
         )
     for batch, one in zip(batches, done, strict=True):
         if one.stored:
-            parts.cache.extend(one.key, one.stored, one.revision)
+            parts.cache.extend(one.key, one)
             parts.changed(batch.namespace)
     return done

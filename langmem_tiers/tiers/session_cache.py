@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from langmem_tiers.tiers.weighed import WeighedCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from langmem_tiers.core.config import CacheConfig
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.records import Tail
+    from langmem_tiers.core.records import Appended, Tail
 
 _OVERHEAD = 500  # characters that a message weighs beside its text and payload
 
@@ -60,15 +60,18 @@ class SessionCache:
         if self.enabled:
             self._hold(key, tail.messages, tail.revision, whole=whole)
 
-    def extend(self, key: int, added: Sequence[Message], revision: int) -> None:
+    def extend(self, key: int, done: Appended) -> None:
         """Hold what this process just wrote, if nobody else wrote in between."""
+        if done.is_late:  # a tail may be of before it or of after it, which its revision does not tell
+            self._tails.drop(key)
+            return
         held = self._tails.get(key)
-        if held is not None and held.revision == revision - 1:
-            messages = held.messages + tuple(added)
+        if held is not None and held.revision == done.revision - 1:
+            messages = held.messages + done.stored
             self._hold(
                 key,
                 messages[-self.window :],
-                revision,
+                done.revision,
                 whole=held.whole and len(messages) <= self.window,
             )
 

@@ -124,7 +124,7 @@ class ShortTerm:
             done = self._parts.messages.append(self.key, batch, self._parts.now(), new_ids=new_ids)
             watch.note(messages=len(done.stored), duplicates=len(done.duplicates))
         if done.stored:
-            self._parts.cache.extend(self.key, done.stored, done.revision)
+            self._parts.cache.extend(self.key, done)
             self._parts.changed(self.namespace)
         return AddReport(stored=done.stored, duplicates=done.duplicates, echoes=echoes)
 

@@ -1,12 +1,14 @@
-"""Our own stores pass the suites that we ship, on every database."""
+"""Our own stores pass the suites that we ship, on every database, and with Redis before it."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.core.levels import RedisConfig
 from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.terms import terms_of
@@ -22,10 +24,12 @@ from langmem_tiers.storage.memory_index import SqlMemoryIndex
 from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.storage.pools import SqlPoolStore
+from langmem_tiers.storage.redis_cache import RedisCache
 from langmem_tiers.storage.sessions import SqlSessionStore
 from langmem_tiers.storage.transcripts import SqlTranscriptStore
 from langmem_tiers.storage.tuning import SqlTuningStore
 from langmem_tiers.storage.vectors import SqlVectorStore
+from langmem_tiers.testing import FrozenClock
 from langmem_tiers.testing.conformance import (
     NOW,
     BatchStoreConformance,
@@ -43,21 +47,26 @@ from langmem_tiers.testing.conformance import (
     TuningStoreConformance,
     VectorStoreConformance,
 )
+from tests.backends import ON_ALL_BACKENDS, WITH_REDIS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = ON_ALL_BACKENDS
 INDEXER = Indexer(IMPORTANCE)
 
 
-@pytest.fixture
-def sql_stores(url: str) -> Iterator[Stores]:
+@contextmanager
+def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
+    """The stores as an engine puts them together; Redis, if there is one, answers whatever it is asked."""
     database = Database(url, EngineConfig())
     migrate(database, NOW, INDEXER, terms_of)
-    messages = SqlMessageStore(database, INDEXER)
+    cache = None if redis is None else RedisCache(redis, database, FrozenClock().monotonic)
+    record = SqlMessageStore(database, INDEXER)
+    lists = SqlTranscriptStore(database, record)
     yield Stores(
-        sessions=SqlSessionStore(database),
-        messages=messages,
+        sessions=SqlSessionStore(database) if cache is None else SqlSessionStore(database, cache.erase),
+        messages=record if cache is None else cache.messages(record),
         entries=SqlEntryStore(database),
         knowledge=SqlKnowledgeStore(database, terms_of),
         tuning=SqlTuningStore(database),
@@ -65,13 +74,41 @@ def sql_stores(url: str) -> Iterator[Stores]:
         vectors=SqlVectorStore(database),
         items=SqlItemStore(database),
         item_index=SqlItemIndex(database),
-        transcripts=SqlTranscriptStore(database, messages),
+        transcripts=lists if cache is None else cache.transcripts(lists),
         memories=SqlMemoryStore(database),
         memory_index=SqlMemoryIndex(database),
         pools=SqlPoolStore(database),
-        batches=SqlBatchStore(database, INDEXER),
+        batches=SqlBatchStore(database, INDEXER, None if cache is None else cache.extend),
     )
+    if cache is not None:
+        status = cache.status()
+        assert (status.is_connected, status.failures) == (True, 0)
+        cache.close()
     database.close()
+
+
+@pytest.fixture(scope="module")
+def postgres_stores(shared_postgres: str) -> Iterator[Stores]:
+    """For all tests: to open a server's database anew takes longer than most of them."""
+    with opened(shared_postgres) as stores:
+        yield stores
+
+
+@pytest.fixture(scope="module")
+def redis_stores(shared_postgres: str, redis_url: str) -> Iterator[Stores]:
+    with opened(shared_postgres, RedisConfig(url=redis_url, timeout_seconds=10)) as stores:
+        yield stores
+
+
+@pytest.fixture
+def sql_stores(backend: str, url: str, request: pytest.FixtureRequest) -> Iterator[Stores]:
+    if backend == "postgresql":
+        yield request.getfixturevalue("postgres_stores")
+    elif backend == WITH_REDIS:
+        yield request.getfixturevalue("redis_stores")
+    else:
+        with opened(url) as stores:
+            yield stores
 
 
 class TestSqlSessionStore(SessionStoreConformance):

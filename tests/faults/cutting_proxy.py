@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NAME = ".s.PGSQL.5432"
 Cut = Literal["before", "after"]
+COMMIT = "COMMIT\0"  # the whole statement, not the end of "READ COMMITTED"
 
 
 class CuttingProxy:
@@ -26,10 +27,13 @@ class CuttingProxy:
 
     def __init__(self, url: str, folder: Path) -> None:
         place = parse_qs(urlsplit(url).query)["host"][0]
+        self.direct_url = url
         self.url = url.replace(place, str(folder))
         self.cuts = 0
         self._server = f"{place}/{_NAME}"
         self._word, self._when = b"", "before"
+        self._meanwhile: Callable[[], object] = _nothing
+        self._refuses = False
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
@@ -47,16 +51,33 @@ class CuttingProxy:
         self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
         self._threads[-1].start()
 
-    def cut(self, when: Cut, word: str) -> None:
-        """Cut the next connection that says the word: before the server hears it, or after it has answered."""
+    def cut(self, when: Cut, word: str, meanwhile: Callable[[], object] | None = None) -> None:
+        """Cut the next connection that says the word: before the server hears it, or after it has answered.
+
+        Args:
+            when: Whether the server hears it.
+            word: What is said.
+            meanwhile: Done while an answer is held back, before the line is cut.
+        """
         with self._lock:
-            self._word, self._when = word.encode(), when
+            self._word, self._when, self._meanwhile = word.encode(), when, meanwhile or _nothing
+
+    def refuse(self) -> None:
+        """Let no new connection through."""
+        self._refuses = True
+
+    def accept(self) -> None:
+        """Let new connections through again."""
+        self._refuses = False
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 self._sockets.append(client)
+                if self._refuses:
+                    _end(client)
+                    continue
                 server, ends = self._socket(), threading.Event()
                 server.connect(self._server)
                 self._start(self._to_server, client, server, ends)
@@ -77,6 +98,8 @@ class CuttingProxy:
         with suppress(OSError):
             while (said := server.recv(65536)) and not ends.is_set():
                 client.sendall(said)
+        if ends.is_set():
+            self._meanwhile()
         _end(client, server)
 
     def _cut_now(self, said: bytes) -> str | None:
@@ -96,6 +119,10 @@ class CuttingProxy:
             thread.join(10)
         for one in self._sockets:
             one.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _end(*sockets: socket.socket) -> None:

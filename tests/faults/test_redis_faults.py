@@ -20,10 +20,13 @@ from tests.faults.test_fork import fork, wait
 from tests.redis_servers import AnsweringServer, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from langmem_tiers import RedisStatus
+
+
+KEEPS_ITS_DATA = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
@@ -143,6 +146,62 @@ def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: RedisSe
         assert (status(engine).hits > before, status(engine).is_connected) == (True, True)
 
 
+def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
+    clock = FrozenClock()
+    with (
+        RedisServer(*KEEPS_ITS_DATA) as server,
+        opened(tmp_path, server.url, clock) as engine,
+        engine.writer() as writer,
+    ):
+        names = ("left alone", "added to", "written to by a writer")
+        for name in names:
+            engine.session("acme", name).add("user", "before")
+        server.kill()
+        engine.session("acme", "added to").add("user", "meanwhile")
+        writer.add("acme", "written to by a writer", MessageDraft("user", "meanwhile"))
+        server.start()
+        clock.advance(seconds=6)
+        before = status(engine).hits
+        seen = [[m.content for m in engine.session("acme", name).latest()] for name in names]
+        assert seen == [["before"], ["before", "meanwhile"], ["before", "meanwhile"]]
+        assert status(engine).hits == before + 1  # what is as it was comes from there
+        for name in names:
+            engine.session("acme", name).latest()
+        assert status(engine).hits == before + 4
+
+
+def test_a_redis_that_hangs_costs_each_call_no_more_than_its_time_limit(
+    tmp_path: Path, server: RedisServer
+) -> None:
+    clock, limit = FrozenClock(), 0.5
+    with opened(tmp_path, server.url, clock, timeout_seconds=limit) as engine, engine.writer() as writer:
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+        calls: list[Callable[[], object]] = [
+            lambda: session.add("user", "one"),
+            session.latest,
+            lambda: session.transcript.latest(9),
+            lambda: writer.add("acme", "s", MessageDraft("user", "two")),
+            session.latest,
+        ]
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            for number, call in enumerate(calls, 1):
+                assert limit <= seconds(call) < 2 * limit
+                assert status(engine).failures == number
+                assert seconds(call) < limit  # it is left alone
+                clock.advance(seconds=6)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert [m.content for m in session.latest()] == ["first", "one", "one", "two", "two"]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
+
+
 def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
     tmp_path: Path, server: RedisServer
 ) -> None:
@@ -186,7 +245,10 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: Redis
         assert status(engine).failures == 0
 
 
-def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(tmp_path: Path, server: RedisServer) -> None:
+@pytest.mark.parametrize("settings", [(), KEEPS_ITS_DATA], ids=["without its data", "with its data"])
+def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
     stop, wrong = threading.Event(), list[str]()
     written: dict[str, int] = {}
 
@@ -200,7 +262,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(tmp_path: Path, s
             n += 1
         written[name] = n
 
-    with opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+    with RedisServer(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()

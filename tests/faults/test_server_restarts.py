@@ -10,27 +10,19 @@ import pytest
 from benchmarks.scale_load import Load, run
 from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
-from tests.faults.cutting_proxy import CuttingProxy
+from tests.faults.cutting_proxy import COMMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.faults.cutting_proxy import Cut
-
-COMMIT = "COMMIT\0"  # the whole statement, not the end of "READ COMMITTED"
+    from tests.faults.cutting_proxy import Cut, CuttingProxy
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPostgres]:
     with OwnPostgres(tmp_path_factory.mktemp("own") / "pg") as own:
         yield own
-
-
-@pytest.fixture
-def proxy(new_postgres_database: Callable[[], str], tmp_path: Path) -> Iterator[CuttingProxy]:
-    with CuttingProxy(new_postgres_database(), tmp_path) as between:
-        yield between
 
 
 def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
@@ -104,12 +96,13 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_stored(
         assert session.count() == 4
 
 
-def test_what_was_known_before_a_lost_answer_is_still_told_as_known(proxy: CuttingProxy) -> None:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_known_before_a_lost_answer_is_still_told_as_known(proxy: CuttingProxy, when: Cut) -> None:
     with MemoryEngine(proxy.url) as engine:
         session = engine.session("acme", "s")
         known = MessageDraft("user", "known", id="k")
         session.add(known)
-        proxy.cut("after", COMMIT)
+        proxy.cut(when, COMMIT)
         new = MessageDraft("user", "new", id="n")
         report = session.add_many([known, new, new])
         assert [message.id for message in report.stored] == ["n"]

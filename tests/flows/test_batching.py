@@ -22,6 +22,7 @@ from langmem_tiers import (
     UnsavedError,
 )
 from langmem_tiers.testing.threads import in_threads
+from tests.backends import ON_ALL_BACKENDS
 from tests.faults.held import held
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def test_what_add_returns_from_is_stored(url: str, tenant: str) -> None:
         assert found.entry.content == "two"
 
 
+@ON_ALL_BACKENDS
 def test_many_threads_share_transactions_and_each_session_keeps_its_order(
     engine: MemoryEngine, tenant: str
 ) -> None:
@@ -85,6 +87,7 @@ def test_many_threads_share_transactions_and_each_session_keeps_its_order(
         ]
 
 
+@ON_ALL_BACKENDS
 def test_what_is_queued_is_stored_by_flush_and_at_the_end(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
         assert writer.add(tenant, "s", said("one")) is None
@@ -117,6 +120,7 @@ def test_an_add_is_never_parted(engine: MemoryEngine, tenant: str) -> None:
     assert texts(engine, tenant, "s") == [f"{n}" for n in range(1, 12)]
 
 
+@ON_ALL_BACKENDS
 def test_one_that_is_refused_harms_no_other_and_is_not_forgotten(engine: MemoryEngine, tenant: str) -> None:
     engine.session(tenant, "s").add(said("taken", "x"))
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=None) as writer:
@@ -141,6 +145,7 @@ def test_one_that_is_refused_harms_no_other_and_is_not_forgotten(engine: MemoryE
     assert texts(engine, tenant, "s") == ["taken", "good s", "last"]
 
 
+@ON_ALL_BACKENDS
 def test_known_ids_are_duplicates_also_within_one_batch(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS) as writer:
         futures = [writer.submit(tenant, "s", said("one", "x")) for _ in range(3)]
@@ -160,6 +165,7 @@ def test_what_a_context_injected_is_no_message(engine: MemoryEngine, tenant: str
         assert writer.add(tenant, "t") is not None
 
 
+@ON_ALL_BACKENDS
 def test_a_session_that_was_erased_is_made_anew(engine: MemoryEngine, tenant: str) -> None:
     with engine.writer() as writer:
         writer.add(tenant, "s", said("one"))

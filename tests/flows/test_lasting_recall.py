@@ -24,6 +24,7 @@ from langmem_tiers.core.fences import CLOSING, OPENING
 from langmem_tiers.core.recall import TfIdfWeights
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from tests.backends import ON_ALL_BACKENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,7 @@ def hit_of(found: Recall, text: str) -> Hit:
 # Recall
 
 
+@ON_ALL_BACKENDS
 def test_entries_come_beside_messages_with_what_gave_their_score(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     space.session("monday").add("user", "I painted the red boat on Sunday.")
@@ -191,6 +193,7 @@ def test_other_strategies_bring_entries_where_they_are_named(
         assert sorted(texts(found)) == ["boat aim", "boat rule"], strategy
 
 
+@ON_ALL_BACKENDS
 def test_tenants_recall_nothing_of_each_other(engine: MemoryEngine, tenant: str) -> None:
     paths = ((tenant,), (tenant, "a"), (tenant, "a", "b"), (tenant, "A"))
     for path in paths:
@@ -313,6 +316,7 @@ def test_contexts_tell_entries(embedder: Any, clock: FrozenClock) -> None:
         assert context.messages[-1].content == "What is the code of the safe?"
 
 
+@ON_ALL_BACKENDS
 def test_contexts_tell_entries_on_every_database(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     space.long_term.store(CODE, kind="fact", session="elsewhere")

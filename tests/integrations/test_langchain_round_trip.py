@@ -9,29 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langmem_tiers import MemoryEngine
 from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
 from langmem_tiers_langchain.values import decode, encode
-from tests.conftest import BACKENDS
+from tests.backends import ALL_BACKENDS, opened
 from tests.integrations.langchain_messages import messages, same, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from langchain_core.messages import BaseMessage
 
+    from langmem_tiers import MemoryEngine
 
-@pytest.fixture(scope="module", params=BACKENDS)
+
+@pytest.fixture(scope="module", params=ALL_BACKENDS)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    folder: Path = tmp_path_factory.mktemp("messages")
-    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
-    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
-    with MemoryEngine(url, embedder=None) as engine:
+    with opened(request.param, tmp_path_factory.mktemp("messages"), request, embedder=None) as engine:
         yield engine
 
 

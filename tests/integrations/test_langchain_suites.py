@@ -1,4 +1,4 @@
-"""The suites that LangChain publishes for integrations, with none of their tests overridden."""
+"""The suites that LangChain publishes for integrations, with none of their tests overridden, on every database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from langchain_tests.integration_tests import (
 from langchain_tests.unit_tests import EmbeddingsUnitTests, ToolsUnitTests
 from langgraph.store.memory import InMemoryStore
 
-from langmem_tiers import MemoryEngine
 from langmem_tiers_langchain import (
     OfflineEmbeddings,
     TieredMemoryRetriever,
@@ -22,47 +21,47 @@ from langmem_tiers_langchain import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.tools import BaseTool
 
+    from langmem_tiers import MemoryEngine
 
-@pytest.fixture(autouse=True)
-def memory(request: pytest.FixtureRequest) -> Iterator[None]:
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, engine: MemoryEngine, tenant: str) -> None:
     """An engine with something in it, for the suite at hand."""
-    with MemoryEngine() as engine:
-        session = engine.session("ada", "talk")
-        for instrument in ("cello", "piano", "harp", "flute"):
-            session.add("user", f"Bob plays the {instrument}.")
-        engine.namespace("ada").knowledge.note("Bob plays in an orchestra.")
-        request.instance.engine = engine
-        yield
+    session = engine.session(tenant, "talk")
+    for instrument in ("cello", "piano", "harp", "flute"):
+        session.add("user", f"Bob plays the {instrument}.")
+    engine.namespace(tenant).knowledge.note("Bob plays in an orchestra.")
+    request.instance.engine, request.instance.tenant = engine, tenant
 
 
-class TestRetriever(RetrieversIntegrationTests):
+@pytest.mark.usefixtures("memory")
+class _OnEveryDatabase:
     engine: MemoryEngine
+    tenant: str
 
+
+class TestRetriever(_OnEveryDatabase, RetrieversIntegrationTests):
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
         return TieredMemoryRetriever
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"engine": self.engine, "namespace": "ada"}
+        return {"engine": self.engine, "namespace": self.tenant}
 
     @property
     def retriever_query_example(self) -> str:
         return "What does Bob play?"
 
 
-class _SearchTool:
-    engine: MemoryEngine
-
+class _SearchTool(_OnEveryDatabase):
     @property
     def tool_constructor(self) -> BaseTool:
-        return create_search_memory_tool("ada", engine=self.engine)
+        return create_search_memory_tool(self.tenant, engine=self.engine)
 
     @property
     def tool_invoke_params_example(self) -> dict[str, Any]:
@@ -80,7 +79,9 @@ class TestSearchToolIntegration(_SearchTool, ToolsIntegrationTests):
 class TestSearchToolWithArtifact(_SearchTool, ToolsIntegrationTests):
     @property
     def tool_constructor(self) -> BaseTool:
-        return create_search_memory_tool("ada", engine=self.engine, response_format="content_and_artifact")
+        return create_search_memory_tool(
+            self.tenant, engine=self.engine, response_format="content_and_artifact"
+        )
 
 
 class TestSearchToolOfAStore(_SearchTool, ToolsIntegrationTests):
@@ -89,12 +90,10 @@ class TestSearchToolOfAStore(_SearchTool, ToolsIntegrationTests):
         return create_search_memory_tool("ada", store=InMemoryStore())
 
 
-class _ManageTool:
-    engine: MemoryEngine
-
+class _ManageTool(_OnEveryDatabase):
     @property
     def tool_constructor(self) -> BaseTool:
-        return create_manage_memory_tool("ada", engine=self.engine)
+        return create_manage_memory_tool(self.tenant, engine=self.engine)
 
     @property
     def tool_invoke_params_example(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import langgraph.store.base
 import pytest
 from langgraph.store.base import InvalidNamespaceError, PutOp
 
-from langmem_tiers import EmbeddingError, InvalidConfigError, InvalidInputError, MemoryEngine
+from langmem_tiers import EmbeddingError, EngineConfig, InvalidConfigError, InvalidInputError, MemoryEngine
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
 from langmem_tiers_langchain.testing import INDEX, TTL, StoreConformance, WordEmbeddings
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 class TestTieredStore(StoreConformance):
     @pytest.fixture
-    def opened(self, url: str) -> Iterator[MemoryEngine]:
-        with MemoryEngine(url) as engine:
+    def opened(self, url: str, config: EngineConfig) -> Iterator[MemoryEngine]:
+        with MemoryEngine(url, config=config) as engine:
             yield engine
 
     @pytest.fixture
@@ -190,9 +190,11 @@ def test_a_value_that_is_not_json_is_refused_by_name_and_nothing_is_written(
         assert store.search(("a",)) == []
 
 
-def test_sweeping_erases_what_has_expired_and_its_namespace(url: str, tenant: str) -> None:
+def test_sweeping_erases_what_has_expired_and_its_namespace(
+    url: str, config: EngineConfig, tenant: str
+) -> None:
     clock = FrozenClock()
-    with MemoryEngine(url, clock=clock) as engine:
+    with MemoryEngine(url, config=config, clock=clock) as engine:
         store = TieredStore(engine, ttl={"default_ttl": 5})
         for n in range(3):
             store.put((tenant, str(n)), "k", {"text": "boats"}, ttl=n or None)
@@ -204,9 +206,11 @@ def test_sweeping_erases_what_has_expired_and_its_namespace(url: str, tenant: st
         assert len(store.search((tenant,), query="boats", refresh_ttl=False)) == 2
 
 
-def test_reading_lets_an_item_live_for_its_whole_time_again(url: str, tenant: str) -> None:
+def test_reading_lets_an_item_live_for_its_whole_time_again(
+    url: str, config: EngineConfig, tenant: str
+) -> None:
     clock = FrozenClock()
-    with MemoryEngine(url, clock=clock) as engine:
+    with MemoryEngine(url, config=config, clock=clock) as engine:
         store = TieredStore(engine, ttl={"default_ttl": 10, "refresh_on_read": True})
         store.put((tenant,), "k", {})
         for read in (store.get, lambda *_: store.search((tenant,))) * 3:

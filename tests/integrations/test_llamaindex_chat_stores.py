@@ -28,6 +28,8 @@ from langmem_tiers import (
     StorageUnavailableError,
 )
 from langmem_tiers.testing.threads import in_threads
+from tests.backends import WITH_REDIS
+from tests.backends import opened as opened_on
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -53,6 +55,7 @@ PLACES = {
     "sqlite-file, of a user": ("sqlite-file", True),
     "postgresql, of a user": ("postgresql", True),
     "postgresql, of nobody": ("postgresql", False),
+    "postgresql+redis, of a user": (WITH_REDIS, True),
 }
 
 
@@ -61,13 +64,8 @@ def database_and_owner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[MemoryEngine, bool]]:
     """An engine on each kind of database in turn, shared by tests that work under names of their own."""
-    urls: dict[str, Callable[[], str]] = {
-        "sqlite-memory": lambda: "sqlite://",
-        "sqlite-file": lambda: f"sqlite:///{tmp_path_factory.mktemp('stores') / 'memory.db'}",
-        "postgresql": lambda: str(request.getfixturevalue("shared_postgres")),
-    }
     backend, is_of_a_user = PLACES[request.param]
-    with MemoryEngine(urls[backend]()) as engine:
+    with opened_on(backend, tmp_path_factory.mktemp("stores"), request) as engine:
         yield engine, is_of_a_user
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import ContentAwareCounter, MemoryEngine
 from langmem_tiers.core.fences import is_only_fenced
-from tests.conftest import BACKENDS
+from tests.backends import ALL_BACKENDS, opened
 from tests.integrations.langchain_messages import same, scalars, text
 
 with warnings.catch_warnings():
@@ -40,7 +40,6 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from hypothesis.strategies import SearchStrategy
 
@@ -108,15 +107,12 @@ messages: SearchStrategy[ChatMessage] = st.builds(
 ) | st.builds(ChatMessage, text, role=st.sampled_from(MessageRole))
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=ALL_BACKENDS)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    folder: Path = tmp_path_factory.mktemp("messages")
-    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
-    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
-    with MemoryEngine(url, embedder=None) as engine:
+    with opened(request.param, tmp_path_factory.mktemp("messages"), request, embedder=None) as engine:
         yield engine
 
 

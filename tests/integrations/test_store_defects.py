@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langgraph.store.base import PutOp
 
-from langmem_tiers import MemoryEngine
+from langmem_tiers import EngineConfig, MemoryEngine
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
 from langmem_tiers_langchain.testing import INDEX
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[TieredStore]:
-    with TieredStore.from_conn_string(url, index=INDEX) as opened:
+def store(url: str, config: EngineConfig) -> Iterator[TieredStore]:
+    with MemoryEngine(url, config=config) as engine, TieredStore(engine, index=INDEX) as opened:
         yield opened
 
 
@@ -74,9 +74,11 @@ def test_sqlite_times_are_aware(store: TieredStore, tenant: str) -> None:
     assert item.created_at.tzinfo == item.updated_at.tzinfo == UTC
 
 
-def test_sqlite_what_has_expired_cannot_be_read_before_a_sweep(url: str, tenant: str) -> None:
+def test_sqlite_what_has_expired_cannot_be_read_before_a_sweep(
+    url: str, config: EngineConfig, tenant: str
+) -> None:
     clock = FrozenClock()
-    with MemoryEngine(url, clock=clock) as engine:
+    with MemoryEngine(url, config=config, clock=clock) as engine:
         store = TieredStore(engine, ttl={"default_ttl": 1, "refresh_on_read": True})
         store.put((tenant,), "k", {"text": "boat"})
         clock.advance(minutes=1)

@@ -11,11 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
-from tests.conftest import BACKENDS
+from tests.backends import ALL_BACKENDS, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # Every code point, lone surrogates and NUL among them; st.text() alone leaves surrogates out.
 any_text = st.text(st.characters(codec=None, categories=None), max_size=200) | st.text(
@@ -41,15 +40,12 @@ drafts = st.builds(
 )
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=ALL_BACKENDS)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    folder: Path = tmp_path_factory.mktemp("round-trip")
-    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
-    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
-    with MemoryEngine(url) as engine:
+    with opened(request.param, tmp_path_factory.mktemp("round-trip"), request) as engine:
         yield engine
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.core.transcripts import IN_LIST, Listing
-from tests.conftest import BACKENDS
+from tests.backends import ALL_BACKENDS, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from langmem_tiers import Message, Session
 
@@ -153,15 +152,12 @@ steps = st.lists(
 )
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=ALL_BACKENDS)
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    folder: Path = tmp_path_factory.mktemp("transcripts")
-    urls = {"sqlite-memory": "sqlite://", "sqlite-file": f"sqlite:///{folder / 'memory.db'}"}
-    url = urls.get(request.param) or request.getfixturevalue("shared_postgres")
-    with MemoryEngine(url, embedder=None) as engine:
+    with opened(request.param, tmp_path_factory.mktemp("transcripts"), request, embedder=None) as engine:
         yield engine
 
 

@@ -471,9 +471,11 @@ def ranking(where: Namespace) -> list[list[tuple[str, float]]]:
     ]
 
 
-def test_engines_of_different_history_rank_the_same(url: str, tenant: str, backend: str) -> None:
+def test_engines_of_different_history_rank_the_same(
+    url: str, config: EngineConfig, tenant: str, backend: str
+) -> None:
     clock = FrozenClock()
-    with MemoryEngine(url, clock=clock, embedder=HashEmbedder(24)) as along:
+    with MemoryEngine(url, config=config, clock=clock, embedder=HashEmbedder(24)) as along:
         where = along.namespace(tenant)
         for number, thing in enumerate(THINGS * 4):
             where.session(f"s{number}").add_many(
@@ -487,7 +489,7 @@ def test_engines_of_different_history_rank_the_same(url: str, tenant: str, backe
             along._parts.retriever.forget()
             fresh = ranking(where)
         else:
-            with MemoryEngine(url, clock=clock, embedder=HashEmbedder(24)) as other:
+            with MemoryEngine(url, config=config, clock=clock, embedder=HashEmbedder(24)) as other:
                 fresh = ranking(other.namespace(tenant))
         assert ranking(where) == fresh
 

@@ -20,6 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from tests.backends import ALL_BACKENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -278,12 +279,11 @@ def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: 
     assert texts(where.recall("boat")) == []
 
 
-@pytest.mark.parametrize("kind", ["file", "postgresql"])
+@pytest.mark.parametrize("backend", [one for one in ALL_BACKENDS if one != "sqlite-memory"])
 def test_what_one_engine_writes_or_erases_another_knows_at_once(
-    kind: str, file_url: str, tenant: str, request: pytest.FixtureRequest
+    url: str, config: EngineConfig, tenant: str
 ) -> None:
-    url = file_url if kind == "file" else str(request.getfixturevalue("shared_postgres"))
-    with MemoryEngine(url) as one, MemoryEngine(url) as two:
+    with MemoryEngine(url, config=config) as one, MemoryEngine(url, config=config) as two:
         here, there = one.namespace(tenant), two.namespace(tenant)
         for number in range(3):
             say(here, f"s{number}", f"boat number {number}")

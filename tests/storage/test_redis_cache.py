@@ -21,6 +21,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.messages import Role
 from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
+from langmem_tiers.storage.stamps import Written
 from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
@@ -79,6 +80,45 @@ def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any)
     assert key.decode() == f"langmem-tiers:episodic:{engine.database_id}:{session.key}"
     assert client.type(key) == b"zset"
     assert 86_400 - 60 < client.ttl(key) <= 86_400
+
+
+def test_what_a_writer_stored_is_there_for_other_engines(
+    tmp_path: Path, server: RedisServer, client: Any
+) -> None:
+    def reads(session: str) -> list[str]:
+        return [message.content for message in other.session("acme", session).latest(9)]
+
+    with (
+        opened(tmp_path / "memory.db", server) as one,
+        opened(tmp_path / "memory.db", server) as other,
+        one.writer(acknowledge="queued", max_wait_ms=3_600_000) as writer,
+    ):
+        one.session("acme", "old").add("user", "before")
+        for session in ("old", "new", "new", "another"):
+            writer.add("acme", session, MessageDraft("user", f"in {session}"))
+        before = client.info("commandstats")
+        writer.flush()
+        after = client.info("commandstats")
+        assert writer.report.batches == 1
+        assert after["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"] == 3
+        assert reads("old") == ["before", "in old"]
+        assert reads("new") == ["in new", "in new"]
+        assert reads("another") == ["in another"]
+        assert (status(other).hits, status(other).misses, status(one).failures) == (3, 0, 0)
+        one.session("acme", "new").add("user", "after")
+        assert reads("new") == ["in new", "in new", "after"]
+        assert (status(other).hits, status(other).misses) == (4, 0)
+
+
+def test_a_writer_needs_no_redis_that_answers(tmp_path: Path) -> None:
+    with RedisServer() as server, opened(tmp_path / "memory.db", server) as engine, engine.writer() as writer:
+        for n in range(6):
+            if n == 3:
+                server.kill()
+            writer.add("acme", "s", MessageDraft("user", f"{n}"))
+        assert said(engine) == [f"{n}" for n in range(6)]
+        assert writer.report.retries == 0
+        assert status(engine).failures == 1
 
 
 def test_a_cold_window_is_filled_from_the_database(engine: MemoryEngine, client: Any) -> None:
@@ -208,7 +248,7 @@ def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEn
         before, after = states[place], states[place + 1]
         assert before is not None
         assert after is not None
-        windows.extend(session.key, before, after, batches[place])
+        windows.extend([Written(session.key, before, after, batches[place])])
         assert said(engine) == ["zero", "one", "two"]
 
 
@@ -277,7 +317,7 @@ def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEng
     session.delete()
     windows.fill(session.key, stamp, messages, head=found.head, whole=True)
     windows.fill(session.key, stamp, messages, head=b"~gone", whole=True)
-    windows.extend(session.key, stamp, stamp.after(2, engine._parts.now()), messages)
+    windows.extend([Written(session.key, stamp, stamp.after(2, engine._parts.now()), messages)])
     assert b"secret" not in everything(client)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from langmem_tiers import CacheConfig, Message, Role
-from langmem_tiers.core.records import Tail
+from langmem_tiers.core.records import Appended, Tail
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.tiers.session_cache import SessionCache
 
@@ -27,6 +27,10 @@ def tail(*numbers: int, revision: int = 1) -> Tail:
     return Tail(tuple(message(n) for n in numbers), revision)
 
 
+def added(number: int, revision: int, *, is_late: bool = False) -> Appended:
+    return Appended((message(number),), (), revision, is_late=is_late)
+
+
 def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
     held = cache()
     held.put(1, tail(1, 2, 3), whole=True)
@@ -48,13 +52,20 @@ def test_it_knows_when_it_does_not_hold_enough() -> None:
 def test_own_writes_extend_it_unless_somebody_wrote_in_between() -> None:
     held = cache(window=3)
     held.put(1, tail(1, 2), whole=True)
-    held.extend(1, [message(3)], revision=2)
+    held.extend(1, added(3, revision=2))
     assert held.get(1, 9, revision=2) == (message(1), message(2), message(3))
-    held.extend(1, [message(4)], revision=3)
+    held.extend(1, added(4, revision=3))
     assert held.get(1, 3, revision=3) == (message(2), message(3), message(4))
     assert held.get(1, 4, revision=3) is None  # the first one left the window
-    held.extend(1, [message(9)], revision=5)
+    held.extend(1, added(9, revision=5))
     assert held.get(1, 1, revision=5) is None
+
+
+def test_a_write_that_is_told_late_ends_what_is_held() -> None:
+    held = cache()
+    held.put(1, tail(1, 2, revision=2), whole=True)
+    held.extend(1, added(2, revision=3, is_late=True))
+    assert held.get(1, 9, revision=3) is None
 
 
 def test_it_forgets_after_its_time() -> None:

@@ -71,8 +71,11 @@ def unpacked(vector: str) -> list[str]:
     terms: list[str] = []
     for lexeme in vector.split():
         term, _, places = lexeme.rpartition(":")
-        terms.extend([term.strip("'").replace("''", "'")] * (places.count(",") + 1))
-    return terms
+        if "," in places:
+            terms.extend([term[1:-1]] * (places.count(",") + 1))
+        else:
+            terms.append(term[1:-1])
+    return [term.replace("''", "'") for term in terms] if "''" in vector else terms
 
 
 def postings(

@@ -1,0 +1,20 @@
+"""What tests of faults share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.cutting_proxy import CuttingProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def proxy(new_postgres_database: Callable[[], str], tmp_path: Path) -> Iterator[CuttingProxy]:
+    """The way to a PostgreSQL, to be cut."""
+    with CuttingProxy(new_postgres_database(), tmp_path) as between:
+        yield between

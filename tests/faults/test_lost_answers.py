@@ -1,0 +1,197 @@
+"""A line to PostgreSQL that is cut, beside caches that must not believe what was never answered."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import (
+    CacheConfig,
+    EngineConfig,
+    MemoryEngine,
+    MessageDraft,
+    PostgresConfig,
+    RedisConfig,
+    UnsavedError,
+)
+from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.erasure import SqlErasureStore
+from langmem_tiers.storage.pools import SqlPoolStore
+from langmem_tiers.testing.conformance import NOW
+from tests.faults.cutting_proxy import COMMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.faults.cutting_proxy import Cut, CuttingProxy
+
+NOT_IN_PROCESS = CacheConfig(max_characters=0)
+
+
+@pytest.fixture
+def config(redis_url: str) -> EngineConfig:
+    """With Redis, and nothing held in the process."""
+    return EngineConfig(cache=NOT_IN_PROCESS, redis=RedisConfig(url=redis_url, timeout_seconds=10))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_with_redis_adds_and_reads_go_on_over_a_line_that_was_cut(
+    proxy: CuttingProxy, config: EngineConfig, when: Cut
+) -> None:
+    with MemoryEngine(proxy.url, config=config, embedder=None) as engine:
+        session = engine.session("acme", "s")
+        proxy.cut(when, "SELECT")
+        session.add("user", "one")
+        proxy.cut(when, "SELECT")
+        assert [message.content for message in session.latest()] == ["one"]
+        proxy.cut(when, "SELECT")
+        assert [message.content for message in session.transcript.latest(9)] == ["one"]
+        assert proxy.cuts == 3
+
+
+@pytest.mark.parametrize("has_redis", [False, True])
+def test_who_writes_between_a_lost_answer_and_its_look_up_is_seen(
+    proxy: CuttingProxy, config: EngineConfig, *, has_redis: bool
+) -> None:
+    given = config if has_redis else None
+    with MemoryEngine(proxy.url, config=given) as engine, MemoryEngine(proxy.direct_url) as other:
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+
+        def meanwhile() -> None:
+            assert [message.content for message in session.latest()] == ["first", "a walrus"]
+            other.session("acme", "s").add("user", "b")
+
+        session.latest()
+        proxy.cut("after", "a walrus", meanwhile)  # one message is one statement
+        assert [message.content for message in session.add("user", "a walrus").stored] == ["a walrus"]
+        assert [message.content for message in session.latest()] == ["first", "a walrus", "b"]
+        session.add("user", "c")
+        assert [message.content for message in session.latest()] == ["first", "a walrus", "b", "c"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_message_is_stored_once_whatever_answer_is_lost(proxy: CuttingProxy, when: Cut) -> None:
+    with MemoryEngine(proxy.url, embedder=None) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+        for number in range(3):
+            proxy.cut(when, f"walrus {number}")
+            report = session.add("user", f"walrus {number}")
+            assert [message.content for message in report.stored] == [f"walrus {number}"]
+        assert proxy.cuts == 3
+        assert [message.content for message in session.messages()] == [
+            "first",
+            *(f"walrus {n}" for n in range(3)),
+        ]
+        assert session.count() == 4
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_writer_tells_what_it_stored_as_stored_whatever_answer_is_lost(
+    proxy: CuttingProxy, when: Cut
+) -> None:
+    known, new = MessageDraft("user", "known", id="k"), MessageDraft("user", "new", id="n")
+    with MemoryEngine(proxy.url) as engine, engine.writer() as writer:
+        writer.add("acme", "s", known)
+        proxy.cut(when, COMMIT)
+        report = writer.add("acme", "s", known, new, new)
+        assert report is not None
+        assert [message.id for message in report.stored] == ["n"]
+        assert [message.id for message in report.duplicates] == ["k", "n"]
+        proxy.cut(when, COMMIT)
+        assert writer.add("acme", "another", MessageDraft("user", "in a new session"))
+        assert proxy.cuts == 2
+        assert (writer.report.stored, writer.report.duplicates) == (3, 2)
+        assert engine.session("acme", "s").count() == 2
+
+
+def test_a_writer_that_waits_long_for_the_server_still_knows_what_it_had_sent(
+    proxy: CuttingProxy,
+) -> None:
+    config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
+    with MemoryEngine(proxy.url, config=config) as engine, engine.writer() as writer:
+        writer.add("acme", "s", MessageDraft("user", "first"))
+        proxy.cut("after", COMMIT, proxy.refuse)
+        future = writer.submit("acme", "s", MessageDraft("user", "second"))
+        with pytest.raises(UnsavedError):
+            writer.flush(0.5)
+        proxy.accept()
+        assert [message.content for message in future.result(30).stored] == ["second"]
+        assert (writer.report.stored, writer.report.duplicates) == (2, 0)
+        assert writer.report.retries > 0
+        assert engine.session("acme", "s").count() == 2
+
+
+@pytest.mark.parametrize("has_redis", [False, True])
+def test_who_writes_between_a_lost_answer_of_a_writer_and_its_look_up_is_seen(
+    proxy: CuttingProxy, config: EngineConfig, *, has_redis: bool
+) -> None:
+    given = config if has_redis else None
+    with (
+        MemoryEngine(proxy.url, config=given) as engine,
+        MemoryEngine(proxy.direct_url) as other,
+        engine.writer() as writer,
+    ):
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+
+        def meanwhile() -> None:
+            assert [message.content for message in session.latest()] == ["first", "a"]
+            other.session("acme", "s").add("user", "b")
+
+        session.latest()
+        proxy.cut("after", COMMIT, meanwhile)
+        writer.add("acme", "s", MessageDraft("user", "a"))
+        assert [message.content for message in session.latest()] == ["first", "a", "b"]
+        writer.add("acme", "s", MessageDraft("user", "c"))
+        assert [message.content for message in session.latest()] == ["first", "a", "b", "c"]
+
+
+@contextmanager
+def stores(url: str) -> Iterator[tuple[SqlPoolStore, SqlErasureStore]]:
+    database = Database(url, EngineConfig())
+    yield SqlPoolStore(database), SqlErasureStore(database)
+    database.close()
+
+
+def test_pools_and_what_is_to_be_erased_are_read_over_a_line_that_was_cut(proxy: CuttingProxy) -> None:
+    ada = ("acme", "ada")
+    with MemoryEngine(proxy.url, embedder=None) as engine:
+        engine.session(ada, "s").add("user", "the walrus")
+        pool = engine.pools.create("tusks", members=[ada])
+        entry = pool.contribute(ada, "A walrus has tusks.").entry
+        assert entry is not None
+    with stores(proxy.url) as (pools, erasure):
+        info = pools.find("tusks")
+        assert info is not None
+        (session,) = erasure.sessions_of(ada, "s")
+        places = erasure.places(session, None, NOW.replace(year=9999))
+        touched = erasure.touched_by_messages(session, places, lasting=True)
+        assert touched is not None
+        assert touched.state is not None
+        state = touched.state
+        reads: list[Callable[[], object]] = [
+            lambda: pools.find("tusks"),
+            lambda: pools.page(after=None, limit=9),
+            lambda: pools.readable(ada),
+            lambda: pools.members(info.id),
+            lambda: pools.member(info.id, ada),
+            lambda: pools.origins(info.namespace, [entry.id]),
+            lambda: pools.news(info.id, ada, NOW, limit=9),
+            lambda: erasure.namespaces_of("ada"),
+            lambda: erasure.sessions_of(ada, "s"),
+            lambda: erasure.places(session, None, NOW.replace(year=9999)),
+            lambda: erasure.touched_by_sessions(ada, [session], ["s"]),
+            lambda: erasure.touched_by_messages(session, places, lasting=True),
+            lambda: erasure.touched_by_entry(info.namespace, entry.id),
+            lambda: erasure.behind(state, 9),
+            lambda: erasure.old_sessions(NOW.replace(year=9999), after=0, limit=9),
+        ]
+        for number, read in enumerate(reads, 1):
+            expected = read()
+            proxy.cut("before", "SELECT")
+            assert read() == expected
+            assert proxy.cuts == number
