@@ -207,7 +207,7 @@ def assemble(
         moments=given.scoring.moments,
         working=WorkingMemories(short_term, given.config.working),
         config=given.config,
-        erasure=SqlErasureStore(database, None if redis is None else redis.erase),
+        erasure=SqlErasureStore(database, redis),
         upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds),
     )
 
@@ -224,9 +224,10 @@ def assemble_items(database: Database, given: Given) -> Items:
     return Items(parts, given.embedder)
 
 
-def assemble_backups(database: Database, given: Given) -> BackupStore:
+def assemble_backups(database: Database, given: Given, redis: RedisCache | None = None) -> BackupStore:
     """What makes and restores backups of a database."""
-    return SqlBackups(database, Terms(Indexer(given.scoring.importance), terms_of))
+    terms = Terms(Indexer(given.scoring.importance), terms_of)
+    return SqlBackups(database, terms) if redis is None else SqlBackups(database, terms, redis.erase)
 
 
 def _short_term(

@@ -30,6 +30,7 @@ from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
 from langmem_tiers.flows.consolidate import consolidate
 from langmem_tiers.flows.embed import embed
+from langmem_tiers.flows.flushing import flush_all, let_writers_go
 from langmem_tiers.flows.forget import forget
 from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
@@ -129,14 +130,20 @@ class MemoryEngine(Moving, Closing):
         self.items = assemble_items(self._database, given)
         self.working = self._parts.working
         self._parts.erasers.extend(
-            [self.items.let_go, self.working.let_go, partial(erase_from_pools, self._parts.pools)]
+            [
+                self.items.let_go,
+                self.working.let_go,
+                partial(let_writers_go, self._parts),
+                partial(erase_from_pools, self._parts.pools),
+            ]
         )
+        if self._redis is not None:
+            self._parts.erasers.append(self._redis.let_go)
         self.maintenance = Maintenance(self._parts, self.items.sweep)
-        self._backups = assemble_backups(self._database, given)
+        self._backups = assemble_backups(self._database, given, self._redis)
         self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
         self._figures = figures_of(self._database)
         self._scoring = given.scoring
-        self._writers: weakref.WeakSet[BatchWriter] = weakref.WeakSet()
         self._attach()
 
     def _attach(self) -> None:
@@ -267,8 +274,18 @@ class MemoryEngine(Moving, Closing):
             report_path=report_path,  # type: ignore[arg-type]  # made a Path there
         )
         writer = assemble_writer(self._database, self._parts, self._scoring, config, self._redis)
-        self._writers.add(writer)
+        self._parts.writers.add(writer)
         return writer
+
+    def flush(self) -> None:
+        """Store all that was taken and waits in this process: in its writers and in working memories.
+
+        ``backup()``, ``move_to()``, ``snapshot()`` and ``forget()`` do so by themselves.
+
+        Raises:
+            StorageError: The database took it not, or not all; what it did not take is held on.
+        """
+        flush_all(self._parts)
 
     def figures(self) -> Figures:
         """What the database holds and how it stands; cheap enough to be asked every few seconds.
@@ -298,8 +315,9 @@ class MemoryEngine(Moving, Closing):
         it was before; ``forget(user="alice")`` every namespace that has this label.
 
         Long-term entries and knowledge go if nothing else says so; entries that others said too are told in their
-        words. Summaries and chunks are made anew from what is left, without a model. To forget the same again is
-        safe, and is what to do if this was stopped.
+        words. Summaries and chunks are made anew from what is left, without a model. What waits in this process, in
+        writers and in working memories, is stored first and erased with the rest; what a writer had left in a report
+        when it was closed is yours to erase. To forget the same again is safe, and is what to do if this was stopped.
 
         Args:
             namespace: Whose.
@@ -336,7 +354,7 @@ class MemoryEngine(Moving, Closing):
         """
         with ExitStack() as stack:
             stack.callback(self._close)
-            for writer in list(self._writers):
+            for writer in list(self._parts.writers):
                 stack.callback(writer.close)
 
     def _close(self) -> None:

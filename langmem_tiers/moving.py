@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.backups import BackupScope, BackupSource, RestoreWish
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_namespace
+from langmem_tiers.flows.flushing import flush_all
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Moving:
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> BackupReport:
-        """Write the memory as it is at this moment to one file, while it is in use.
+        """Write the memory as it is at this moment to one file, while it is in use; what waits is stored first.
 
         Args:
             path: The file; it has this name once it is whole.
@@ -55,7 +56,7 @@ class Moving:
             BackupFileError: The file is there already, or cannot be written.
         """
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        self._parts.lasting.uses.flush()
+        flush_all(self._parts)
         return self._backups.backup(Path(path), scope, self._source(), overwrite=overwrite, progress=progress)
 
     def restore(
@@ -74,14 +75,16 @@ class Moving:
         Args:
             path: The file.
             into: Another namespace, for a backup of one.
-            replace: Erase what is there first; otherwise the place must be empty.
+            replace: Erase what is there first, in working memories too; otherwise the place must be empty.
             progress: Is told how far it is.
 
         Raises:
             BackupError: The file is no backup, damaged or of a newer release, or the place is taken.
         """
-        report = self._backups.restore(Path(path), self._wish(into, progress, replace=replace))
-        self._let_go()
+        wish = self._wish(into, progress, replace=replace)
+        flush_all(self._parts)  # what was taken before it is there before it
+        report = self._backups.restore(Path(path), wish)
+        self._let_go(report)
         return report
 
     def move_to(
@@ -111,10 +114,11 @@ class Moving:
         if not isinstance(target, Moving):
             raise InvalidInputError(f"target must be a MemoryEngine, got a {type(target).__name__}: open one")
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        self._parts.lasting.uses.flush()
         wish = target._wish(into, progress)
+        for parts in (self._parts, target._parts):
+            flush_all(parts)
         report = self._backups.move(target._backups, scope, self._source(), wish)
-        target._let_go()
+        target._let_go(report)
         return report
 
     def snapshot(
@@ -134,7 +138,7 @@ class Moving:
         Raises:
             BackupError: This is PostgreSQL: use ``backup()``.
         """
-        self._parts.lasting.uses.flush()
+        flush_all(self._parts)
         return self._backups.snapshot(Path(path), overwrite=overwrite, progress=progress)
 
     def _source(self) -> BackupSource:
@@ -155,8 +159,10 @@ class Moving:
             progress=progress,
         )
 
-    def _let_go(self) -> None:
+    def _let_go(self, report: RestoreReport) -> None:
         # What is held in memory may be of what was replaced.
+        if report.replaced:
+            self._parts.working.drop(report.scope)
         self._parts.short_term.cache.drop()
         self._parts.views.drop()
         self._parts.retriever.forget()

@@ -26,7 +26,7 @@ def aside_name(name: str, moment: datetime, number: int = 1) -> str:
         number: Tells several apart that were set aside at the same moment.
     """
     ended = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return f"{_start(name)} (until {ended}{'' if number == 1 else f' {number}'})"
+    return f"{aside_start(name)} (until {ended}{'' if number == 1 else f' {number}'})"
 
 
 def was_set_aside(name: str, of: str | None = None) -> bool:
@@ -38,11 +38,12 @@ def was_set_aside(name: str, of: str | None = None) -> bool:
     """
     if of is None:
         return any(found.end() == len(name) for found in _ENDED.finditer(name))
-    start = _start(of)
+    start = aside_start(of)
     return name.startswith(start) and _ENDED.fullmatch(name, len(start)) is not None
 
 
-def _start(name: str) -> str:
+def aside_start(name: str) -> str:
+    """How the names begin that a session of that name has once it was set aside."""
     if len(escape(name).encode()) <= MAX_NAME_BYTES - _ROOM:
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -39,6 +39,12 @@ class BackupScope:
             return "the whole memory"
         return f"the namespace {'/'.join(self.namespace)!r}" + (" with all below it" if self.prefix else "")
 
+    def holds(self, path: NamespacePath) -> bool:
+        """Whether a namespace is of this part."""
+        if self.namespace is None or path == self.namespace:
+            return True
+        return self.prefix and path[: len(self.namespace)] == self.namespace
+
     def moved(self, into: NamespacePath | None) -> Self:
         """The same part under another name."""
         if into is None:
@@ -51,8 +57,8 @@ class BackupScope:
         return type(self)(into, self.prefix)
 
     def renamed(self, path: str, into: NamespacePath | None) -> str:
-        """The stored form of one of its namespaces, in the part that it is moved to."""
-        if into is None or self.namespace is None:
+        """The stored form of a namespace in the part that this one is moved to; one that is not of it stays."""
+        if into is None or self.namespace is None or not self.holds(namespace_from_key(path)):
             return path
         return namespace_key((*into, *namespace_from_key(path)[len(self.namespace) :]))
 

@@ -107,6 +107,13 @@ class Erased:
     entries: Mapping[NamespacePath, tuple[str, ...]] = field(default_factory=dict)
     """Ids of long-term entries, episodes, chunks, facts and knowledge, or of those that are told anew."""
 
+    def holds(self, namespace: NamespacePath, session: str, message_id: str) -> bool:
+        """Whether a message is gone."""
+        place = (namespace, session)
+        if namespace in self.namespaces or place in self.sessions:
+            return True
+        return message_id in self.messages.get(place, ())
+
     def __add__(self, other: Erased) -> Erased:
         return Erased(
             namespaces=(*self.namespaces, *other.namespaces),

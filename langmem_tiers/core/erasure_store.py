@@ -82,6 +82,8 @@ class Touched:
     """Episodes of the namespace that are linked with entries."""
     knowledge: tuple[tuple[str, str], ...] = ()
     """Category and key of what is known from it."""
+    sources: tuple[str, ...] = ()
+    """How past knowledge names it as its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,8 @@ class Removal:
     """Told anew; one whose id is there already takes the place of the one before."""
     facts: tuple[str, ...] = ()
     knowledge: tuple[tuple[str, str], ...] = ()
+    sources: tuple[str, ...] = ()
+    """Sources of past knowledge; what is known under the same key now, from elsewhere, stays."""
     drops_queries: bool = True
     """Whether the vectors of questions go too, one of which may say the same."""
 
@@ -115,11 +119,11 @@ class ErasureStore(Protocol):
     """Finds and erases what belongs together."""
 
     def namespaces_of(self, user: str) -> tuple[NamespacePath, ...]:
-        """Every namespace, also of items, with that label, exactly."""
+        """Every namespace with that label, exactly: also of items, and of those who only share something in pools."""
         ...
 
-    def sessions_of(self, namespace: NamespacePath, name: str) -> tuple[SessionName, ...]:
-        """The session with that name, and all whose names begin with it."""
+    def sessions_of(self, namespace: NamespacePath, starts: Sequence[str]) -> tuple[SessionName, ...]:
+        """The sessions whose names begin with one of these."""
         ...
 
     def erase_namespace(self, namespace: NamespacePath) -> ErasedCounts:

@@ -82,6 +82,8 @@ class PastKnowledge:
     valid_until: datetime
     reason: str
     """``superseded``, ``pruned`` or ``removed``."""
+    source: str | None = None
+    """Of the value; None too for what was replaced before schema 11."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

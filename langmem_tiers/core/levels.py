@@ -75,7 +75,7 @@ class RedisStatus:
     skipped: int
     """Times that it was not asked, because it had failed a moment ago."""
     unremoved: int
-    """Erased sessions that may still lie in Redis; they are removed when it answers again, or by its TTL."""
+    """Sessions of which something erased may still lie in Redis; it goes when that answers again, or by its TTL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,10 @@ class PoolInfo:
         return ("", "pools", self.id)
 
 
+RIGHTS = ("can_read", "can_write", "is_owner")
+"""What a member may have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMember:
     """A namespace in a pool, and what it may do there.
@@ -44,7 +48,7 @@ class PoolMember:
         can_read: Whether it may query the pool and sync from it.
         can_write: Whether it may contribute.
         is_owner: Whether it may add and remove members, and delete the pool.
-        joined_at: When it was added, or its rights were last changed.
+        joined_at: When it was added; other rights leave that as it is.
     """
 
     namespace: NamespacePath
@@ -208,8 +212,8 @@ class PoolStore(Protocol):
         """
         ...
 
-    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> None:
-        """Add a member, or give it other rights.
+    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
+        """Add a member, or give it other rights; the member as it is then, in the pool for as long as before.
 
         Args:
             pool_id: Where.
@@ -288,7 +292,10 @@ class PoolStore(Protocol):
         ...
 
     def erase_namespace(self, namespace: NamespacePath) -> PoolErasure:
-        """Erase all that a namespace contributed to any pool, what others synced of it, and its memberships."""
+        """Erase all that a namespace contributed to any pool, what others synced of it, and its memberships.
+
+        The oldest member owns a pool that has no other owner then; one without members goes.
+        """
         ...
 
     def erase_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
@@ -316,7 +323,9 @@ def check_member(member: PoolMember | None, pool: str, namespace: NamespacePath,
         what = "is no member of"
     else:
         what = {"can_read": "may not read", "can_write": "may not write to"}.get(needs, "does not own")
+    # All of them: one that is left out would be given or taken away by its default.
+    rights = ", ".join(f"{right}={right == needs or getattr(member, right, False)}" for right in RIGHTS)
     raise NotAllowedError(
         f"the namespace {namespace!r} {what} the pool {pool!r}: "
-        f"let an owner call pool.add({namespace!r}, {needs}=True); nothing was read or changed"
+        f"let an owner call pool.add({namespace!r}, {rights}); nothing was read or changed"
     )

@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.core.names import namespace_key
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.names import NamespacePath
+
+
+class LeaseKind(StrEnum):
+    """What one process at a time does in a namespace; the right to it goes with the namespace."""
+
+    OPTIMIZER = "optimizer"
+    CONSOLIDATE = "consolidate"
+    EMBED = "embed"
+
+
+def lease_name(kind: LeaseKind, namespace: NamespacePath) -> str:
+    """What the right to do it there is called."""
+    return f"{kind}:{namespace_key(namespace)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

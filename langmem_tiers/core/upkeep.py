@@ -112,11 +112,12 @@ class MaintenanceReport:
 class UpkeepStore(Protocol):
     """Keeps the database itself in shape."""
 
-    def scrub(self, erased: ErasedCounts | None = None) -> Scrubbed:
+    def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> Scrubbed:
         """Let the files of the database hold nothing of what was erased.
 
         Args:
             erased: What that was; everything is gone over, if left out.
+            from_pools: Whether pools, or what others synced of them, may have lost something too.
         """
         ...
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Future
 
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.records import AppendedTo
@@ -166,6 +167,20 @@ class BatchQueue:
         with self.lock:
             for one in some:
                 self._refused.pop(one, None)
+
+    def drop_refused(self, erased: Erased) -> bool:
+        """Hold no longer what was refused of what is erased; whether there was something."""
+        with self.lock:
+            before = sum(len(one.messages) for one in self._refused)
+            for one in list(self._refused):
+                one.messages = tuple(
+                    message
+                    for message in one.messages
+                    if not erased.holds(one.namespace, one.session, message.id)
+                )
+                if not one.messages:
+                    del self._refused[one]
+            return sum(len(one.messages) for one in self._refused) < before
 
     def done(
         self, batch: Sequence[Waiting], batches: Sequence[SessionBatch], done: Sequence[AppendedTo]

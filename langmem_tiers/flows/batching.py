@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.messages import MessageDraft
     from langmem_tiers.core.ports import BatchStore
     from langmem_tiers.core.writing import UnsavedFiles
@@ -141,18 +142,27 @@ class BatchWriter(Closing):
         return future
 
     def flush(self, timeout_seconds: float | None = None) -> WriterReport:
-        """Store everything that was added before.
+        """Store everything that was added before; what a closed one did not store is in its report.
 
         Raises:
             UnsavedError: Some of it could not be stored in time; it waits.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
-        if not self._queue.drained(wait):
+        if self._report is None and not self._queue.drained(wait):
             raise UnsavedError(
                 f"{self._queue.pending} messages were not stored within {wait:g} s{self._queue.because()}: "
                 "they wait and will be; see writer.unsaved"
             )
         return self.report
+
+    def let_go(self, erased: Erased) -> None:
+        """Hold nothing that was refused of what is erased, and have nothing in the file but what is not stored."""
+        if self._report is not None:  # its file is in the hands of others
+            return
+        with self._queue.lock:
+            had = self._queue.drop_refused(erased)
+            if self._file is not None and (had or self._file.size_bytes):
+                self._file.replace(self._queue.unsaved())
 
     def recover(self, path: str | os.PathLike[str]) -> RecoverReport:
         """Store what a crash report holds, whatever of it is stored by now; then the file is gone.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.long_term import ConsolidationReport
-from langmem_tiers.core.names import namespace_key
+from langmem_tiers.core.tuning import LeaseKind
 from langmem_tiers.flows.leases import Lease
 from langmem_tiers.scoring.decay import decayed
 
@@ -37,7 +37,7 @@ def consolidate(
     """
     if max_batches is not None:
         check_whole(max_batches, 1, "max_batches")
-    lease = Lease(parts, f"consolidate:{namespace_key(namespace)}")
+    lease = Lease.of(parts, LeaseKind.CONSOLIDATE, namespace)
     if not lease.hold():
         return ConsolidationReport(is_complete=False, is_elsewhere=True)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.names import namespace_key
+from langmem_tiers.core.tuning import LeaseKind
 from langmem_tiers.flows.leases import Lease
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def embed(
     """
     if parts.retriever.embedding is None:
         return 0
-    lease = Lease(parts, f"embed:{namespace_key(namespace)}", _LEASE_SECONDS)
+    lease = Lease.of(parts, LeaseKind.EMBED, namespace, _LEASE_SECONDS)
     pause = _FIRST_PAUSE_SECONDS
     while not lease.hold():  # whoever dies with it loses it, so this comes to its end
         time.sleep(pause)

@@ -123,6 +123,7 @@ def _with_entries(
         put=(*(one for one in put if one.entry.id not in gone), *_unlinked(parts, touched, gone)),
         facts=tuple(sorted(facts)),
         knowledge=touched.knowledge,
+        sources=touched.sources,
     )
 
 

@@ -1,4 +1,4 @@
-"""Forgetting: rows first, each step whole by itself, then copies elsewhere, then the bytes.
+"""Forgetting: what waits is stored, then rows go, each step whole by itself, then copies elsewhere, then the bytes.
 
 Whoever stops in the middle forgets the same again: what is gone is passed over, what is left goes.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.asides import was_set_aside
+from langmem_tiers.core.asides import aside_start, was_set_aside
 from langmem_tiers.core.erasure import Erased, ErasedCounts, ErasureReceipt
 from langmem_tiers.core.errors import LangmemTiersError, StorageBusyError, StorageError
 from langmem_tiers.core.knowledge import id_from_name
@@ -19,6 +19,7 @@ from langmem_tiers.flows.erasing import (
     removal_of_sessions,
     whole_groups,
 )
+from langmem_tiers.flows.flushing import flush_all
 from langmem_tiers.flows.task_journal import NOTES
 from langmem_tiers.tiers.supersession import let_go
 
@@ -58,11 +59,11 @@ def forget(parts: MemoryParts, request: ErasureRequest, *, scrub: bool) -> Erasu
         scrub: Whether the bytes are wiped too.
     """
     now = parts.now()
-    parts.lasting.uses.flush()
+    waiting = _stored(parts, request)
     gone = _rows(parts, request)
     let_go_of(parts, gone.erased)
     elsewhere, left = _elsewhere(parts, gone.erased)
-    wiped = _wiped(parts, gone.counts) if scrub else None
+    wiped = _wiped(parts, gone.counts, from_pools=any(elsewhere.values())) if scrub else None
     return ErasureReceipt(
         id=parts.short_term.ids.new(now),
         asked=request,
@@ -71,7 +72,7 @@ def forget(parts: MemoryParts, request: ErasureRequest, *, scrub: bool) -> Erasu
         remade=gone.remade,
         elsewhere=elsewhere,
         is_scrubbed=wiped is not None and not wiped.left,
-        left=(*left, *(() if wiped is None else wiped.left)),
+        left=(*waiting, *left, *(() if wiped is None else wiped.left)),
         notes=() if wiped is None else wiped.notes,
     )
 
@@ -111,6 +112,15 @@ def let_go_of(parts: MemoryParts, erased: Erased) -> None:
         parts.retriever.forget(path)
 
 
+def _stored(parts: MemoryParts, request: ErasureRequest) -> tuple[str, ...]:
+    # What waits in this process: written later, it would outlive the receipt.
+    try:
+        flush_all(parts, request.namespace, request.session)
+    except StorageError as error:
+        return (f"not all that waited was stored and erased ({error}): forget the same again",)
+    return ()
+
+
 def _rows(parts: MemoryParts, request: ErasureRequest) -> Gone:
     if request.user is not None:
         return _namespaces(parts, parts.erasure.namespaces_of(request.user))
@@ -134,9 +144,10 @@ def _namespaces(parts: MemoryParts, paths: Sequence[NamespacePath]) -> Gone:
 def _session(parts: MemoryParts, namespace: NamespacePath, name: str) -> Gone:
     # With the conversations that were set aside from it, and the notes of a task.
     own = (name, f"{name}{NOTES}")
+    starts = dict.fromkeys((name, *map(aside_start, own)))
     found = [
         one
-        for one in parts.erasure.sessions_of(namespace, name)
+        for one in parts.erasure.sessions_of(namespace, tuple(starts))
         if one.name in own or any(was_set_aside(one.name, of=each) for each in own)
     ]
     names = tuple(dict.fromkeys((name, *(one.name for one in found))))
@@ -149,7 +160,8 @@ def _session(parts: MemoryParts, namespace: NamespacePath, name: str) -> Gone:
 
 
 def _message(parts: MemoryParts, namespace: NamespacePath, name: str, message_id: str) -> Gone:
-    session = next((one for one in parts.erasure.sessions_of(namespace, name) if one.name == name), None)
+    named = parts.erasure.sessions_of(namespace, (name,))
+    session = next((one for one in named if one.name == name), None)
     asked = Gone(erased=Erased(messages={(namespace, name): (message_id,)}))
     if session is None:
         return asked
@@ -213,10 +225,10 @@ def _elsewhere(parts: MemoryParts, erased: Erased) -> tuple[dict[str, int], list
     return found, left
 
 
-def _wiped(parts: MemoryParts, counts: ErasedCounts) -> Scrubbed:
+def _wiped(parts: MemoryParts, counts: ErasedCounts, *, from_pools: bool) -> Scrubbed:
     try:
         # One that was stopped may have left bytes of rows that are gone: then all is gone over.
-        return parts.upkeep.scrub(counts if counts.total else None)
+        return parts.upkeep.scrub(counts if counts.total else None, from_pools=from_pools)
     except StorageError as error:
         return Scrubbed(
             left=(f"the rows are gone, their bytes are not wiped ({error}): forget the same again",)

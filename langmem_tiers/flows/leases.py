@@ -6,7 +6,11 @@ import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.tuning import lease_name
+
 if TYPE_CHECKING:
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.tuning import LeaseKind
     from langmem_tiers.flows.parts import MemoryParts
 
 
@@ -24,6 +28,13 @@ class Lease:
         self._seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
         self.name = name
         self.holder = secrets.token_hex(8)
+
+    @classmethod
+    def of(
+        cls, parts: MemoryParts, kind: LeaseKind, namespace: NamespacePath, seconds: float | None = None
+    ) -> Lease:
+        """The right to do something in a namespace."""
+        return cls(parts, lease_name(kind, namespace), seconds)
 
     def hold(self) -> bool:
         """Take it, or keep it for longer."""

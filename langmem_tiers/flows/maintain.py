@@ -154,6 +154,7 @@ class Maintenance:
         days = self._parts.config.maintenance.retention_days
         if days is None:
             return done
+        self._parts.working.flush()  # a session to which something is about to be said is not empty
         cutoff, after = now - timedelta(days=days), 0
         while sessions := self._parts.erasure.old_sessions(cutoff, after=after, limit=_SESSIONS_AT_ONCE):
             for session in sessions:

@@ -11,8 +11,15 @@ from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.instruments import Verb
-from langmem_tiers.core.names import check_name, check_namespace, namespace_key
-from langmem_tiers.core.tuning import EfficiencyReport, Savings, Snapshot, TuningParameters, TuningState
+from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.core.tuning import (
+    EfficiencyReport,
+    LeaseKind,
+    Savings,
+    Snapshot,
+    TuningParameters,
+    TuningState,
+)
 from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
 from langmem_tiers.flows.background import BackgroundRuns, Changes
 from langmem_tiers.flows.fit import Load, fit
@@ -124,7 +131,7 @@ class Optimizer:
         """
         path = check_namespace(namespace)
         session = None if session is None else check_name(session)
-        lease = Lease(self._parts, f"optimizer:{namespace_key(path)}")
+        lease = Lease.of(self._parts, LeaseKind.OPTIMIZER, path)
         if not lease.hold():
             return None
         with self._parts.instruments.watch(Verb.OPTIMIZE) as watch:

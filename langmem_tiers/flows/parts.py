@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from langmem_tiers.core.tuning import TuningParameters, TuningState
 from langmem_tiers.tiers.chunks import Chunks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
     from langmem_tiers.core.upkeep import UpkeepStore
     from langmem_tiers.flows.analyze import Analyzer
+    from langmem_tiers.flows.batching import BatchWriter
     from langmem_tiers.retrieval.retriever import Retriever
     from langmem_tiers.scoring.moment_patterns import MomentPattern
     from langmem_tiers.tiers.memory_parts import LastingParts
@@ -58,6 +60,8 @@ class MemoryParts:
     config: EngineConfig
     erasure: ErasureStore
     upkeep: UpkeepStore
+    writers: WeakSet[BatchWriter] = field(default_factory=WeakSet)
+    """Those that the engine made and somebody still has."""
     erasers: list[Eraser] = field(default_factory=list)
     """Who keeps copies outside the database: each is told what is gone and erases its own."""
 

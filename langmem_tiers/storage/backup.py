@@ -30,7 +30,7 @@ from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.search import pgvector_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from langmem_tiers.core.backups import (
@@ -55,11 +55,18 @@ class SqlBackups:
     Args:
         database: Which.
         terms: Makes the terms of restored rows.
+        erasing: Told of the keys of sessions as they are replaced, as that of ``SqlSessionStore``.
     """
 
-    def __init__(self, database: Database, terms: Terms) -> None:
+    def __init__(
+        self,
+        database: Database,
+        terms: Terms,
+        erasing: Callable[[Sequence[int]], object] = lambda _keys: None,
+    ) -> None:
         self._database = database
         self._terms = terms
+        self._erasing = erasing
 
     def backup(
         self,
@@ -129,7 +136,8 @@ class SqlBackups:
             holds = taken_by(connection, scope)
             if holds is not None and not wish.replace:
                 raise _taken(scope, holds)
-            clear(connection, scope)  # a namespace with nothing in it, too
+            if gone := clear(connection, scope):  # a namespace with nothing in it, too
+                self._erasing(gone)
             writing = Writing(connection, info, wish, keys, self._terms)
             writing.is_native = is_native
             writing.put(_counted(records, "writing", info.total, wish.progress))

@@ -125,7 +125,12 @@ def within(table: Table, scope: BackupScope) -> ColumnElement[bool]:
         return _path_within(table, scope)
     if not is_rooted(table):
         return _is_named_within(table, scope)
-    rooted = [one for one in table.foreign_key_constraints if is_rooted(one.referred_table)]
+    # By what each row names: where a column may be empty, its rows are found by another.
+    rooted = [
+        one
+        for one in table.foreign_key_constraints
+        if is_rooted(one.referred_table) and not any(column.nullable for column in one.columns)
+    ]
     direct = [one for one in rooted if one.referred_table in ROOTS]
     condition: ColumnElement[bool] = true()
     for constraint in direct or rooted:

@@ -22,8 +22,9 @@ from langmem_tiers.storage.backup_tables import (
     within,
 )
 from langmem_tiers.storage.backup_values import read_record
+from langmem_tiers.storage.pool_tables import origins
 from langmem_tiers.storage.rows import to_message
-from langmem_tiers.storage.schema import embedders, knowledge, messages, vectors
+from langmem_tiers.storage.schema import embedders, knowledge, messages, sessions, vectors
 from langmem_tiers.storage.search import index_columns, known_columns
 from langmem_tiers.storage.text import storable, unpack_json
 
@@ -145,6 +146,8 @@ class Writing:
     def _completed(self, kept: Kept, row: dict[str, Any]) -> dict[str, Any]:
         if kept.table in ROOTS:
             row["path"] = self._info.scope.renamed(row["path"], self._wish.into)
+        elif kept.table is origins:
+            row["namespace"] = self._info.scope.renamed(row["namespace"], self._wish.into)
         for column in kept.table.c:
             if column in RENEWED:
                 row[column.name] = secrets.randbits(_EPOCH_BITS)
@@ -216,12 +219,14 @@ def lock(connection: Connection, scope: BackupScope) -> None:
         connection.execute(own)
 
 
-def clear(connection: Connection, scope: BackupScope) -> None:
-    """Erase a part of the memory."""
+def clear(connection: Connection, scope: BackupScope) -> list[int]:
+    """Erase a part of the memory; the keys of the sessions that it held."""
+    gone = list(connection.execute(select(sessions.c.pk).where(within(sessions, scope))).scalars())
     for kept in reversed(list(kept_tables().values())):
         shared = not is_rooted(kept.table) and kept.table not in ALWAYS_MERGED
         if kept.table in ROOTS or (shared and scope.namespace is None):
             connection.execute(kept.table.delete().where(within(kept.table, scope)))
+    return gone
 
 
 def _literal(vector: bytes | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import exists, func, or_, select, type_coerce
 
@@ -11,10 +11,11 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.erasure_store import Place, SessionName, SessionState, Touched
 from langmem_tiers.core.messages import ToolCall
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
-from langmem_tiers.storage.erasure_sources import Sources
+from langmem_tiers.storage.erasure_sources import Sources, forms_of
 from langmem_tiers.storage.erasure_writes import erase_namespace, remove_all, stamp_of
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.item_writes import parts_of
+from langmem_tiers.storage.pool_tables import origins, pool_members
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message
 from langmem_tiers.storage.schema import (
@@ -26,12 +27,12 @@ from langmem_tiers.storage.schema import (
     namespaces,
     sessions,
 )
-from langmem_tiers.storage.sessions import delete_sessions
+from langmem_tiers.storage.sessions import delete_sessions, is_of_callers
 from langmem_tiers.storage.statements import IS_IN_LIST
 from langmem_tiers.storage.text import unpack_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy import ColumnElement, Connection
@@ -43,26 +44,45 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
+_PATHS = (namespaces.c.path, item_namespaces.c.path, pool_members.c.namespace, origins.c.namespace)
 _IS_SUMMARY = messages.c.position % POSITION_STEP == 1
 _IS_PROMOTED = exists().where(entries.c.message_pk == messages.c.pk, entries.c.tier == Tier.LONG_TERM.value)
 _AROUND = 200  # turns behind an erased one that are looked at for the second next
 
 
-class SqlErasureStore:
-    """Serves the ``ErasureStore`` port."""
+class SessionCopies(Protocol):
+    """Who keeps copies of sessions elsewhere: told of an erasure before it is final, so that none outlives it."""
 
-    def __init__(self, database: Database, erasing: Callable[[Sequence[int]], object] | None = None) -> None:
-        self._erasing = erasing
+    def erase(self, sessions: Sequence[int]) -> bool:
+        """Sessions are gone, by their keys."""
+        ...
+
+    def outdate(self, session: int, revision: int) -> bool:
+        """What a session held before a revision is gone."""
+        ...
+
+
+class SqlErasureStore:
+    """Serves the ``ErasureStore`` port.
+
+    Args:
+        database: Where.
+        copies: Who keeps copies of its sessions.
+    """
+
+    def __init__(self, database: Database, copies: SessionCopies | None = None) -> None:
+        self._copies = copies
         self._database = database
 
     @repeatable
     def namespaces_of(self, user: str) -> tuple[NamespacePath, ...]:
-        """Every namespace, also of items, with that label."""
+        """Every namespace with that label, also of items, and of those who only share something in pools."""
         wanted = f"/{namespace_key((user,))}/"
         found = set[str]()
         with self._database.read() as connection:
-            for path in (namespaces.c.path, item_namespaces.c.path):
-                found.update(connection.execute(select(path).where(self._holds(path, wanted))).scalars())
+            for path in _PATHS:
+                query = select(path).distinct().where(is_of_callers(path), self._holds(path, wanted))
+                found.update(connection.execute(query).scalars())
         return tuple(namespace_from_key(path) for path in sorted(found))
 
     def _holds(self, path: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
@@ -71,14 +91,14 @@ class SqlErasureStore:
         return place(type_coerce(around, path.type), wanted) > 0
 
     @repeatable
-    def sessions_of(self, namespace: NamespacePath, name: str) -> tuple[SessionName, ...]:
-        """The session with that name, and all whose names begin with it."""
-        stored = escape(name)
-        begins = func.substr(sessions.c.name, 1, len(stored)) == stored
+    def sessions_of(self, namespace: NamespacePath, starts: Sequence[str]) -> tuple[SessionName, ...]:
+        """The sessions whose names begin with one of these."""
+        stored = [escape(start) for start in starts]
+        begins = [func.substr(sessions.c.name, 1, len(start)) == start for start in stored]
         query = (
             select(sessions.c.pk, sessions.c.name)
             .join(namespaces)
-            .where(namespaces.c.path == namespace_key(namespace), begins)
+            .where(namespaces.c.path == namespace_key(namespace), or_(*begins))
             .order_by(sessions.c.pk)
         )
         with self._database.read() as connection:
@@ -90,7 +110,7 @@ class SqlErasureStore:
         with self._database.write() as connection:
             path = namespaces.c.path == namespace_key(namespace)
             own = select(sessions.c.pk).join(namespaces).where(path)
-            keys = list(connection.execute(own).scalars()) if self._erasing is not None else []
+            keys = list(connection.execute(own).scalars()) if self._copies is not None else []
             counts = erase_namespace(connection, namespace)
             self._tell(keys)
             return counts
@@ -131,13 +151,14 @@ class SqlErasureStore:
             sources = Sources(connection, namespace, stamp[0])
             facts = sources.facts([one.key for one in sessions])
             found = sources.entries(names, None, facts)
+            said = [form for name in names for form in (name, f"session {name}", f"context file {name}")]
+            said += sources.of_messages([one.key for one in sessions])
             return Touched(
                 namespace=namespace,
                 stamp=stamp,
                 sessions=tuple(sessions),
-                knowledge=sources.knowledge(
-                    [form for name in names for form in (name, f"session {name}", f"context file {name}")]
-                ),
+                knowledge=sources.knowledge(said),
+                sources=tuple(said),
                 **found,
             )
 
@@ -157,9 +178,8 @@ class SqlErasureStore:
             found: dict[str, Any] = {"facts": tuple(facts)}
             if lasting:
                 found = sources.entries([session.name], ids, facts)
-                found["knowledge"] = sources.knowledge(
-                    [form for one in sorted(ids) for form in (one, f"message {one}")]
-                )
+                said = [form for one in sorted(ids) for form in forms_of(one)]
+                found |= {"knowledge": sources.knowledge(said), "sources": tuple(said)}
             return Touched(
                 namespace=session.namespace,
                 stamp=stamp,
@@ -197,8 +217,9 @@ class SqlErasureStore:
         try:
             with self._database.write() as connection:
                 counts = remove_all(connection, removal)
-                touched = [] if removal.state is None else [removal.state.session.key]
-                self._tell([*(one.key for one in removal.sessions), *touched])
+                self._tell([one.key for one in removal.sessions])
+                if removal.state is not None:
+                    self._tell_of_change(connection, removal.state.session.key)
                 return counts
         except OutrunError:
             return None
@@ -233,9 +254,14 @@ class SqlErasureStore:
             return is_gone
 
     def _tell(self, keys: Sequence[int]) -> None:
-        # Before the transaction ends: who holds copies of these sessions elsewhere buries them first.
-        if self._erasing is not None and keys:
-            self._erasing(keys)
+        if self._copies is not None and keys:
+            self._copies.erase(keys)
+
+    def _tell_of_change(self, connection: Connection, key: int) -> None:
+        if self._copies is not None:
+            revision = connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
+            if revision is not None:
+                self._copies.outdate(key, revision)
 
 
 def _place(row: AnyRow) -> Place:

@@ -14,7 +14,7 @@ from langmem_tiers.core.names import escape, unescape
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_rows import ENTRIES, FACTS, to_fact, to_kept
 from langmem_tiers.storage.memory_tables import extracted_facts, memories, relations
-from langmem_tiers.storage.schema import knowledge
+from langmem_tiers.storage.schema import knowledge, knowledge_history, messages
 from langmem_tiers.storage.text import storable
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
 
 _DERIVED, _SUPERSEDES = escape(RelationKind.DERIVED_FROM), escape(RelationKind.SUPERSEDES)
+
+
+def forms_of(message_id: str) -> tuple[str, str]:
+    """How a source may name a message."""
+    return message_id, f"message {message_id}"
 
 
 class Sources:
@@ -106,6 +111,19 @@ class Sources:
             )
             found += [(unescape(row.category), unescape(row.key)) for row in self._connection.execute(query)]
         return tuple(found)
+
+    def of_messages(self, sessions: Sequence[int]) -> list[str]:
+        """Sources of what is known, or was, that name a message of some sessions."""
+        named: set[str | None] = set()
+        for table in (knowledge, knowledge_history):
+            mine = (table.c.namespace_pk == self._key, table.c.source.is_not(None))
+            named.update(self._connection.execute(select(table.c.source).distinct().where(*mine)).scalars())
+        found: list[str] = []
+        for some in parts_of(sessions) if named else ():
+            ids = self._connection.execute(select(messages.c.id).where(messages.c.session_pk.in_(some)))
+            forms = (form for one in ids.scalars() for form in forms_of(unescape(one)))
+            found += [form for form in forms if storable(form) in named]
+        return found
 
     def _known(self, name: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         # Past values may be there without a present one.

@@ -13,6 +13,7 @@ from sqlalchemy import and_, delete, func, select, tuple_, update
 from langmem_tiers.core.entries import Mark, Tier
 from langmem_tiers.core.erasure import ErasedCounts
 from langmem_tiers.core.names import escape, namespace_key
+from langmem_tiers.core.tuning import LeaseKind, lease_name
 from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.entries import put_marks
 from langmem_tiers.storage.faults import OutrunError
@@ -36,6 +37,7 @@ from langmem_tiers.storage.schema import (
 )
 from langmem_tiers.storage.sessions import count_erasure, delete_namespace, delete_sessions
 from langmem_tiers.storage.statements import INSERT, IS_IN_LIST
+from langmem_tiers.storage.text import storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from langmem_tiers.core.erasure_store import Removal
     from langmem_tiers.core.names import NamespacePath
 
-_LEASES = ("optimizer", "consolidate")
 _IS_SUMMARY = messages.c.position % POSITION_STEP == 1
 _TIERS = {
     Tier.SHORT_TERM: "chunks",
@@ -79,7 +80,7 @@ def erase_namespace(connection: Connection, namespace: NamespacePath) -> ErasedC
     own = select(namespaces.c.pk).where(namespaces.c.path == path).with_for_update()
     key = connection.execute(own).scalar()
     counts = _items(connection, path)
-    names = [escape(f"{kind}:{path}") for kind in _LEASES]
+    names = [escape(lease_name(kind, namespace)) for kind in LeaseKind]
     connection.execute(delete(leases).where(leases.c.name.in_(names)))
     connection.execute(delete(embedding_cache))
     if key is None:
@@ -108,6 +109,7 @@ def remove_all(connection: Connection, removal: Removal) -> ErasedCounts:
     if key is None:
         return ErasedCounts()
     counts = _memories(connection, key, removal) + _known(connection, key, removal.knowledge)
+    counts += _known_before(connection, key, removal.sources)
     counts += _files(connection, key, removal.names)
     if removal.sessions:
         counts += _sessions(connection, [one.key for one in removal.sessions])
@@ -202,6 +204,14 @@ def _known(connection: Connection, key: int, names: Sequence[tuple[str, str]]) -
             gone.append(connection.execute(delete(table).where(table.c.namespace_pk == key, of)).rowcount)
         counts += ErasedCounts(knowledge=gone[0], versions=gone[1])
     return counts
+
+
+def _known_before(connection: Connection, key: int, sources: Sequence[str]) -> ErasedCounts:
+    mine, count = knowledge_history.c.namespace_pk == key, 0
+    for some in parts_of([storable(one) for one in sources]):
+        gone = delete(knowledge_history).where(mine, knowledge_history.c.source.in_(some))
+        count += connection.execute(gone).rowcount
+    return ErasedCounts(versions=count)
 
 
 def _files(connection: Connection, key: int, names: Sequence[str]) -> ErasedCounts:

@@ -271,21 +271,24 @@ def _past_row(past: PastKnowledge, namespace_pk: int) -> dict[str, Any]:
         "namespace_pk": namespace_pk,
         "category": escape(past.category),
         "key": escape(past.key),
-        **_texts(past.value),
+        **_texts(past.value, past.source),
         "confidence": past.confidence,
         "valid_from": past.valid_from,
         "valid_until": past.valid_until,
         "reason": past.reason,
+        "source": None if past.source is None else storable(past.source),
     }
 
 
 def _past(row: AnyRow) -> PastKnowledge:
+    value, source = _exactly(row, row.source)
     return PastKnowledge(
         category=unescape(row.category),
         key=unescape(row.key),
-        value=_exactly(row, None)[0],
+        value=value,
         confidence=row.confidence,
         valid_from=row.valid_from,
         valid_until=row.valid_until,
         reason=row.reason,
+        source=source,
     )

@@ -14,6 +14,7 @@ from langmem_tiers.storage.migration_to_lists import TO_LISTS
 from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
 from langmem_tiers.storage.migration_to_pools import TO_POOLS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
+from langmem_tiers.storage.migration_to_sources import TO_SOURCES
 
 # Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
 # 4 what recall looks at, 5 items.
@@ -226,4 +227,5 @@ MIGRATIONS = (
     TO_IDENTITY,
     TO_MEMORIES,
     TO_POOLS,
+    TO_SOURCES,
 )

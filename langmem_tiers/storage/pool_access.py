@@ -9,7 +9,7 @@ from sqlalchemy import and_, func, select
 from langmem_tiers.core.errors import EntryNotFoundError, NotAllowedError
 from langmem_tiers.core.knowledge import name_from_id
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
-from langmem_tiers.core.pools import Origin, PoolInfo, PoolMember, check_member, no_pool
+from langmem_tiers.core.pools import RIGHTS, Origin, PoolInfo, PoolMember, check_member, no_pool
 from langmem_tiers.storage.memory_tables import memories
 from langmem_tiers.storage.pool_tables import pool_members, pools
 from langmem_tiers.storage.schema import knowledge, namespaces
@@ -108,10 +108,9 @@ def to_member(row: AnyRow) -> PoolMember:
     )
 
 
-def member_values(member: PoolMember) -> dict[str, Any]:
+def member_rights(member: PoolMember) -> dict[str, bool]:
     """The columns of a member's rights."""
-    rights = ("can_read", "can_write", "is_owner", "joined_at")
-    return {name: getattr(member, name) for name in rights}
+    return {name: getattr(member, name) for name in RIGHTS}
 
 
 def to_origin(row: AnyRow) -> Origin:

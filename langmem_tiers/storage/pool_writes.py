@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, exists, func, insert, select
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, select, update
 
 from langmem_tiers.core.names import namespace_key
 from langmem_tiers.core.pools import PoolErasure
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_tables import memories
 from langmem_tiers.storage.memory_writes import TooLateError, keys_of, write_all
-from langmem_tiers.storage.pool_access import member_values, origin_row
+from langmem_tiers.storage.pool_access import member_rights, origin_row
 from langmem_tiers.storage.pool_erasing import erase_copies, lock_pools_of
 from langmem_tiers.storage.pool_tables import origins, pool_members, pools
 from langmem_tiers.storage.schema import namespaces
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from langmem_tiers.core.pools import PoolDelivery, PoolMember
     from langmem_tiers.storage.rows import AnyRow
 
+_OWNS = (
+    update(pool_members)
+    .where(pool_members.c.pool_pk == bindparam("of"), pool_members.c.namespace == bindparam("who"))
+    .values(is_owner=True)
+)
+
 
 def erase_from_pools(connection: Connection, namespace: NamespacePath) -> PoolErasure:
     """As ``PoolStore.erase_namespace``, inside a transaction; before any namespace is locked in it."""
@@ -37,7 +43,22 @@ def erase_from_pools(connection: Connection, namespace: NamespacePath) -> PoolEr
     empty = select(pools.c.pk).where(pools.c.pk.in_(locked), ~has_members)
     left = list(connection.execute(empty).scalars())
     delete_pools(connection, left)
+    _let_oldest_own(connection, locked)
     return PoolErasure(contributions=contributions, copies=copies, memberships=memberships, pools=len(left))
+
+
+def _let_oldest_own(connection: Connection, keys: Sequence[int]) -> None:
+    # Pools that lost their only owner, which nobody could add members to.
+    others = pool_members.alias()
+    is_owned = exists().where(others.c.pool_pk == pool_members.c.pool_pk, others.c.is_owner)
+    heirs: dict[int, str] = {}
+    for some in parts_of(keys):
+        left = select(pool_members).where(pool_members.c.pool_pk.in_(some), ~is_owned)
+        for row in connection.execute(left.order_by(pool_members.c.joined_at, pool_members.c.namespace)):
+            heirs.setdefault(row.pool_pk, row.namespace)
+    if heirs:
+        rows = [{"of": pool, "who": path} for pool, path in heirs.items()]
+        connection.execute(_OWNS, rows)
 
 
 def delete_pools(connection: Connection, keys: Sequence[int]) -> int:
@@ -86,5 +107,5 @@ def is_member(pool_pk: int, namespace: NamespacePath) -> ColumnElement[bool]:
 
 def member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
     """The columns of a new member."""
-    own = {"pool_pk": pool_pk, "namespace": namespace_key(member.namespace), "synced": 0}
-    return own | member_values(member)
+    own = {"pool_pk": pool_pk, "namespace": namespace_key(member.namespace), "joined_at": member.joined_at}
+    return own | {"synced": 0} | member_rights(member)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, delete, exists, insert, or_, select, update
@@ -21,7 +22,7 @@ from langmem_tiers.storage.pool_access import (
     hold_origin,
     lock_pool,
     member_in,
-    member_values,
+    member_rights,
     origin_row,
     to_info,
     to_member,
@@ -139,7 +140,7 @@ class SqlPoolStore:
         row = self._member(pool_id, namespace)
         return None if row.namespace is None else to_member(row)
 
-    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> None:
+    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
         """Add a member, or give it other rights."""
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
@@ -147,11 +148,12 @@ class SqlPoolStore:
             before = member_in(connection, pool.pk, member.namespace)
             if before is None:
                 connection.execute(insert(pool_members).values(member_row(pool.pk, member)))
-                return
+                return member
             if before.is_owner and not member.is_owner:
                 check_owned(connection, pool, member.namespace)
             own = is_member(pool.pk, member.namespace)
-            connection.execute(update(pool_members).where(own).values(member_values(member)))
+            connection.execute(update(pool_members).where(own).values(member_rights(member)))
+            return replace(member, joined_at=before.joined_at)
 
     def remove_member(
         self, pool_id: str, namespace: NamespacePath, *, by: NamespacePath | None, take_back: bool

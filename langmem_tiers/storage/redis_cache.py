@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import TTLCache
 
+from langmem_tiers.core.errors import StorageUnavailableError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.core.levels import RedisStatus
 from langmem_tiers.core.records import Tail
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.levels import RedisConfig
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.ports import MessageStore, TranscriptStore
@@ -47,6 +49,7 @@ class RedisCache:
 
     def __init__(self, config: RedisConfig, database: Database, timer: Callable[[], float]) -> None:
         self._label = config.label
+        self._ttl_seconds = config.ttl_seconds
         self._link = RedisLink(config, timer)
         self._windows = RedisWindows(self._link, config, identity_of(database))
         self._cached = CachedTails(self._windows, SqlStamps(database), timer)
@@ -65,7 +68,24 @@ class RedisCache:
 
     def erase(self, sessions: Iterable[int]) -> bool:
         """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
-        return self._windows.erase(sessions)
+        return self._windows.erase(dict.fromkeys(sessions))
+
+    def outdate(self, session: int, revision: int) -> bool:
+        """Remove what is cached of a session from before a revision; False if Redis did not answer yet."""
+        return self._windows.erase({session: revision})
+
+    def let_go(self, _erased: Erased) -> dict[str, int]:
+        """See that Redis was told of all that was erased.
+
+        Raises:
+            StorageUnavailableError: It was not.
+        """
+        if not self._windows.erase({}):
+            raise StorageUnavailableError(
+                f"Redis at {self._label!r} does not answer and may hold {self._windows.unremoved} sessions: they are "
+                f"removed once it does, and gone after {self._ttl_seconds} s anyway"
+            )
+        return {}
 
     def status(self) -> RedisStatus:
         """How it serves. Asks Redis, unless it failed a moment ago."""
@@ -83,7 +103,7 @@ class RedisCache:
     def close(self) -> None:
         """Tell Redis what it could not be told before, and give its connections back."""
         if self._windows.unremoved:
-            self._windows.erase(())
+            self._windows.erase({})
         self._link.close()
 
 

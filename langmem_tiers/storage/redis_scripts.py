@@ -8,7 +8,10 @@ half-way leaves a window that is none.
 from __future__ import annotations
 
 GONE = b"~gone"
-"""In place of what a window holds: its session was erased, and nobody may bring it back."""
+"""In place of what a window holds: its session was erased, and nobody may bring it back.
+
+With ``~`` and a revision behind it, the session is still there and what it was before that revision is not.
+"""
 
 _READ_HEAD = """
 local head = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '-inf')[1] or ''
@@ -37,6 +40,8 @@ FILL = (
     _READ_HEAD
     + """
 if head ~= ARGV[1] or head == '~gone' then return 0 end
+local since = string.match(head, '^~gone~(%d+)$')
+if since and tonumber(string.match(ARGV[2], '^~(%d+)')) < tonumber(since) then return 0 end
 redis.call('DEL', KEYS[1])
 for i = 4, #ARGV, 2 do redis.call('ZADD', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('ZADD', KEYS[1], '-inf', ARGV[2])

@@ -14,7 +14,7 @@ from langmem_tiers.storage.redis_scripts import EXTEND, FILL, GONE, READ
 from langmem_tiers.storage.redis_values import scores_of, time_of, to_member, to_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from langmem_tiers.core.levels import RedisConfig
     from langmem_tiers.core.messages import Message
@@ -71,7 +71,7 @@ class RedisWindows:
         self._read = link.client.register_script(READ)
         self._fill = link.client.register_script(FILL)
         self._extend = link.client.register_script(EXTEND)
-        self._unremoved: set[int] = set()
+        self._unremoved: dict[int, int | None] = {}
         self._lock = threading.RLock()
         watch(self)
 
@@ -81,7 +81,7 @@ class RedisWindows:
 
     @property
     def unremoved(self) -> int:
-        """How many erased sessions Redis was not told of yet."""
+        """How many sessions of which something was erased Redis was not told of yet."""
         return len(self._unremoved)
 
     def key_of(self, session: int, of: Of = Of.RECORD) -> str:
@@ -138,8 +138,11 @@ class RedisWindows:
         elif calls:
             self._ask(lambda: self._extend_all(calls), *(key for keys, _ in calls for key in keys))
 
-    def erase(self, sessions: Iterable[int]) -> bool:
-        """Remove the windows of erased sessions, and let nobody bring them back who read them before.
+    def erase(self, sessions: Mapping[int, int | None]) -> bool:
+        """Remove windows of which something was erased, and let nobody bring them back who read them before.
+
+        Args:
+            sessions: Keys, each with the revision from which on it may be cached again; None for one that is gone.
 
         Returns:
             False if Redis did not answer; it is told when it does.
@@ -196,21 +199,25 @@ class RedisWindows:
 
     def _settle(self) -> bool:
         with self._lock:
-            waiting = list(self._unremoved)
+            waiting = list(self._unremoved.items())
         for start in range(0, len(waiting), _KEYS_AT_ONCE):
             some = waiting[start : start + _KEYS_AT_ONCE]
             if self._link.ask(lambda some=some: self._bury(some)) is None:  # type: ignore[misc]
                 return False
             with self._lock:
-                self._unremoved.difference_update(some)
+                for session, since in some:
+                    if self._unremoved.get(session, -1) == since:
+                        del self._unremoved[session]
         return True
 
-    def _bury(self, sessions: Sequence[int]) -> bool:
+    def _bury(self, sessions: Sequence[tuple[int, int | None]]) -> bool:
         with self._link.client.pipeline(transaction=True) as pipe:
-            for key in (self.key_of(session, of) for session in sessions for of in Of):
-                pipe.delete(key)
-                pipe.zadd(key, {GONE: float("-inf")})
-                pipe.expire(key, _GRAVE_SECONDS)
+            for session, since in sessions:
+                head = GONE if since is None else b"%b~%d" % (GONE, since)
+                for key in (self.key_of(session, of) for of in Of):
+                    pipe.delete(key)
+                    pipe.zadd(key, {head: float("-inf")})
+                    pipe.expire(key, _GRAVE_SECONDS)
             pipe.execute()
         return True
 

@@ -36,7 +36,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -223,6 +223,7 @@ knowledge_history = Table(
     Column("valid_from", UtcDateTime, nullable=False),
     Column("valid_until", UtcDateTime, nullable=False),
     Column("reason", String(10), nullable=False),
+    Column("source", Text),
     Index("lmt_knowledge_history_by_key", "namespace_pk", "category", "key", "pk"),
 )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.storage.database import Database
@@ -102,8 +102,7 @@ class SqlSessionStore:
     ) -> tuple[NamespacePath, ...]:
         """Namespaces that begin with the prefix's whole labels."""
         path = namespaces.c.path
-        # Those that begin with an empty label are not of callers: they hold what was contributed to pools.
-        query = select(path).where((path < "/") | (path >= "0")).order_by(path).limit(limit)
+        query = select(path).where(is_of_callers(path)).order_by(path).limit(limit)
         if prefix:
             key = namespace_key(prefix)
             # "0" follows "/" in every byte order: from the key to there lie the key, its children and
@@ -156,6 +155,11 @@ class SqlSessionStore:
     def _create(connection: Connection, path: str, name: str, now: datetime) -> None:
         namespace_pk = namespace_pk_of(connection, path, now)
         connection.execute(insert(sessions).values(new_session(namespace_pk, name, now)))
+
+
+def is_of_callers(path: ColumnElement[str]) -> ColumnElement[bool]:
+    """What leaves out namespaces that begin with an empty label: they hold what was contributed to pools."""
+    return (path < "/") | (path >= "0")
 
 
 def new_session(namespace_pk: int, name: str, now: datetime) -> dict[str, object]:

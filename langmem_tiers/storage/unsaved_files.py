@@ -116,13 +116,15 @@ class JsonLinesUnsavedFile:
         """Hold these and no others."""
         lines = [_line(_fields(one)) for one in left]
         with file_faults(self._path, "written"):
-            if not lines and self._handle is not None:
-                os.ftruncate(self._handle, len(_line(_HEAD)))
-            elif lines:
+            if lines:
                 self._release()
                 if not self._path.exists():
                     os.close(os.open(self._path, _APPEND, 0o600))  # it holds what people said
                 write_whole(self._path, b"".join([_line(_HEAD), *lines]))
+            elif self._handle is not None:
+                os.ftruncate(self._handle, len(_line(_HEAD)))
+            else:
+                self._path.unlink(missing_ok=True)
         self._size = 0
 
     def close(self, *, quietly: bool = False) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.upkeep import Compacted, Scrubbed
-from langmem_tiers.storage import context_tables, memory_tables, schema
 from langmem_tiers.storage.statistics import measured, sqlite_bytes
+from langmem_tiers.storage.tables import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.upkeep import Statistics
     from langmem_tiers.storage.database import Database
 
-TABLES = tuple(
-    sorted(
-        table.name
-        for part in (schema, memory_tables, context_tables)
-        for table in part.metadata.tables.values()
-    )
-)
+TABLES = tuple(sorted(name for tables in SCHEMAS for name in tables.tables))
 _FULL_TEXT = ("lmt_messages_terms", "lmt_knowledge_terms")
 _OF_MESSAGES = ("sessions", "messages", "accesses", "vectors", "entries", "listings")
 _OF_MEMORIES = (
@@ -40,7 +34,9 @@ _OF_MEMORIES = (
     "extracted_facts",
     "learned_sessions",
     "memory_spaces",
+    "origins",
 )
+_OF_POOLS = ("pools", "pool_members", *_OF_MEMORIES)
 _CONCERNED = {
     "namespaces": ("namespaces", "adaptive_parameters", "optimization_snapshots", "leases"),
     "sessions": (*_OF_MESSAGES, *_OF_MEMORIES),
@@ -82,11 +78,13 @@ class SqlUpkeep:
         self._database = database
         self._patience = patience_seconds
 
-    def scrub(self, erased: ErasedCounts | None = None) -> Scrubbed:
+    def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> Scrubbed:
         """Let the files of the database hold nothing of what was erased."""
         if self._database.is_memory:
             return Scrubbed()
-        return self._scrub_sqlite() if self._database.is_sqlite else self._scrub_postgres(erased)
+        if self._database.is_sqlite:
+            return self._scrub_sqlite()
+        return self._scrub_postgres(_concerned(erased, from_pools=from_pools))
 
     def compact(self) -> Compacted:
         """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
@@ -120,8 +118,8 @@ class SqlUpkeep:
             return ()
         return (f"copies from before a migration lie beside the database, erase them: {', '.join(copies)}",)
 
-    def _scrub_postgres(self, erased: ErasedCounts | None) -> Scrubbed:
-        tables, left, notes = _concerned(erased), list[str](), [_SERVERS_OWN]
+    def _scrub_postgres(self, tables: Sequence[str]) -> Scrubbed:
+        left, notes = list[str](), [_SERVERS_OWN]
         with self._database.outside() as connection:
             if not self._wait_for_others(connection):
                 left.append(
@@ -248,10 +246,11 @@ def _in_time(is_done: Callable[[], bool], patience_seconds: float) -> bool:
     return False
 
 
-def _concerned(erased: ErasedCounts | None) -> tuple[str, ...]:
+def _concerned(erased: ErasedCounts | None, *, from_pools: bool) -> tuple[str, ...]:
     if erased is None:
         return TABLES
     names = {name for kind, of in _CONCERNED.items() if getattr(erased, kind) for name in of}
+    names.update(_OF_POOLS if from_pools else ())
     return tuple(sorted(f"lmt_{name}" for name in {*names, "namespaces", "embedding_cache"}))
 
 

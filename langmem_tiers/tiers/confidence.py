@@ -98,6 +98,7 @@ def _past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
         valid_from=old.created_at,
         valid_until=until,
         reason=reason,
+        source=old.source,
     )
 
 

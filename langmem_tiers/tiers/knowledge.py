@@ -174,6 +174,7 @@ class KnowledgeBase:
                 created_at=one.valid_from,
                 updated_at=one.valid_from,
                 fresh_at=one.valid_from,
+                source=one.source,
             )
             for one in past
         )

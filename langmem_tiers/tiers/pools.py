@@ -157,8 +157,7 @@ class Pool:
             is_owner=is_owner,
             joined_at=self._parts.now(),
         )
-        self._store.put_member(self.id, member, by=_asking(by))
-        return member
+        return self._store.put_member(self.id, member, by=_asking(by))
 
     def contribute(
         self,
@@ -327,10 +326,13 @@ def erase_from_pools(store: PoolStore, erased: Erased) -> dict[str, int]:
         erased: What is gone.
 
     Returns:
-        How many contributions and copies went.
+        How many contributions, copies and memberships went.
     """
     done = [store.erase_namespace(path) for path in erased.namespaces]
     done += [store.erase_entries(path, ids) for path, ids in erased.entries.items() if ids]
-    contributions, copies = sum(one.contributions for one in done), sum(one.copies for one in done)
-    told = {"pool contributions": contributions, "pool copies": copies}
+    told = {
+        "pool contributions": sum(one.contributions for one in done),
+        "pool copies": sum(one.copies for one in done),
+        "pool memberships": sum(one.memberships for one in done),
+    }
     return {kind: count for kind, count in told.items() if count}

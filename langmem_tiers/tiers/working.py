@@ -17,6 +17,7 @@ from langmem_tiers.tiers.working_store import scratchpad_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from langmem_tiers.core.backups import BackupScope
     from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.levels import WorkingConfig
     from langmem_tiers.core.messages import Message, MessageDraft, Role
@@ -106,7 +107,7 @@ class WorkingMemories:
             self._shelf.note(held, text)
 
     def flush(self, namespace: str | Iterable[str] | None = None, session: str | None = None) -> FlushReport:
-        """Store what is in no session yet: of one conversation, of one namespace, or all of it.
+        """Store what is in no session yet, and notes: of one conversation, of one namespace, or all of it.
 
         Raises:
             StorageError: The database took it not, or not all; what it did not take is held on.
@@ -115,7 +116,7 @@ class WorkingMemories:
         if path is None and session is not None:
             raise InvalidInputError(f"flush() got the session {session!r} of no namespace: name both")
         name = None if session is None else check_name(session)
-        counts = [self._shelf.flush(place) for place in self._shelf.places(path, name)]
+        counts = [self._shelf.save(place) for place in self._shelf.places(path, name)]
         return FlushReport(messages=sum(counts), agents=sum(1 for count in counts if count))
 
     def forget(self, namespace: NamespacePath, session: str | None = None) -> None:
@@ -123,14 +124,18 @@ class WorkingMemories:
         self._shelf.drop(namespace, session)
 
     def let_go(self, erased: Erased) -> dict[str, int]:
-        """Drop what is held of conversations of which something was erased; what is stored of them stays there."""
+        """Hold nothing of what was erased: of conversations that stay only their messages go, not the notes."""
         for path in erased.namespaces:
             self.forget(path)
-        for path, name in erased.messages:
-            self.flush(path, name)  # the others of that conversation are not lost
-        for path, name in (*erased.sessions, *erased.messages):
+        for path, name in erased.sessions:
             self.forget(path, name)
+        for place, ids in erased.messages.items():
+            self._shelf.take_out(place, ids)
         return {}
+
+    def drop(self, scope: BackupScope) -> None:
+        """Drop what is held of a part of the memory in whose place there is another now."""
+        self._shelf.drop_all(scope.holds)
 
     def sweep(self) -> int:
         """Store and let go of what nobody used for too long; how many memories. A thread does so every minute."""

@@ -22,7 +22,7 @@ from langmem_tiers.tiers.sweeper import Sweeper
 from langmem_tiers.tiers.working_store import WorkingStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from langmem_tiers.core.levels import WorkingConfig
     from langmem_tiers.core.messages import Message
@@ -162,6 +162,15 @@ class WorkingShelf:
         with self.look(place) as held:
             return 0 if held is None else self._store(place, held)
 
+    def save(self, place: Place) -> int:
+        """The same, and what the agent noted."""
+        with self.look(place) as held:
+            if held is None:
+                return 0
+            count = self._store(place, held)
+            self._keep_notes(place, held)
+            return count
+
     def try_flush(self, place: Place) -> tuple[int, str | None]:
         """The same; or why it could not be done."""
         try:
@@ -180,11 +189,21 @@ class WorkingShelf:
     def drop(self, namespace: NamespacePath, session: str | None) -> None:
         """Let go of what is being erased, and of what was stored beside it."""
         for place in self.places(namespace, session):
-            with self.look(place) as held:
-                if held is not None:
-                    self._remove(place, held)
+            self._drop(place)
         if session is not None:
             self._sessions.erase_scratchpad((namespace, session))
+
+    def drop_all(self, is_meant: Callable[[NamespacePath], bool]) -> None:
+        """Let go of what is held in some namespaces, and of nothing that is stored."""
+        for place in self.places():
+            if is_meant(place[0]):
+                self._drop(place)
+
+    def take_out(self, place: Place, ids: Collection[str]) -> None:
+        """Let go of some messages of a memory, stored or not."""
+        with self.look(place) as held:
+            if held is not None:
+                self._hold_only(held, [one for one in held.messages.values() if one.id not in ids])
 
     def unsaved(self) -> dict[Place, tuple[Message, ...]]:
         """What is in no session yet."""
@@ -240,23 +259,37 @@ class WorkingShelf:
             if held is None:
                 return False
             self._store(place, held)
-            if held.scratchpad is not None and held.scratchpad != held.stored_scratchpad:
-                self._sessions.keep_scratchpad(place, held.scratchpad)
+            self._keep_notes(place, held)
             self._remove(place, held)
             return True
+
+    def _drop(self, place: Place) -> None:
+        with self.look(place) as held:
+            if held is not None:
+                self._remove(place, held)
+
+    def _keep_notes(self, place: Place, held: Held) -> None:
+        if held.scratchpad is not None and held.scratchpad != held.stored_scratchpad:
+            self._sessions.keep_scratchpad(place, held.scratchpad)
+            held.stored_scratchpad = held.scratchpad
 
     def _store(self, place: Place, held: Held) -> int:
         waiting = _unsaved(held)
         count = self._sessions.keep(place, waiting) if waiting else 0
         messages = list(held.messages.values())
-        waits = [start for start, end in tool_spans(messages) if end > len(messages)]
-        left = min(waits) if waits else len(messages)
-        with self._lock:
-            self._grow_by(held, -sum(size_of(gone) for gone in messages[:left]))
-        held.messages = {one.id: one for one in messages[left:]}
-        held.token_count = sum(one.token_count for one in messages[left:])
         held.saved = set(held.messages)
+        waits = [start for start, end in tool_spans(messages) if end > len(messages)]
+        self._hold_only(held, messages[min(waits) :] if waits else [])
         return count
+
+    def _hold_only(self, held: Held, messages: Sequence[Message]) -> None:
+        left = {one.id: one for one in messages}
+        gone = [one for name, one in held.messages.items() if name not in left]
+        with self._lock:
+            self._grow_by(held, -sum(map(size_of, gone)))
+        held.messages = left
+        held.token_count = sum(one.token_count for one in messages)
+        held.saved.intersection_update(left)
 
     def _remove(self, place: Place, held: Held) -> None:
         with self._lock:

@@ -37,13 +37,13 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
             die()
         return erase(store, *given)
 
-    def dying_scrub(store: SqlUpkeep, *given: Any) -> Any:
+    def dying_scrub(store: SqlUpkeep, *given: Any, **more: Any) -> Any:
         if step == "while wiping":
             # After the file was written anew.
             patch.object(store, "_empty_log", lambda *_: die()).start()
         elif step == "before wiping":
             die()
-        return scrub(store, *given)
+        return scrub(store, *given, **more)
 
     patch.object(SqlErasureStore, "erase_namespace", dying_erase).start()  # faults are put in
     patch.object(SqlUpkeep, "scrub", dying_scrub).start()

@@ -138,6 +138,36 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
     server.dispose()
 
 
+def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    server = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with server.connect() as connection:
+        root = Path(connection.execute(text("SHOW data_directory")).scalar_one())
+        name = "SELECT oid FROM pg_database WHERE datname = current_database()"
+        folder = root / "base" / str(connection.execute(text(name)).scalar_one())
+    giver, reader = f"giver{KNOWN}", "reader"
+    with opened(url) as engine:
+        pool = engine.pools.create("docs", members=[reader, giver])
+        engine.namespace(giver).knowledge.store("domain", "code", ENTRY)
+        for known in engine.namespace(giver).knowledge:
+            pool.contribute(giver, known)
+        pool.sync_to(reader)
+        engine.maintenance.run()  # the planner has samples of the texts now
+        with server.connect() as connection:
+            connection.execute(text("CHECKPOINT"))
+        assert files_with(folder, KNOWN, ENTRY)
+        assert engine.forget(namespace=giver).is_scrubbed
+        assert files_with(folder, KNOWN, ENTRY) == []
+        assert {"lmt_pools", "lmt_pool_members", "lmt_origins"} <= {
+            table.name for table in engine.statistics().tables
+        }
+    server.dispose()
+
+
 def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
     server = create_engine(
@@ -197,7 +227,7 @@ def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     with opened(url) as engine, server.connect() as connection:
         engine.namespace("alice").knowledge.store("domain", "tea", KNOWN)
         before = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
-        engine.parts.upkeep.scrub(ErasedCounts(knowledge=1))
+        engine.parts.upkeep.scrub(ErasedCounts(knowledge=1), from_pools=False)
         after = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
     assert before["lmt_items"] == after["lmt_items"]
     assert before["lmt_knowledge"] != after["lmt_knowledge"]

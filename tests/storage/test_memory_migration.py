@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TABLES = tuple(table.name for table in metadata.tables.values())
 POOLS = tuple(f"DROP TABLE IF EXISTS {table.name}" for table in reversed(pool_metadata.sorted_tables))
 DROP = (*POOLS, *(f"DROP TABLE {table.name}" for table in reversed(metadata.sorted_tables)))
+SOURCES = "ALTER TABLE lmt_knowledge_history DROP COLUMN source"
 ON_POSTGRESQL = tuple(f"DROP INDEX lmt_messages_{name}" for name in ("by_time", "important", "by_age"))
 NAMED = ", ".join(f"'{name}'" for name in TABLES)
 SQLITE = f"SELECT name, sql FROM sqlite_master WHERE tbl_name IN ({NAMED}) ORDER BY name"
@@ -59,7 +60,7 @@ def back_to_version_8(url: str) -> None:
     engine = create_engine(driver_url(url))
     with engine.begin() as connection:
         more = ON_POSTGRESQL if url.startswith("postgresql") else ()
-        for statement in (*DROP, *more, "UPDATE lmt_schema_versions SET version = 8"):
+        for statement in (*DROP, *more, SOURCES, "UPDATE lmt_schema_versions SET version = 8"):
             connection.exec_driver_sql(statement)
     engine.dispose()
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 INDEXES = ("lmt_messages_by_time", "lmt_messages_important", "lmt_messages_by_age")
 DROP = tuple(f"DROP TABLE {table.name}" for table in reversed(metadata.sorted_tables))
-BACK = (*DROP, "DELETE FROM lmt_schema_versions", "INSERT INTO lmt_schema_versions VALUES (9, '2025-01-15')")
+BACK = (
+    *DROP,
+    "ALTER TABLE lmt_knowledge_history DROP COLUMN source",
+    "DELETE FROM lmt_schema_versions",
+    "INSERT INTO lmt_schema_versions VALUES (9, '2025-01-15')",
+)
 SQLITE = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 POSTGRES = """
     SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default

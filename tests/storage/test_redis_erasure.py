@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import time
+from typing import TYPE_CHECKING
 
-from langmem_tiers import EngineConfig, MemoryEngine, RedisConfig
+import pytest
+from redis import Redis
+
+from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, RedisConfig
 from tests.redis_servers import RedisServer
+
+if TYPE_CHECKING:
+    from langmem_tiers.testing import FrozenClock
 
 WORD = b"quorraxvault"
 
@@ -42,3 +49,62 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
         engine.working.append(tenant, "s", "user", "Keep me.")
         engine.forget(namespace=tenant, session="s", message=stored.id, scrub=False)
         assert [one.content for one in engine.session(tenant, "s").latest(10)] == ["Keep me."]
+
+
+@pytest.mark.parametrize("what", ["message", "session", "namespace"])
+def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str) -> None:
+    with RedisServer() as server:
+        config = EngineConfig(redis=RedisConfig(url=server.url, retry_seconds=0.01))
+        with MemoryEngine(file_url, embedder=None, config=config) as engine:
+            message = engine.session("acme", "s").add("user", "The boat is green.").stored[0]
+            asked = {"message": {"session": "s", "message": message.id}, "session": {"session": "s"}}
+            server.kill()
+            receipt = engine.forget(namespace="acme", **asked.get(what, {}), scrub=False)
+            assert not receipt.is_complete
+            assert "Redis at 'unix://" in receipt.left[0]
+            assert "forget the same again" in receipt.left[0]
+            server.start()
+            time.sleep(0.02)
+            assert engine.forget(namespace="acme", **asked.get(what, {}), scrub=False).is_complete
+
+
+@pytest.mark.parametrize("how", ["forgotten", "aged"])
+def test_a_session_that_stays_is_cached_again_at_once(
+    file_url: str, how: str, redis_url: str, clock: FrozenClock
+) -> None:
+    config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=redis_url))
+    with MemoryEngine(file_url, embedder=None, config=config, clock=clock) as engine:
+        session = engine.session("acme", "s")
+        first = session.add("user", "The boat is green.").stored[0]
+        clock.advance(days=91)
+        session.add("user", "The boat is red.")
+        if how == "forgotten":
+            engine.forget(namespace="acme", session="s", message=first.id, scrub=False)
+        else:
+            engine.maintenance.run()
+        for said in (["The boat is red."], ["The boat is red.", "It sails."]):
+            assert [one.content for one in session.latest(9)] == said
+            before = engine.redis
+            assert [one.content for one in session.latest(9)] == said
+            after = engine.redis
+            assert before is not None
+            assert after is not None
+            assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
+            session.add("user", "It sails.")
+
+
+def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redis_url: str) -> None:
+    config = EngineConfig(redis=RedisConfig(url=redis_url))
+    with MemoryEngine(file_url, embedder=None, config=config) as engine:
+        assert engine._redis is not None
+        cached, key = engine._redis._cached, engine.session("acme", "s").key
+        first = engine.session("acme", "s").add("user", f"The code is {WORD.decode()}.").stored[0]
+        stamp = cached.stamps.get(key)
+        assert stamp is not None
+        tail = engine.parts.short_term.messages.latest(key, 9)
+        engine.forget(namespace="acme", session="s", message=first.id, scrub=False)
+        found = cached.windows.read(key, stamp, 9)  # a slow one, between what it read and what it fills
+        assert found is not None
+        cached.windows.fill(key, stamp, tail.messages, head=found.head, whole=True)
+        with Redis.from_url(redis_url) as client:
+            assert WORD not in (client.dump(cached.windows.key_of(key)) or b"")

@@ -163,6 +163,29 @@ def test_the_first_member_owns_the_pool_unless_another_is_named(
         named.query(a, "x")
 
 
+def test_other_rights_leave_since_when_a_member_is_in_the_pool(
+    pool: Pool, b: tuple[str, str], clock: FrozenClock
+) -> None:
+    (before,) = [one for one in pool.members() if one.namespace == b]
+    clock.advance(days=1)
+    after = pool.add(b, can_write=False)
+    assert after in pool.members()
+    assert (after.can_write, after.joined_at) == (False, before.joined_at)
+
+
+def test_the_advice_for_who_lacks_a_right_gives_that_right_and_no_other(
+    pool: Pool, a: tuple[str, str], b: tuple[str, str]
+) -> None:
+    pool.add(b, can_read=True, can_write=False, is_owner=True)
+    pool.add(a, can_read=False, can_write=True)
+    with pytest.raises(NotAllowedError, match="can_read=True, can_write=True, is_owner=False"):
+        pool.query(a, "x")
+    with pytest.raises(NotAllowedError, match="can_read=True, can_write=True, is_owner=True"):
+        pool.contribute(b, SHADERS)
+    with pytest.raises(NotAllowedError, match="can_read=True, can_write=False, is_owner=False"):
+        pool.query("stranger", "x")
+
+
 def test_a_pool_is_got_by_its_name_or_its_id(engine: MemoryEngine, pool: Pool, a: tuple[str, str]) -> None:
     assert engine.pools.get(pool.name).id == engine.pools.get(pool.id).id == pool.id
     assert pool.id in [one.id for one in engine.pools]

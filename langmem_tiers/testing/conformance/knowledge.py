@@ -39,6 +39,7 @@ def past(item: Knowledge, days: int = 1) -> PastKnowledge:
         valid_from=item.created_at,
         valid_until=item.created_at + timedelta(days=days),
         reason="superseded",
+        source=item.source,
     )
 
 

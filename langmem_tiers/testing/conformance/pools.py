@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -90,8 +91,9 @@ class PoolStoreConformance(StoreConformance):
         assert stores.sessions.namespaces(shared.owner, after=None, limit=9) == (shared.owner,)
 
     def test_members_have_the_rights_they_were_given_last(self, shared: Shared) -> None:
-        reader = member(shared.member, can_write=False, joined_at=LATER)
-        shared.pools.put_member(shared.id, reader, by=shared.owner)
+        reader = member(shared.member, can_write=False)
+        later = replace(reader, joined_at=LATER)  # it is in the pool for as long as before
+        assert shared.pools.put_member(shared.id, later, by=shared.owner) == reader
         assert shared.pools.member(shared.id, shared.member) == reader
         assert shared.pools.members(shared.id) == (reader, member(shared.owner, is_owner=True))
         shared.pools.put_member(shared.id, member(shared.member, can_read=False), by=None)
@@ -271,6 +273,14 @@ class PoolStoreConformance(StoreConformance):
         assert shared.held() == {}
         assert shared.pools.erase_namespace(shared.owner) == PoolErasure(copies=1)
         assert shared.held(shared.member) == {}
+
+    def test_the_oldest_member_owns_a_pool_that_lost_its_owner(self, shared: Shared) -> None:
+        young = (*shared.member, "young")
+        shared.pools.put_member(shared.id, member(("another", *young), joined_at=LATER), by=None)
+        shared.pools.put_member(shared.id, member(young, joined_at=LATER), by=None)
+        shared.pools.erase_namespace(shared.owner)
+        owners = [one.namespace for one in shared.pools.members(shared.id) if one.is_owner]
+        assert owners == [shared.member]
 
     def test_a_pool_goes_with_its_last_member(self, shared: Shared) -> None:
         shared.give(shared.member, "a")

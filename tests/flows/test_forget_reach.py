@@ -1,0 +1,151 @@
+"""How far forget() reaches: all that is of those who are meant, wherever it waits or lies, and nothing of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import select
+
+from langmem_tiers import MemoryEngine, MessageDraft, PoolNotFoundError
+from langmem_tiers.core.tuning import LeaseKind
+from langmem_tiers.flows.leases import Lease
+from langmem_tiers.storage.schema import leases
+from tests.erasing import SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langmem_tiers.testing import FrozenClock
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[MemoryEngine]:
+    with MemoryEngine(url, embedder=None) as opened:
+        yield opened
+
+
+def test_no_user_is_named_like_the_place_of_pools(engine: MemoryEngine, tenant: str) -> None:
+    pool = engine.pools.create(tenant, members=[(tenant, "a"), (tenant, "b")])
+    pool.contribute((tenant, "a"), "The lamp of the harbour is green.")
+    for user in ("pools", pool.id):
+        assert engine.forget(user=user, scrub=False).counts.total == 0
+    assert len(pool.query((tenant, "b"), "lamp")) == 1
+    assert len(pool.members()) == 2
+
+
+def test_a_user_who_only_shared_something_is_forgotten(engine: MemoryEngine, tenant: str) -> None:
+    giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
+    pool = engine.pools.create(tenant, members=[reader, giver])
+    pool.contribute(giver, f"The code is {SECRET}.")
+    pool.sync_to(reader)
+    receipt = engine.forget(user=giver[1], scrub=False)
+    assert receipt.elsewhere == {"pool contributions": 1, "pool copies": 1, "pool memberships": 1}
+    assert pool.query(reader, "code") == ()
+    assert [one.namespace for one in pool.members()] == [reader]
+    assert not [one for one in engine.namespace(reader).long_term if SECRET in one.content]
+
+
+def test_a_user_who_left_the_pool_is_found_by_what_was_shared(engine: MemoryEngine, tenant: str) -> None:
+    giver, reader = (tenant, f"giver {tenant}"), (tenant, "reader")
+    pool = engine.pools.create(tenant, members=[reader, giver])
+    pool.contribute(giver, f"The code is {SECRET}.")
+    pool.sync_to(reader)
+    pool.remove(giver)
+    pool.delete()
+    assert engine.forget(user=giver[1], scrub=False).elsewhere == {"pool copies": 1}
+    assert not list(engine.namespace(reader).long_term)
+
+
+def test_the_oldest_member_owns_a_pool_whose_only_owner_is_forgotten(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    first, second, third = ((tenant, name) for name in ("z first", "m second", "a third"))
+    pool = engine.pools.create(tenant, owner=first)
+    pool.add(second, can_write=False)
+    pool.add(third)
+    engine.forget(namespace=first, scrub=False)
+    assert {one.namespace: one.is_owner for one in pool.members()} == {second: True, third: False}
+    pool.add((tenant, "fourth"), by=second)
+    for left in (second, third, (tenant, "fourth")):
+        engine.forget(namespace=left, scrub=False)
+    with pytest.raises(PoolNotFoundError):
+        engine.pools.get(pool.id)
+
+
+@pytest.mark.parametrize("kind", LeaseKind)
+def test_no_right_to_work_on_a_namespace_outlives_it(
+    engine: MemoryEngine, tenant: str, kind: LeaseKind
+) -> None:
+    engine.session(tenant, "s").add("user", "Hello.")
+    assert Lease.of(engine.parts, kind, (tenant,)).hold()  # and the process is killed
+    engine.forget(namespace=tenant, scrub=False)
+    with engine._database.read() as connection:
+        names = connection.execute(select(leases.c.name)).scalars().all()
+    assert not [name for name in names if tenant in name]
+
+
+@pytest.mark.parametrize("size", [8, 960, 961, 1000, 1024])
+def test_what_was_set_aside_from_a_session_with_a_long_name_goes_with_it(
+    engine: MemoryEngine, tenant: str, size: int
+) -> None:
+    name = "x" * size
+    for _ in range(2):
+        engine.session(tenant, name).add("user", SECRET)
+        engine.session(tenant, name).set_aside()
+    other = engine.session(tenant, name[:-1] + "y")
+    other.add("user", "Hello.")
+    other.set_aside()
+    receipt = engine.forget(namespace=tenant, session=name, scrub=False)
+    assert receipt.counts.sessions == 2
+    assert len(engine.namespace(tenant).sessions().sessions) == 1
+
+
+def test_what_was_learned_from_a_message_goes_with_its_session(engine: MemoryEngine, tenant: str) -> None:
+    ids = ["plain", "a/b%c", "nul \0", "lone \ud83d"]
+    engine.session(tenant, "s").add_many([MessageDraft("user", "Hello.", id=one) for one in ids])
+    engine.session(tenant, "t").add(MessageDraft("user", "Hello.", id="other"))
+    knowledge = engine.namespace(tenant).knowledge
+    for one in (*ids, "other"):
+        knowledge.store("domain", f"by message {one}", SECRET, source=f"message {one}")
+        knowledge.store("domain", f"by id {one}", SECRET, source=one)
+    knowledge.store("domain", "by hand", "Kept.")
+    receipt = engine.forget(namespace=tenant, session="s", scrub=False)
+    assert receipt.counts.knowledge == 8
+    assert {one.key for one in knowledge} == {"by message other", "by id other", "by hand"}
+
+
+@pytest.mark.parametrize("source", ["session s", "message m", "m"])
+@pytest.mark.parametrize("what", ["session", "message"])
+def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
+    engine: MemoryEngine, tenant: str, source: str, what: str
+) -> None:
+    engine.session(tenant, "s").add(MessageDraft("user", "Hello.", id="m"))
+    knowledge = engine.namespace(tenant).knowledge
+    for value, whose in (
+        ("Oslo", None),
+        (f"{SECRET} \0", source),
+        ("Paris", "session t"),
+        ("Rome", "session t"),
+    ):
+        knowledge.store("domain", "city", value, source=whose)
+    engine.forget(namespace=tenant, session="s", message="m" if what == "message" else None, scrub=False)
+    is_meant = what == "session" or source != "session s"
+    left = [(one.value, one.source) for one in knowledge.history("domain", "city")]
+    assert left == [
+        ("Oslo", None),
+        *([] if is_meant else [(f"{SECRET} \0", source)]),
+        ("Paris", "session t"),
+    ]
+    assert [one.value for one in knowledge] == ["Rome"]
+
+
+def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        engine.session("acme", "s").add(MessageDraft("user", "Hello.", id="m"))
+        knowledge = engine.namespace("acme").knowledge
+        for value in ("Oslo", "Rome"):
+            knowledge.store("domain", "city", value, source="message m")
+        clock.advance(days=91)
+        assert engine.maintenance.run().erased.messages == 1
+        assert [one.value for one in knowledge.history("domain", "city")] == ["Oslo"]
