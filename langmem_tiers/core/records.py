@@ -10,6 +10,7 @@ from langmem_tiers.core.groups import groups_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
+    from datetime import datetime
 
     from langmem_tiers.core.entries import Shown
     from langmem_tiers.core.messages import Message
@@ -112,6 +113,8 @@ class Appended:
     """Of the session, after the batch."""
     is_late: bool = field(default=False, kw_only=True)
     """Whether some of it was kept by a try whose answer was lost: others may have written since."""
+    was_at: datetime | None = field(default=None, kw_only=True)
+    """When the session was last written to before this; None if the store cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)

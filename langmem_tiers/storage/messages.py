@@ -24,6 +24,7 @@ from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, sessio
 from langmem_tiers.storage.search import index_columns
 from langmem_tiers.storage.statements import (
     ADVANCE,
+    ADVANCE_KNOWING,
     APPEND_ONE,
     COLUMNS,
     FIRST_PAGE,
@@ -63,7 +64,7 @@ class SqlMessageStore:
     def __init__(self, database: Database, index_text: Callable[[Message], IndexText]) -> None:
         self._database = database
         self._index_text = index_text
-        self._advance = DriverStatement(ADVANCE, database.dialect)
+        self._advance = DriverStatement(ADVANCE if database.is_sqlite else ADVANCE_KNOWING, database.dialect)
         self._insert = DriverStatement(INSERT.inline(), database.dialect, COLUMNS)
         self._append_one = None if database.is_sqlite else DriverStatement(APPEND_ONE, database.dialect)
         self._namespaces: dict[int, int] = {}  # of sessions, which never change it
@@ -74,16 +75,19 @@ class SqlMessageStore:
         if new_ids and batch:
             # Ids that are believed to be new are, short of a clash that the look-up below would find.
             with suppress(OutrunError, ConnectionLostError):
-                return Appended(tuple(batch), (), self._append_new(key, batch, now, sent))
+                revision, was_at = self._append_new(key, batch, now, sent)
+                return Appended(tuple(batch), (), revision, was_at=was_at)
         return self._database.again(lambda: self._append_unknown(key, batch, now, sent))
 
-    def _append_new(self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]) -> int:
+    def _append_new(
+        self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]
+    ) -> tuple[int, datetime | None]:
         namespace = self._namespaces.get(key)
         if self._append_one is None or namespace is None or len(batch) > 1:
             with self._database.write_raw() as raw:
-                revision = self._append(raw, key, batch, now)
+                moved = self._append(raw, key, batch, now)
                 sent.update(message.id for message in batch)
-                return revision
+                return moved
         (message,) = batch
         moves = {"key": key, "added": 1, "tokens": message.token_count, "now": now}
         columns = index_columns(self._index_text(message), namespace, is_sqlite=False)
@@ -92,7 +96,7 @@ class SqlMessageStore:
             row = self._append_one.run(raw, moves | to_row(message, key, 0) | columns)
         if row is None:
             raise no_session()
-        return int(row[0])
+        return int(row[0]), row[1]
 
     def _append_unknown(self, key: int, batch: Sequence[Message], now: datetime, sent: set[str]) -> Appended:
         """Store those that the session does not know.
@@ -116,14 +120,16 @@ class SqlMessageStore:
 
     def append_in(self, connection: Connection, key: int, batch: Sequence[Message], now: datetime) -> int:
         """Store the batch in a transaction of the caller's; the session's revision after it."""
-        return self._append(connection.connection, key, batch, now)
+        return self._append(connection.connection, key, batch, now)[0]
 
-    def _append(self, raw: PoolProxiedConnection, key: int, batch: Sequence[Message], now: datetime) -> int:
+    def _append(
+        self, raw: PoolProxiedConnection, key: int, batch: Sequence[Message], now: datetime
+    ) -> tuple[int, datetime | None]:
         tokens = sum(message.token_count for message in batch)
         row = self._advance.run(raw, {"key": key, "added": len(batch), "tokens": tokens, "now": now})
         if row is None:
             raise no_session()
-        last_position, revision, namespace_pk = row
+        last_position, revision, namespace_pk, *was_at = row
         if len(self._namespaces) >= _MOST_SESSIONS:
             self._namespaces.clear()
         self._namespaces[key] = namespace_pk
@@ -137,7 +143,7 @@ class SqlMessageStore:
             self._insert.run(raw, rows[0])
         else:
             self._insert.run_many(raw, rows)
-        return int(revision)
+        return int(revision), was_at[0] if was_at else None
 
     def latest(self, key: int, limit: int) -> Tail:
         """The newest ``limit`` messages of the record."""

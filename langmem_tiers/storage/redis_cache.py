@@ -118,22 +118,27 @@ class CachedTails:
     def __init__(self, windows: RedisWindows, stamps: SqlStamps, timer: Callable[[], float]) -> None:
         self.windows = windows
         self.stamps = stamps
-        # The state in which this process left a session; None for one that others write to as well.
-        self._left: TTLCache[int, SessionStamp | None] = TTLCache(_SESSIONS, _BELIEVED_SECONDS, timer)
+        # The last known states of sessions, which others may have gone on from.
+        self._seen: TTLCache[int, SessionStamp] = TTLCache(_SESSIONS, _BELIEVED_SECONDS, timer)
         self._lock = threading.RLock()
         watch(self)
 
     def before(self, key: int) -> SessionStamp | None:
         """The state of a session that is about to be written to, if the window is to be extended from there.
 
-        Where nobody else writes, that is the state in which we left it, which spares a look. If it is not, the
-        revision after the write tells.
+        Where nobody else writes, that is the state in which we left it, which spares a look. Else it may be an older
+        one. What is known after the write tells.
         """
         if not self.windows.serves():
             return None
         with self._lock:
-            left = self._left.get(key)
-        return self.stamps.get(key) if left is None else left
+            seen = self._seen.get(key)
+        if seen is not None:
+            return seen
+        stamp = self.stamps.get(key)
+        if stamp is not None:
+            self._note(key, stamp)
+        return stamp
 
     def extend(
         self,
@@ -142,32 +147,45 @@ class CachedTails:
         added: Sequence[Message],
         revision: int | None,
         now: datetime,
+        was_at: datetime | None = None,
     ) -> None:
-        """Add what was just written to the windows; not if more than that happened since."""
+        """Add what was just written to the windows; not if more than that happened since.
+
+        Args:
+            key: The session.
+            before: A state of it.
+            added: What was written.
+            revision: Of the session, after that.
+            now: When.
+            was_at: When it was last written to before, if that is known: it tells the state right before.
+        """
         if before is None or not added or revision is None:
             return
-        is_next = revision == before.revision + 1
+        if was_at is not None:
+            before = before.after(revision - 1, was_at)
+        if revision != before.revision + 1:
+            self.forget(key)
+            return
         after = before.after(revision, now)
+        self._note(key, after)
+        self.windows.extend([Written(key, before, after, added)])
+
+    def _note(self, key: int, stamp: SessionStamp) -> None:
         with self._lock:
-            was_ours = self._left.get(key, before) is not None
-            self._left[key] = after if is_next and was_ours else None
-        if is_next:
-            self.windows.extend([Written(key, before, after, added)])
+            self._seen[key] = stamp
 
     def extend_all(self, written: Sequence[Written]) -> None:
         """Add to many windows at once what was written while the rows of the sessions were locked."""
         if not self.windows.serves():
             return
-        with self._lock:
-            for one in written:
-                is_ours = self._left.get(one.key, one.before) == one.before
-                self._left[one.key] = one.after if is_ours else None
+        for one in written:
+            self._note(one.key, one.after)
         self.windows.extend(written)
 
     def forget(self, key: int) -> None:
         """Look anew at the state of a session before the next write."""
         with self._lock:
-            self._left.pop(key, None)
+            self._seen.pop(key, None)
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of a change."""
@@ -208,7 +226,7 @@ class RedisMessageStore:
         if done.is_late:
             self._cached.forget(key)
         else:
-            self._cached.extend(key, before, done.stored, done.revision, now)
+            self._cached.extend(key, before, done.stored, done.revision, now, done.was_at)
         return done
 
     def latest(self, key: int, limit: int) -> Tail:

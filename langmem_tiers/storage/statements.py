@@ -26,21 +26,29 @@ if TYPE_CHECKING:
 
 # The row of the session is the lock of its record: whoever advances it writes next, so
 # positions have no gaps, and a reader never sees a later message before an earlier one.
-ADVANCE_ONE = (
-    update(sessions)
-    .where(sessions.c.pk == bindparam("key"))
-    .values(
-        last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
-        message_count=sessions.c.message_count + bindparam("added"),
-        token_count=sessions.c.token_count + bindparam("tokens"),
-        revision=sessions.c.revision + 1,
-        updated_at=bindparam("now"),
-    )
+_advance = update(sessions).values(
+    last_position=sessions.c.last_position + bindparam("added") * POSITION_STEP,
+    message_count=sessions.c.message_count + bindparam("added"),
+    token_count=sessions.c.token_count + bindparam("tokens"),
+    revision=sessions.c.revision + 1,
+    updated_at=bindparam("now"),
 )
-ADVANCE = ADVANCE_ONE.returning(sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
+ADVANCE_ONE = _advance.where(sessions.c.pk == bindparam("key"))
+_told = (sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
+ADVANCE = ADVANCE_ONE.returning(*_told)
+_was = (
+    select(sessions.c.pk, sessions.c.updated_at)
+    .where(sessions.c.pk == bindparam("key"))
+    .with_for_update()
+    .subquery("was")
+)
+ADVANCE_KNOWING = _advance.where(sessions.c.pk == _was.c.pk).returning(
+    *_told, _was.c.updated_at.label("was_at")
+)
+"""The same, and when the session was last written to before; SQLite cannot say that."""
 INSERT = insert(messages)
 COLUMNS = [column.name for column in messages.c if column.name != "pk"]
-_moved = ADVANCE.cte("moved")
+_moved = ADVANCE_KNOWING.cte("moved")
 _GIVEN = [name for name in COLUMNS if name != "position"]
 APPEND_ONE = (  # where a question to the server costs more than its work
     insert(messages)
@@ -51,7 +59,7 @@ APPEND_ONE = (  # where a question to the server costs more than its work
             _moved.c.last_position,
         ),
     )
-    .returning(select(_moved.c.revision).scalar_subquery())
+    .returning(select(_moved.c.revision).scalar_subquery(), select(_moved.c.was_at).scalar_subquery())
 )
 SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
     sessions.c.pk == bindparam("key")

@@ -229,6 +229,19 @@ def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: Memory
     assert status(engine).hits == before + 1
 
 
+def test_engines_that_take_turns_keep_the_window_as_it_is(
+    shared_postgres: str, server: RedisServer, client: Any, tenant: str
+) -> None:
+    with opened(shared_postgres, server) as one, opened(shared_postgres, server) as two:
+        for number in range(4):
+            for engine in (one, two):
+                engine.session(tenant, "s").add("user", f"{number}")
+        with opened(shared_postgres, server) as reader:
+            found = reader.session(tenant, "s").latest(9)
+            assert [message.content for message in found] == [*"00112233"]
+            assert (status(reader).hits, status(reader).misses) == (1, 0)
+
+
 def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEngine) -> None:
     session = engine.session("acme", "s")
     session.add("user", "zero")
