@@ -117,7 +117,7 @@ class OwnRedis:
     """
 
     def __init__(self, *settings: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="lmt-redis-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="lmt-redis-", dir="/tmp"))
         self.socket = self.folder / "redis.sock"
         self.url = f"unix://{self.socket}"
         self.restarts = 0

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.backends import BACKENDS, config_of, opened, url_of
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def shared_postgres(new_postgres_database: Callable[[], str]) -> str:
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """A real Redis that all tests share; it is neither stopped nor flushed."""
-    with RedisServer() as server:
+    with OwnRedis() as server:
         yield server.url
 
 

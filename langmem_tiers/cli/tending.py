@@ -93,15 +93,14 @@ def forget(  # noqa: PLR0913 - one for each thing that can be forgotten
                 entry=entry,
                 user=user,
             )
-            left = [*receipt.left, *_left_in_redis(engine)]
         notes = [*receipt.notes, *_unlooked(redis)]
         erased = {name: count for name, count in plain(receipt.counts).items() if count}
         counted = ", ".join(f"{n} {name}" for name, n in erased.items()) or "nothing was there"
         teller.result(
-            receipt.as_dict() | {"left": left, "notes": notes, "is_complete": not left},
-            [f"Receipt {receipt.id}: {counted}.", *left, *notes],
+            receipt.as_dict() | {"notes": notes},
+            [f"Receipt {receipt.id}: {counted}.", *receipt.left, *notes],
         )
-        if left:
+        if not receipt.is_complete:
             raise typer.Exit(FAILED)
 
 
@@ -129,14 +128,11 @@ def maintain(
             teller.progress("Erasing") as done,
         ):
             report = engine.maintenance.run(lambda erased: done(erased, None))
-            problems = [*report.problems, *_left_in_redis(engine)]
         notes = _unlooked(redis) if report.erased.total else []
-        teller.result(
-            report.as_dict() | {"problems": problems, "notes": notes}, [*_did(report), *problems, *notes]
-        )
+        teller.result(report.as_dict() | {"notes": notes}, [*_did(report), *report.problems, *notes])
         if report.is_elsewhere:
             raise typer.Exit(ELSEWHERE)
-        if problems or not report.is_complete:
+        if report.problems or not report.is_complete:
             raise typer.Exit(FAILED)
 
 
@@ -197,14 +193,6 @@ def _not_in_redis(redis: str | None) -> str:
 def _unlooked(redis: str | None) -> list[str]:
     told = "Redis was not looked at: if agents use one, name it with --redis next time"
     return [] if redis else [f"{told}; it keeps what it has of this for a day, if they set no other time"]
-
-
-def _left_in_redis(engine: MemoryEngine) -> list[str]:
-    status = engine.redis
-    if status is None or not status.unremoved:
-        return []
-    told = f"Redis {status.label} did not answer, and may hold what {status.unremoved} sessions said"
-    return [f"{told} for a day, if agents set no other time"]
 
 
 def _chosen(engine: MemoryEngine, namespace: str | None) -> list[NamespacePath]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.erasure import Erased, ErasedCounts
-from langmem_tiers.core.errors import EngineClosedError, StorageError
+from langmem_tiers.core.errors import EngineClosedError, LangmemTiersError, StorageError
 from langmem_tiers.core.upkeep import Compacted, MaintenanceReport, Scrubbed
 from langmem_tiers.flows.erasing import old_groups
 from langmem_tiers.flows.forget import Gone, erase_messages, let_go_of
@@ -39,6 +39,8 @@ class _Done:
     gone: Gone
     progress: Callable[[int], None] | None
     is_complete: bool = True
+    left: dict[str, None] = field(default_factory=dict)
+    """What could not be erased, each said once."""
 
 
 class Maintenance:
@@ -130,6 +132,7 @@ class Maintenance:
     ) -> MaintenanceReport:
         parts, problems = self._parts, list[str]()
         retained = self._retain(lease, started, _Done(Gone(), progress))
+        problems += retained.left
         expired = self._sweep()
         compacted: Compacted | None = None
         if parts.config.maintenance.compaction and retained.is_complete:
@@ -184,7 +187,8 @@ class Maintenance:
             try:
                 eraser(gone.erased)
             except Exception as error:  # noqa: BLE001 - a copy that is left leaves by its own time limit
-                _log.warning("copies elsewhere were not erased: %s", type(error).__name__)
+                told = str(error) if isinstance(error, LangmemTiersError) else type(error).__name__
+                done.left[f"copies elsewhere were not erased: {told}"] = None
         if done.progress is not None:
             done.progress(done.gone.counts.messages)
 

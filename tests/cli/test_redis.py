@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.core.clock import SystemClock
 from tests.cli.running import run
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,13 @@ WORD = "quorraxvault"
 
 
 @pytest.fixture
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as started:
+def server() -> Iterator[OwnRedis]:
+    with OwnRedis() as started:
         yield started
 
 
 @pytest.fixture
-def memory(tmp_path: Path, server: RedisServer) -> Path:
+def memory(tmp_path: Path, server: OwnRedis) -> Path:
     return filled(tmp_path / "agents.db", RedisConfig(url=server.url))
 
 
@@ -40,26 +40,26 @@ def filled(path: Path, redis: RedisConfig) -> Path:
     return path
 
 
-def holds(server: RedisServer) -> bool:
+def holds(server: OwnRedis) -> bool:
     with server.client as client:
         return any(WORD.encode() in (client.dump(key) or b"") for key in client.scan_iter("*"))
 
 
 @pytest.mark.parametrize("what", [["alice"], ["alice", "-s", "monday"], ["--user", "alice"]])
-def test_what_is_forgotten_leaves_redis(memory: Path, server: RedisServer, what: list[str]) -> None:
+def test_what_is_forgotten_leaves_redis(memory: Path, server: OwnRedis, what: list[str]) -> None:
     assert holds(server)
     done = run("forget", "-d", memory, *what, "--redis", server.url, "--yes", "--json")
     assert (done.code, done.told["is_complete"], done.told["notes"]) == (0, True, [])
     assert not holds(server)
 
 
-def test_the_redis_may_stand_in_the_environment(memory: Path, server: RedisServer) -> None:
+def test_the_redis_may_stand_in_the_environment(memory: Path, server: OwnRedis) -> None:
     done = run("forget", "-d", memory, "alice", "--yes", env={"LANGMEM_TIERS_REDIS": server.url})
     assert (done.code, "Redis" in done.out) == (0, False)
     assert not holds(server)
 
 
-def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: RedisServer) -> None:
+def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: OwnRedis) -> None:
     assert "--redis" in run("forget", "-d", memory, "alice").err
     done = run("forget", "-d", memory, "alice", "--yes")
     assert "Redis was not looked at: if agents use one, name it with --redis" in done.out
@@ -68,14 +68,14 @@ def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server
     assert any("--redis" in note for note in again["notes"])
 
 
-def test_what_is_too_old_leaves_redis(memory: Path, server: RedisServer) -> None:
+def test_what_is_too_old_leaves_redis(memory: Path, server: OwnRedis) -> None:
     words = ("maintain", "-d", memory, "--days", 10, "--yes", "--json")
     done = run(*words, "--redis", server.url).told
     assert (done["erased"]["messages"], done["notes"]) == (1, [])
     assert not holds(server)
 
 
-def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: RedisServer) -> None:
+def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: OwnRedis) -> None:
     memory = filled(tmp_path / "agents.db", RedisConfig(url=server.url, prefix="our agents"))
     assert run("forget", "-d", memory, "alice", "--redis", f"{server.url}#our%20agents", "--yes").code == 0
     assert not holds(server)
@@ -83,16 +83,16 @@ def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: RedisSer
 
 @pytest.mark.parametrize("command", [["forget", "alice"], ["maintain", "--days", "10"]])
 def test_a_redis_that_does_not_answer_is_named_and_nothing_is_called_complete(
-    memory: Path, server: RedisServer, command: list[str]
+    memory: Path, server: OwnRedis, command: list[str]
 ) -> None:
     server.kill()
     done = run(*command, "-d", memory, "--redis", server.url, "--yes", "--json")
     assert done.code == 1
     (left,) = done.told["left" if command[0] == "forget" else "problems"]
-    assert f"Redis {server.url} did not answer" in left
+    assert f"Redis at {server.url!r} does not answer" in left
 
 
-def test_the_status_tells_of_redis(memory: Path, server: RedisServer) -> None:
+def test_the_status_tells_of_redis(memory: Path, server: OwnRedis) -> None:
     assert run("status", "-d", memory, "--json").told["redis"] is None
     told = run("status", "-d", memory, "--redis", server.url, "--json").told["redis"]
     assert (told["label"], told["is_connected"]) == (server.url, True)
@@ -101,7 +101,7 @@ def test_the_status_tells_of_redis(memory: Path, server: RedisServer) -> None:
 
 @pytest.mark.parametrize("command", [["status"], ["forget", "alice", "--yes"], ["inspect"]])
 def test_a_password_of_redis_is_never_printed(tmp_path: Path, command: list[str]) -> None:
-    with RedisServer("--requirepass", "s3cret") as server:
+    with OwnRedis("--requirepass", "s3cret") as server:
         url = f"unix://:s3cret@{server.socket}"
         memory = filled(tmp_path / "agents.db", RedisConfig(url=url))
         for given in (url, f"{url}?password=s3cret", url.replace("s3cret", "s3cret-and-wrong"), f"http{url}"):

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.testing import FrozenClock
+from tests.answering_server import AnsweringServer
 from tests.faults.test_fork import fork, wait
-from tests.redis_servers import AnsweringServer, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +31,8 @@ KEEPS_ITS_DATA = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as started:
+def server() -> Iterator[OwnRedis]:
+    with OwnRedis() as started:
         yield started
 
 
@@ -73,7 +74,7 @@ def test_a_redis_that_is_not_there_is_missed_once_and_counted(
 
 
 def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with RedisServer("--requirepass", "right-one") as server:
+    with OwnRedis("--requirepass", "right-one") as server:
         path = server.url.removeprefix("unix://")
         with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
             use(engine)
@@ -121,7 +122,7 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
 
 
 def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) -> None:
-    with RedisServer() as server, opened(tmp_path, server.url) as engine, server.client as client:
+    with OwnRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
         session = engine.session("acme", "s")
         session.add("user", "one")
         (key,) = client.keys()
@@ -130,7 +131,7 @@ def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) ->
         assert [m.content for m in session.latest()] == ["one"]
 
 
-def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: RedisServer) -> None:
+def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: OwnRedis) -> None:
     clock = FrozenClock()
     with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
         use(engine)
@@ -149,7 +150,7 @@ def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: RedisSe
 def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
     clock = FrozenClock()
     with (
-        RedisServer(*KEEPS_ITS_DATA) as server,
+        OwnRedis(*KEEPS_ITS_DATA) as server,
         opened(tmp_path, server.url, clock) as engine,
         engine.writer() as writer,
     ):
@@ -171,7 +172,7 @@ def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_
 
 
 def test_a_redis_that_hangs_costs_each_call_no_more_than_its_time_limit(
-    tmp_path: Path, server: RedisServer
+    tmp_path: Path, server: OwnRedis
 ) -> None:
     clock, limit = FrozenClock(), 0.5
     with opened(tmp_path, server.url, clock, timeout_seconds=limit) as engine, engine.writer() as writer:
@@ -203,7 +204,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
-    tmp_path: Path, server: RedisServer
+    tmp_path: Path, server: OwnRedis
 ) -> None:
     clock, hidden = FrozenClock(), server.folder / "hidden.sock"
     with opened(tmp_path, server.url, clock) as engine, server.client as client:
@@ -224,7 +225,7 @@ def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
 def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
     with (
-        RedisServer("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
+        OwnRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
         opened(tmp_path, server.url, retry_seconds=0.001) as engine,
     ):
         for n in range(60):
@@ -234,7 +235,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
         assert status(engine).is_connected
 
 
-def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: RedisServer) -> None:
+def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: OwnRedis) -> None:
     with opened(tmp_path, server.url) as engine:
         use(engine)
         with warnings.catch_warnings():
@@ -262,7 +263,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
             n += 1
         written[name] = n
 
-    with RedisServer(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+    with OwnRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()
@@ -306,7 +307,7 @@ print(status.hits, status.failures, flush=True)
 
 
 def test_processes_on_one_postgresql_and_one_redis_see_each_other(
-    shared_postgres: str, tenant: str, server: RedisServer
+    shared_postgres: str, tenant: str, server: OwnRedis
 ) -> None:
     each = 45
     children = [

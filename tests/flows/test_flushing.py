@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import (
     CacheConfig,
     EngineConfig,
@@ -17,7 +18,6 @@ from langmem_tiers import (
     RedisConfig,
 )
 from tests.erasing import SECRET, call
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ def test_what_waited_is_not_written_into_what_was_restored(tmp_path: Path, scope
 
 
 def test_nothing_of_what_was_replaced_is_left_in_redis(tmp_path: Path) -> None:
-    with RedisServer() as server:
+    with OwnRedis() as server:
         config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=server.url))
         with MemoryEngine(tmp_path / "one.db", embedder=None, config=config) as engine:
             for tenant in ("acme", "other"):

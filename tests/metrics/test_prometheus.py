@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import (
     InvalidConfigError,
     MemoryEngine,
@@ -26,7 +27,6 @@ from langmem_tiers.core.instruments import Instruments, Verb
 from langmem_tiers.metrics import NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from tests.metrics.watched import EMBEDDER, SECRETS, SMALL, do_everything, scraped, value
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
     url: str, registry: CollectorRegistry
 ) -> None:
     with (
-        RedisServer() as server,
+        OwnRedis() as server,
         MemoryEngine(
             url,
             config=replace(SMALL, redis=RedisConfig(url=server.url)),

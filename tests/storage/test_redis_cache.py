@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import (
     CacheConfig,
     EngineConfig,
@@ -22,7 +23,6 @@ from langmem_tiers import (
 from langmem_tiers.core.messages import Role
 from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
 from langmem_tiers.storage.stamps import Written
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,28 +35,26 @@ NOT_IN_PROCESS = CacheConfig(max_characters=0)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as started:
+def server() -> Iterator[OwnRedis]:
+    with OwnRedis() as started:
         yield started
 
 
 @pytest.fixture
-def client(server: RedisServer) -> Iterator[Any]:
+def client(server: OwnRedis) -> Iterator[Any]:
     with server.client as opened:
         opened.flushall()
         yield opened
 
 
-def opened(
-    url: object, server: RedisServer, clock: FrozenClock | None = None, **redis: object
-) -> MemoryEngine:
+def opened(url: object, server: OwnRedis, clock: FrozenClock | None = None, **redis: object) -> MemoryEngine:
     given = RedisConfig(**{"url": server.url, "timeout_seconds": 10.0, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=NOT_IN_PROCESS, redis=given)
     return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def engine(tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
+def engine(tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
     with opened(tmp_path / "memory.db", server, clock) as one:
         yield one
 
@@ -83,7 +81,7 @@ def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any)
 
 
 def test_what_a_writer_stored_is_there_for_other_engines(
-    tmp_path: Path, server: RedisServer, client: Any
+    tmp_path: Path, server: OwnRedis, client: Any
 ) -> None:
     def reads(session: str) -> list[str]:
         return [message.content for message in other.session("acme", session).latest(9)]
@@ -111,7 +109,7 @@ def test_what_a_writer_stored_is_there_for_other_engines(
 
 
 def test_a_writer_needs_no_redis_that_answers(tmp_path: Path) -> None:
-    with RedisServer() as server, opened(tmp_path / "memory.db", server) as engine, engine.writer() as writer:
+    with OwnRedis() as server, opened(tmp_path / "memory.db", server) as engine, engine.writer() as writer:
         for n in range(6):
             if n == 3:
                 server.kill()
@@ -186,7 +184,7 @@ def test_a_message_comes_back_without_loss() -> None:
     assert scores_of([message, message]) == [scores_of([message])[0], scores_of([message])[0] + 1]
 
 
-def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: RedisServer, client: Any) -> None:
+def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: OwnRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
         session = engine.session("acme", "s")
         for n in range(6):
@@ -203,7 +201,7 @@ def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: RedisServer,
         assert said(engine, 12)[-10:] == [str(n) for n in range(10)]
 
 
-def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: RedisServer, client: Any) -> None:
+def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: OwnRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
         one.session("acme", "s").add("user", "first")
         without.session("acme", "s").add("user", "second")
@@ -230,7 +228,7 @@ def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: Memory
 
 
 def test_engines_that_take_turns_keep_the_window_as_it_is(
-    shared_postgres: str, server: RedisServer, client: Any, tenant: str
+    shared_postgres: str, server: OwnRedis, client: Any, tenant: str
 ) -> None:
     with opened(shared_postgres, server) as one, opened(shared_postgres, server) as two:
         for number in range(4):
@@ -267,7 +265,7 @@ def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEn
 
 @pytest.mark.parametrize("unread", [0, 1, 2, 3])
 def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
-    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock, unread: int
+    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock, unread: int
 ) -> None:
     path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
     with opened(path, server, clock) as engine:
@@ -290,7 +288,7 @@ def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
 
 
 def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
-    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock
+    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock
 ) -> None:
     with opened(tmp_path / "1.db", server, clock):
         pass
@@ -303,7 +301,7 @@ def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
         assert [m.content for m in other.session("bob", "s").latest()] == ["his"]
 
 
-def test_what_is_erased_is_in_redis_no_more(engine: MemoryEngine, server: RedisServer, client: Any) -> None:
+def test_what_is_erased_is_in_redis_no_more(engine: MemoryEngine, server: OwnRedis, client: Any) -> None:
     doomed = engine.session("acme", "s")
     doomed.add("user", "a secret of one")
     engine.session("acme", "t").add("user", "a secret of two")
@@ -345,7 +343,7 @@ def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
 
 
 def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
-    tmp_path: Path, server: RedisServer, client: Any, clock: FrozenClock
+    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock
 ) -> None:
     with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
         one.session("acme", "s").add("user", "mine")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
+from benchmarks.servers import OwnRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, RedisConfig
-from tests.redis_servers import RedisServer
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
@@ -19,7 +19,7 @@ WORD = b"quorraxvault"
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace", "user"])
 def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, what: str) -> None:
-    with RedisServer() as server:
+    with OwnRedis() as server:
         config = EngineConfig(redis=RedisConfig(url=server.url))
         with MemoryEngine(url, embedder=None, config=config) as engine:
             session = engine.session(tenant, "s")
@@ -37,7 +37,7 @@ def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, wh
             assert left == (["And the boat is green."] if what == "message" else [])
 
 
-def held_in(server: RedisServer) -> bytes:
+def held_in(server: OwnRedis) -> bytes:
     """Everything that Redis would write to its file."""
     client = server.client
     return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))
@@ -53,7 +53,7 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
 def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str) -> None:
-    with RedisServer() as server:
+    with OwnRedis() as server:
         config = EngineConfig(redis=RedisConfig(url=server.url, retry_seconds=0.01))
         with MemoryEngine(file_url, embedder=None, config=config) as engine:
             message = engine.session("acme", "s").add("user", "The boat is green.").stored[0]
