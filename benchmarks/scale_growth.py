@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ADDS, COLD, WARM = 200, 20, 100
+TO_INDEX = 2_200
+"""More than may wait beside the index of a large namespace."""
 _FROM_OURS = """INSERT INTO plain (id, tenant, session, role, content, created_at)
     SELECT m.pk::text, n.path, m.session_pk::text, m.role, m.content, m.created_at
     FROM lmt_messages m JOIN lmt_namespaces n ON n.pk = m.namespace_pk WHERE m.id LIKE 'b%'"""
@@ -91,7 +93,8 @@ def main() -> None:
         told: dict[str, Any] = {"open_ms": (time.perf_counter() - start) * 1e3}
         some = rng.sample(list(ordinary), min(COLD, len(ordinary)))
         told |= _ours(engine, some, scale_bulk.OF_TENANT, "ordinary")
-        told |= _ours(engine, [0], entries // 10, "large")
+        told |= _ours(engine, [scale_bulk.LARGE], entries // 10, "large")
+        told["large"]["index_ms_each"] = _indexed(engine, entries // 10)
     told["memory_mb"] = {"before": before, "peak": _peak_mb()}
     told["plain"] = _plain(url, some)
     print(json.dumps(told))
@@ -123,6 +126,16 @@ def _ours(engine: MemoryEngine, tenants: Sequence[int], entries: int, name: str)
             "first_recall_ms": quantiles(sorted(cold)),
         }
     }
+
+
+def _indexed(engine: MemoryEngine, entries: int) -> float:
+    """What it takes to embed one, store its vector and bring it into the index, if the namespace has one."""
+    space = engine.namespace(tenant_name(scale_bulk.LARGE))
+    drafts = [
+        MessageDraft("user", text_of(scale_bulk.LARGE, entries + n)) for n in range(ADDS, ADDS + TO_INDEX)
+    ]
+    space.session("bulk").add_many(drafts)
+    return _ms(space.embed) / TO_INDEX
 
 
 def _plain(url: str, tenants: Sequence[int]) -> dict[str, Any]:
