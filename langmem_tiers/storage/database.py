@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from sqlalchemy import exc
 from sqlalchemy.pool import QueuePool
 
+from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
@@ -194,12 +195,13 @@ class Database:
             return engine.connect()
         patience = self.config.postgres.reconnect_seconds if self._was_reached else 0.0
         patience = patience if patience_seconds is None else min(patience, patience_seconds)
-        end, pause = time.monotonic() + patience, _FIRST_PAUSE_SECONDS
+        now = SystemClock().monotonic
+        end, pause = now() + patience, _FIRST_PAUSE_SECONDS
         while True:
             try:
                 connection = engine.connect()
             except exc.OperationalError as error:
-                left = end - time.monotonic()  # an attempt may itself take as long as connect_timeout_seconds
+                left = end - now()  # an attempt may itself take as long as connect_timeout_seconds
                 if left <= 0:
                     raise unreachable(self.label, error) from None
             else:
