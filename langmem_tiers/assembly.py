@@ -187,7 +187,9 @@ def assemble(
     database: Database, given: Given, changes: Changes, redis: RedisCache | None = None
 ) -> MemoryParts:
     """The stores and workers of an engine on a database."""
-    sessions = SqlSessionStore(database) if redis is None else SqlSessionStore(database, redis.erase)
+    sessions = (
+        SqlSessionStore(database) if redis is None else SqlSessionStore(database, redis.erase, redis.found)
+    )
     entries = SqlEntryStore(database)
     short_term = _short_term(database, sessions, given, changes, redis)
     finder, embedding = FactFinder(given.scoring.facts), _embedding(database, given)

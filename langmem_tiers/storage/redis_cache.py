@@ -16,7 +16,7 @@ from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.migrations import identity_of
 from langmem_tiers.storage.redis_link import RedisLink
 from langmem_tiers.storage.redis_windows import Of, RedisWindows
-from langmem_tiers.storage.stamps import SqlStamps, Written
+from langmem_tiers.storage.stamps import SqlStamps, Written, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.records import Appended
     from langmem_tiers.core.transcripts import ListChange, Listing
     from langmem_tiers.storage.database import Database
+    from langmem_tiers.storage.rows import AnyRow
     from langmem_tiers.storage.stamps import SessionStamp
 
 _SESSIONS = 10_000
@@ -65,6 +66,10 @@ class RedisCache:
     def extend(self, written: Sequence[Written]) -> None:
         """Add to the windows what was written to many sessions at once, from the states that they were locked in."""
         self._cached.extend_all(written)
+
+    def found(self, row: AnyRow) -> None:
+        """The row of a session was read: what is known of it spares a question before the first write."""
+        self._cached.note(row.pk, stamp_of(row))
 
     def erase(self, sessions: Iterable[int]) -> bool:
         """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
@@ -137,7 +142,7 @@ class CachedTails:
             return seen
         stamp = self.stamps.get(key)
         if stamp is not None:
-            self._note(key, stamp)
+            self.note(key, stamp)
         return stamp
 
     def extend(
@@ -167,10 +172,11 @@ class CachedTails:
             self.forget(key)
             return
         after = before.after(revision, now)
-        self._note(key, after)
+        self.note(key, after)
         self.windows.extend([Written(key, before, after, added)])
 
-    def _note(self, key: int, stamp: SessionStamp) -> None:
+    def note(self, key: int, stamp: SessionStamp) -> None:
+        """Remember a state of a session, which others may go on from."""
         with self._lock:
             self._seen[key] = stamp
 
@@ -179,7 +185,7 @@ class CachedTails:
         if not self.windows.serves():
             return
         for one in written:
-            self._note(one.key, one.after)
+            self.note(one.key, one.after)
         self.windows.extend(written)
 
     def forget(self, key: int) -> None:

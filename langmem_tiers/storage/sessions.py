@@ -6,11 +6,12 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
 from langmem_tiers.core.reports import DeleteReport, SessionInfo
+from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.repeatable import repeatable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _TRIES = 20  # far more than two racing writers need
 _SESSION = select(sessions, namespaces.c.path).join(namespaces)
+_FIND = _SESSION.where(namespaces.c.path == bindparam("path"), sessions.c.name == bindparam("session"))
 
 
 class SqlSessionStore:
@@ -37,13 +39,19 @@ class SqlSessionStore:
         database: Where.
         erasing: Told of the keys of sessions as they are erased, before that is final: who keeps copies
             elsewhere has none any more when it is.
+        found: Told of the row of each session that was looked up by its name.
     """
 
     def __init__(
-        self, database: Database, erasing: Callable[[Sequence[int]], object] = lambda _keys: None
+        self,
+        database: Database,
+        erasing: Callable[[Sequence[int]], object] = lambda _keys: None,
+        found: Callable[[AnyRow], object] = lambda _row: None,
     ) -> None:
         self._database = database
         self._erasing = erasing
+        self._found = found
+        self._find = DriverStatement(_FIND, database.dialect)
 
     @repeatable
     def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
@@ -61,10 +69,13 @@ class SqlSessionStore:
     @repeatable
     def find(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
         """The session, if there is one."""
-        query = _SESSION.where(namespaces.c.path == namespace_key(namespace), sessions.c.name == escape(name))
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else _info(row)
+        wanted = {"path": namespace_key(namespace), "session": escape(name)}
+        with self._database.read_raw() as connection:
+            rows = self._find.named(connection, wanted)
+        if not rows:
+            return None
+        self._found(rows[0])
+        return _info(rows[0])
 
     @repeatable
     def revision(self, key: int) -> int | None:

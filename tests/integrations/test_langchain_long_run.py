@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 TURNS, BUDGET = 500, 1800
-THREADS = ("first", "second")
+THREADS = ("first", "second", "third", "fourth")
 WAYS = ("invoke", "ainvoke", "stream", "astream")
 
 
@@ -94,7 +94,7 @@ async def run(agent: Any, way: str, given: Any, config: RunnableConfig) -> tuple
 async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_less_than_whole() -> None:
     script = Script()
     model = ScriptedChat(reply=script)
-    # Two threads: the checkpointer's work grows with the square of a thread's length.
+    # Several threads: the checkpointer's work grows with the square of a thread's length.
     configs: list[RunnableConfig] = [
         {"configurable": {"thread_id": name}, "recursion_limit": 50} for name in THREADS
     ]
