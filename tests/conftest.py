@@ -27,7 +27,7 @@ settings.register_profile(
     print_blob=True,
 )
 # The same examples each time, so that a change is not held up by what it did not touch: make fuzz takes new ones.
-settings.register_profile("ours", settings.get_profile("random"), derandomize=True, max_examples=30)
+settings.register_profile("ours", settings.get_profile("random"), derandomize=True, max_examples=20)
 settings.load_profile("ours")
 
 

@@ -202,7 +202,7 @@ HEADER: dict[str, Any] = {
 }
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(name=st.sampled_from(sorted(HEADER)), value=json_values)
 @example(name="counts", value=[])
 @example(name="spans", value=None)

@@ -13,20 +13,14 @@ import pytest
 from langmem_tiers import EntryDraft, MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock, HashEmbedder
+from tests.faults.starters import start_and_add
+from tests.faults.together import all_at_once, fork_server
 from tests.storage.test_memory_migration import back_to_version_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STARTERS = 8
-START = """
-import sys
-from langmem_tiers import MemoryEngine
-print("ready", flush=True)
-sys.stdin.readline()
-with MemoryEngine(sys.argv[1], embedder=None) as engine:
-    engine.session("acme", "s").add("user", sys.argv[2])
-"""
 WORK = """
 import sys, time
 from langmem_tiers import MemoryEngine
@@ -93,12 +87,8 @@ def test_eight_processes_that_start_together_migrate_once(
     if database == "of version 8":
         MemoryEngine(url, embedder=None).close()
         back_to_version_8(url)
-    starters = [Worker(START, url, str(number)) for number in range(STARTERS)]
-    for starter in starters:
-        starter.hear()
-    for starter in starters:
-        starter.tell("go")
-    assert [starter.end() for starter in starters] == [0] * STARTERS
+    texts = [str(number) for number in range(STARTERS)]
+    all_at_once(fork_server("tests.faults.starters"), start_and_add, [(url, text) for text in texts])
     with psycopg.connect(url) as connection:
         versions = connection.execute("SELECT version FROM lmt_schema_versions ORDER BY version").fetchall()
         identities = connection.execute("SELECT count(*) FROM lmt_database").fetchone()
@@ -106,7 +96,7 @@ def test_eight_processes_that_start_together_migrate_once(
     assert identities == (1,)
     with MemoryEngine(url, embedder=None) as engine:
         stored = sorted(message.content for message in engine.session("acme", "s").messages())
-    assert stored == [str(number) for number in range(STARTERS)]
+    assert stored == texts
 
 
 def test_two_processes_see_each_other_at_once_and_share_what_is_done_once(
