@@ -19,6 +19,9 @@ from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Engine
+    from sqlalchemy.engine.interfaces import IsolationLevel
+
 KNOWN, ITEM, FILE, ENTRY = "quokkabrindle", "axolotlvermin", "narwhalcosine", "pangolinember"
 WORDS = (SECRET, KNOWN, ITEM, FILE, ENTRY)
 
@@ -100,17 +103,24 @@ def test_copies_from_before_a_migration_are_told_of(tmp_path: Path) -> None:
     assert "memory.db.v3-20250101T000000Z.backup" in receipt.notes[0]
 
 
+def _server(url: str, isolation: IsolationLevel = "AUTOCOMMIT") -> Engine:
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), isolation_level=isolation)
+
+
+def _relations(server: Engine) -> Path:
+    """Where the files of its tables lie."""
+    with server.connect() as connection:
+        root = Path(connection.execute(text("SHOW data_directory")).scalar_one())
+        name = "SELECT oid FROM pg_database WHERE datname = current_database()"
+        return root / "base" / str(connection.execute(text(name)).scalar_one())
+
+
 def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
-    server = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
-    with server.connect() as connection:
-        root = Path(connection.execute(text("SHOW data_directory")).scalar_one())
-        name = "SELECT oid FROM pg_database WHERE datname = current_database()"
-        folder = root / "base" / str(connection.execute(text(name)).scalar_one())
+    server = _server(url)
+    folder = _relations(server)
     with opened(url) as engine:
         fill_all(engine, "alice")
         engine.session("bob", "s").add("user", f"Keep {OTHER}.")
@@ -142,13 +152,8 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
-    server = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
-    with server.connect() as connection:
-        root = Path(connection.execute(text("SHOW data_directory")).scalar_one())
-        name = "SELECT oid FROM pg_database WHERE datname = current_database()"
-        folder = root / "base" / str(connection.execute(text(name)).scalar_one())
+    server = _server(url)
+    folder = _relations(server)
     giver, reader = f"giver{KNOWN}", "reader"
     with opened(url) as engine:
         pool = engine.pools.create("docs", members=[reader, giver])
@@ -170,9 +175,7 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
 
 def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
-    server = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="REPEATABLE READ"
-    )
+    server = _server(url, "REPEATABLE READ")
     with opened(url, config=EngineConfig(busy_timeout_seconds=0.3)) as engine:
         engine.session("alice", "monday").add("user", SECRET)
         with server.connect() as connection:
@@ -187,9 +190,7 @@ def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
-    server = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
+    server = _server(url)
     with server.connect() as connection:
         role = f"plain_{connection.execute(text('SELECT current_database()')).scalar_one()}"
         connection.execute(text("CREATE EXTENSION vector"))
@@ -218,9 +219,7 @@ def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
-    server = create_engine(
-        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
+    server = _server(url)
     nodes = text(
         "SELECT relname, pg_relation_filenode(oid) FROM pg_class WHERE relname IN ('lmt_items', 'lmt_knowledge')"
     )

@@ -191,3 +191,21 @@ def test_recall_within_a_session_or_a_time_finds_what_the_whole_namespace_would_
             "s2",
             "s3",
         }
+
+
+def test_an_index_over_all_vectors_from_before_is_replaced(
+    new_postgres_database: Callable[[], str],
+) -> None:
+    url = new_postgres_database()
+    with MemoryEngine(url, embedder=HashEmbedder(SIZE)) as engine:
+        engine.session("acme", "s").add("user", "a red boat")
+        engine.namespace("acme").embed()
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_near%'")
+        ((definition,),) = found.fetchall()
+        connection.execute("ALTER TABLE lmt_vectors DROP COLUMN is_indexed CASCADE")  # and its indexes
+        connection.execute(definition.replace(" AND is_indexed", ""))
+        with MemoryEngine(url, embedder=HashEmbedder(SIZE)) as engine:
+            assert engine.namespace("acme").recall("boat", strategy=Strategy.SIMILARITY).hits
+        found = connection.execute("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'lmt_vectors_near%'")
+        assert found.fetchall() == [(definition,)]

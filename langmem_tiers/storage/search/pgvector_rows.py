@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from sqlalchemy import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
     from langmem_tiers.storage.database import Database
@@ -39,7 +40,7 @@ _PREPARED = text(
     """SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS version,
         (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('lmt_vectors')
             AND attname IN ('embedding', 'is_indexed') AND NOT attisdropped) AS columns,
-        to_regclass(:index) IS NOT NULL AS has_index"""
+        COALESCE(pg_get_indexdef(to_regclass(:index)) LIKE '%is_indexed%', false) AS has_index"""
 )
 _COLUMNS = """ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector,
     ADD COLUMN IF NOT EXISTS is_indexed boolean NOT NULL DEFAULT false"""
@@ -70,11 +71,14 @@ def index_name(model: int) -> str:
 
 def prepare(database: Database, model: int, dimension: int, patience_seconds: float | None = None) -> bool:
     """Make room and an index for a model's vectors; False if the server has no pgvector."""
-    if _is_prepared(database, model, dimension):
-        return True
+    with database.read() as connection:  # looked at first: preparing waits for everybody who writes vectors
+        if _is_prepared(connection, model, dimension):
+            return True
     try:
         with database.write(patience_seconds) as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            if _is_prepared(connection, model, dimension):  # by somebody else, meanwhile
+                return True
             connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
             version = connection.execute(_VERSION).scalar_one()
             if not _is_new_enough(version):
@@ -85,6 +89,8 @@ def prepare(database: Database, model: int, dimension: int, patience_seconds: fl
             connection.execute(text(_COLUMNS))
             connection.execute(text(_BESIDE))
             if dimension <= MAX_INDEXED:
+                # One from before, over the vectors of small namespaces as well, would make each of them dear to store.
+                connection.execute(text(f"DROP INDEX IF EXISTS {index_name(model)}"))
                 connection.execute(text(_index(model, dimension)))
     except (
         StorageBusyError,
@@ -106,10 +112,8 @@ def make_room(database: Database) -> bool:
     return prepare(database, 0, MAX_INDEXED + 1)
 
 
-def _is_prepared(database: Database, model: int, dimension: int) -> bool:
-    # Looked at first: preparing again would wait for everybody who writes vectors.
-    with database.read() as connection:
-        found = connection.execute(_PREPARED, {"index": index_name(model)}).one()
+def _is_prepared(connection: Connection, model: int, dimension: int) -> bool:
+    found = connection.execute(_PREPARED, {"index": index_name(model)}).one()
     has_index = found.has_index or dimension > MAX_INDEXED
     return bool(found.columns == 2 and has_index and _is_new_enough(found.version))
 
@@ -119,7 +123,7 @@ def _is_new_enough(version: str | None) -> bool:
 
 
 def _index(model: int, dimension: int) -> str:
-    return f"""CREATE INDEX IF NOT EXISTS {index_name(model)} ON lmt_vectors
+    return f"""CREATE INDEX {index_name(model)} ON lmt_vectors
         USING hnsw ((embedding::vector({dimension})) vector_cosine_ops) WITH (m = 16, ef_construction = 64)
         WHERE embedder_pk = {model} AND is_indexed"""
 
