@@ -61,5 +61,5 @@ $(VENV)/.ready-demo: $(VENV)/.ready-venv pyproject.toml
 
 $(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml
 	@echo "Installing langmem-tiers with extras and test tools (once, a minute or two) ..."
-	@$(PIP) install --editable '.[classic,langchain,llama-index,metrics,postgres,redis,tracing]' --group dev
+	@$(PIP) install --editable '.[all]' --group dev
 	@touch $@ $(VENV)/.ready-demo
