@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.entries import Shown, Tier
     from langmem_tiers.core.names import NamespacePath
+
+UNTRIED = 0.5
+"""The trust in a model where there is too little to try it on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class Refresh:
     """Where to go on next time."""
     knows: bool = False
     """Whether anything is stored as knowledge."""
+    terms: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    """Of the messages by key, if they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +117,37 @@ class Within:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """On which messages a model was tried: with the same ones the outcome is the same."""
+
+    last: int
+    """The key of the last message that the sample could be taken from."""
+    size: int
+    """How many messages that were."""
+    pairs: int
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How much the cosines of a model count in a namespace, and by what they are stretched."""
+
+    share: float = UNTRIED
+    scale: float = 1.0
+
+
 class IndexStore(Protocol):
     """Words and places of messages, written in the same transaction as the messages."""
 
-    def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
-        """The rows that were written behind the mark; 0 is the beginning."""
+    def refresh(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> Refresh:
+        """The rows that were written behind the mark; 0 is the beginning.
+
+        Args:
+            namespace: Whose.
+            mark: Where the reader stands.
+            with_terms: Whether to give the terms along, which spares a question where few are new.
+        """
         ...
 
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
@@ -222,6 +253,14 @@ class VectorStore(Protocol):
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The cosines of some messages, for stores that find the nearest themselves."""
+        ...
+
+    def trust(self, tenant: Tenant, model: int, tried: Tried) -> Trust | None:
+        """What somebody found on these messages; None if nobody has, or something was erased since."""
+        ...
+
+    def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:
+        """Tell others what was found, in place of what was found on fewer."""
         ...
 
     def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:

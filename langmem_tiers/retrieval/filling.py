@@ -112,7 +112,9 @@ class Filling:
         vectors = held.vectors or self._loaded(held)  # loaded a moment ago, unless somebody began anew
         if vectors is None or not vectors.there(held.places.count).any():
             return False
-        held.try_model(self._embedding, self._index)
+        tried = held.try_model(self._embedding, self._index)
+        if tried is not None:
+            self._care.tell(held, vectors, tried)
         self._care.look_after(held, vectors)
         return True
 

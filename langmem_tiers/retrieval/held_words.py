@@ -16,6 +16,8 @@ from langmem_tiers.core.indexes import Postings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
 MOST_TERMS = 100_000
 """Words of all messages together up to which they are held: reading so many takes tens of milliseconds, once."""
 _COUNT_BITS = 12
@@ -44,6 +46,12 @@ class HeldWords:
                 self._places.setdefault(term, array("q")).append(key << _COUNT_BITS | min(count, _MOST))
             self._number += len(counts)
         self.messages += len(keys)
+
+    def go_on(self, keys: NDArray[np.int64], terms: Mapping[int, Sequence[str]]) -> None:
+        """Add the messages behind those that are held, if their terms are among these."""
+        new = keys[self.messages :].tolist()
+        if all(key in terms for key in new):
+            self.add(new, terms)
 
     def postings(self, terms: Sequence[str]) -> Postings:
         """Where the terms are."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.core.indexes import Trust
 from langmem_tiers.retrieval.places import REACH, Places
 
 if TYPE_CHECKING:
@@ -30,19 +31,9 @@ ENOUGH = 0.9
 """The part of a sample that must have vectors. A text that the embedder refuses holds nothing up."""
 TELLING = 0.05
 """By how much words or vectors must beat chance; where neither does, a trial says nothing."""
-UNTRIED = 0.5
-"""The trust in a model where there is too little to try it on."""
 _UNKNOWN = 2**62
 USUAL_SPREAD = 0.13
 """By how much cosines of unrelated texts differ, for the model that the weights were found with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """How much the cosines of a model count here, and by what they are stretched."""
-
-    share: float = UNTRIED
-    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

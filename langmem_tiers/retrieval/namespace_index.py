@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langmem_tiers.core.indexes import Tried
 from langmem_tiers.retrieval.held_words import MOST_TERMS, HeldWords
 from langmem_tiers.retrieval.meaning import Sample, VectorIndex, find_trust, sample, trial_sizes
 from langmem_tiers.retrieval.places import Places
@@ -15,7 +16,7 @@ from langmem_tiers.retrieval.ranking import KERNELS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.indexes import IndexStore, Postings, Refresh, Tenant
+    from langmem_tiers.core.indexes import IndexStore, Postings, Refresh, Tenant, Trust
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.retrieval.embedding import Embedding
 
@@ -48,7 +49,7 @@ class NamespaceIndex:
 
     def refresh(self, store: IndexStore) -> bool:
         """Read what others or we have written since; False if the namespace does not exist."""
-        news = store.refresh(self.path, self._mark)
+        news = store.refresh(self.path, self._mark, with_terms=bool(self._mark) and self._words is not None)
         self.knows = news.knows
         if news.tenant != self.tenant:
             # Made anew, or something was erased: nothing that is held can be relied on.
@@ -58,6 +59,8 @@ class NamespaceIndex:
         elif not self.places.extend(news.rows):
             # Another writer was slower than one who began after it: its messages come in between.
             self._start_anew(store.refresh(self.path, 0))
+        elif self._words is not None and news.terms:
+            self._words.go_on(self.places["keys"], news.terms)
         self._mark = news.mark
         return self.tenant is not None
 
@@ -93,28 +96,38 @@ class NamespaceIndex:
             if len(keys) < _PAGE:
                 return self.vectors
 
-    def try_model(self, embedding: Embedding, store: IndexStore) -> None:
+    def try_model(self, embedding: Embedding, store: IndexStore) -> Tried | None:
         """Find how far the embedder is to be trusted here; again each time twice as much is known.
 
-        It follows from what is stored alone, not from when this process looked at it.
+        It follows from what is stored alone, not from when this process looked at it: what another one found
+        is taken over.
+
+        Returns:
+            What it was tried on, if nobody had done so.
         """
         vectors, places = self.vectors, self.places
         sizes = list(trial_sizes(places.count))
         if vectors is None or not sizes or vectors.tried_on == sizes[0]:
-            return
+            return None
         picked = self._sample(vectors, sizes)
         if picked is None or picked.extent == vectors.tried:
-            return
+            return None
         vectors.tried = picked.extent
+        assert self.tenant is not None  # noqa: S101 - refresh() came first
+        tried = Tried(int(places["keys"][picked.size - 1]), *picked.extent)
+        known = embedding.store.trust(self.tenant, embedding.model(), tried)
+        vectors.trust = self._tried(embedding, store, vectors, picked) if known is None else known
+        return tried if known is None else None
+
+    def _tried(self, embedding: Embedding, store: IndexStore, vectors: VectorIndex, picked: Sample) -> Trust:
+        places = self.places
         keys = [places["keys"][rows].tolist() for rows in picked.parts]
         terms = store.terms([key for part in keys for key in part])
         if vectors.holds_vectors:
             tables = [vectors.vectors(rows) for rows in picked.parts]
         else:
             tables = [self._fetched(embedding, part) for part in keys]
-        vectors.trust = find_trust(
-            places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys]
-        )
+        return find_trust(places, picked, tables, [[terms.get(key, ()) for key in part] for part in keys])
 
     def _sample(self, vectors: VectorIndex, sizes: list[int]) -> Sample | None:
         for size in sizes:

@@ -18,8 +18,8 @@ from langmem_tiers.retrieval.places import Kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langmem_tiers.core.indexes import Trust
     from langmem_tiers.retrieval.arrays import Flags, Floats, Rows
-    from langmem_tiers.retrieval.meaning import Trust
     from langmem_tiers.retrieval.places import Places
     from langmem_tiers.retrieval.words import WordScores
     from langmem_tiers.scoring.times.ranges import TimeRange

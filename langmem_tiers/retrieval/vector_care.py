@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langmem_tiers.core.clock import Clock
+    from langmem_tiers.core.indexes import Tenant, Tried, Trust
     from langmem_tiers.retrieval.background import Background
     from langmem_tiers.retrieval.embedding import Embedding
     from langmem_tiers.retrieval.meaning import VectorIndex
@@ -46,6 +47,12 @@ class VectorCare:
             vectors.unindexed = 0
             self._background.submit(("index", held.path), lambda: self._index_soon(held))
 
+    def tell(self, held: NamespaceIndex, vectors: VectorIndex, tried: Tried) -> None:
+        """Have other processes spared the trial that was made."""
+        tenant, trust = held.tenant, vectors.trust
+        if tenant is not None:
+            self._background.submit(("trust", held.path), lambda: self._tell(tenant, tried, trust))
+
     def index(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> None:
         """Have the nearest of a large namespace found sooner."""
         if held.tenant is not None:
@@ -56,6 +63,12 @@ class VectorCare:
             self.index(held, lambda: not self._background.is_stopping)
         except (EmbeddingError, StorageError):
             return  # another time; until then they are found one by one
+
+    def _tell(self, tenant: Tenant, tried: Tried, trust: Trust) -> None:
+        try:
+            self._embedding.store.keep_trust(tenant, self._embedding.model(), tried, trust)
+        except (EmbeddingError, StorageError):
+            return  # they find out for themselves
 
     def _tidy(self, held: NamespaceIndex) -> None:
         tenant, since = held.tenant, self._clock.now() - UNUSED

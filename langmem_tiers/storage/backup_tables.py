@@ -26,6 +26,7 @@ from langmem_tiers.storage.schema import (
     namespaces,
     schema_versions,
     sessions,
+    trials,
     vectors,
 )
 from langmem_tiers.storage.tables import SCHEMAS
@@ -43,6 +44,7 @@ LEFT_OUT: dict[Table, str] = {
     schema_versions: "the header says it",
     databases: "what is restored is another database",
     leases: "who works on what at this moment",
+    trials: "made again when one is needed",
     embedding_cache: "made again when it is needed, and of all tenants together",
 }
 REMADE = frozenset({messages.c.terms, knowledge.c.terms})

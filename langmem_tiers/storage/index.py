@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.rows import AnyRow
 
 _ROLES = {role.value: number for number, role in enumerate(Role)}
-_HORIZON: Select[int] = select(
-    literal_column("CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+# What was begun before this and is not committed yet may come later, with a smaller key.
+_HORIZON: ColumnElement[int] = literal_column(
+    "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
 )
 _COUNT = text(  # an access is counted beside the message, which stays as it is
     """INSERT INTO lmt_accesses (message_pk, count, last_at)
@@ -54,9 +55,7 @@ _COUNT = text(  # an access is counted beside the message, which stays as it is
 )
 _KNOWS = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
 _NEWEST = select(func.max(messages.c.pk)).where(messages.c.namespace_pk == namespaces.c.pk).label("newest")
-_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS, _NEWEST).where(
-    namespaces.c.path == bindparam("path")
-)
+_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS).where(namespaces.c.path == bindparam("path"))
 ERASED = (
     select(namespaces.c.erased).where(namespaces.c.pk == bindparam("namespace")).with_for_update(read=True)
 )
@@ -122,31 +121,34 @@ class SqlIndexStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._search = sqlite if database.is_sqlite else postgres
-        self._tenant = DriverStatement(_TENANT, database.dialect)
+        # On SQLite what is newest, on PostgreSQL how far back to look the next time.
+        self._tenant = DriverStatement(
+            _TENANT.add_columns(_NEWEST if database.is_sqlite else _HORIZON), database.dialect
+        )
         self._found = DriverStatement(of_keys(_FOUND, database.is_sqlite), database.dialect)
         self._terms_of = DriverStatement(
             of_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
         )
-        self._horizon = DriverStatement(_HORIZON, database.dialect)
-        self._rows = DriverStatement(_rows(database.is_sqlite), database.dialect)
+        rows = _rows(database.is_sqlite)
+        self._rows = DriverStatement(rows, database.dialect)
+        self._rows_with_terms = DriverStatement(rows.add_columns(messages.c.terms), database.dialect)
 
     @repeatable
-    def refresh(self, namespace: NamespacePath, mark: int) -> Refresh:
+    def refresh(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> Refresh:
         """The rows that were written behind the mark."""
+        statement = self._rows_with_terms if with_terms else self._rows
         with self._database.read_raw() as connection:
             # In this order, nothing that happens meanwhile is missed: it is seen now or the next time.
             tenant = self._tenant.run(connection, {"path": namespace_key(namespace)})
             if tenant is None:
                 return Refresh(None, _no_rows(), 0)
-            key, erased, knows, newest = tenant
-            wanted = {"namespace": key, "mark": mark}
-            if self._database.is_sqlite:
-                rows = self._rows.all(connection, wanted) if (newest or 0) > mark else []
-                horizon = rows[-1][0] if rows else mark
-            else:  # what was begun earlier may come later, with a smaller key
-                horizon = self._horizon.run(connection, {})[0]
-                rows = self._rows.all(connection, wanted)
-        return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), horizon, bool(knows))
+            key, erased, knows, limit = tenant
+            is_new = not self._database.is_sqlite or (limit or 0) > mark
+            rows = statement.all(connection, {"namespace": key, "mark": mark}) if is_new else []
+        if self._database.is_sqlite:
+            limit = rows[-1][0] if rows else mark
+        terms = {row[0]: self._terms(row[-1]) for row in rows} if with_terms else {}
+        return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), limit, bool(knows), terms)
 
     @repeatable
     def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
@@ -219,7 +221,7 @@ def _arrays(rows: Sequence[AnyRow]) -> IndexRows:
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
     columns = list(zip(*rows, strict=True)) if rows else [()] * 10
-    keys, session_keys, positions, times, roles, lengths, asks, importance, counts, speakers = columns
+    keys, session_keys, positions, times, roles, lengths, asks, importance, counts, speakers = columns[:10]
     return IndexRows(
         keys=np.array(keys, np.int64),
         sessions=np.array(session_keys, np.int64),

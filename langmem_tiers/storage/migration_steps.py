@@ -15,6 +15,7 @@ from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
 from langmem_tiers.storage.migration_to_pools import TO_POOLS
 from langmem_tiers.storage.migration_to_recall import TO_RECALL
 from langmem_tiers.storage.migration_to_sources import TO_SOURCES
+from langmem_tiers.storage.migration_to_trials import TO_TRIALS
 
 # Version 1 had namespaces, sessions and messages alone; 2 adds full text, 3 entries, knowledge and tuning,
 # 4 what recall looks at, 5 items.
@@ -228,4 +229,5 @@ MIGRATIONS = (
     TO_MEMORIES,
     TO_POOLS,
     TO_SOURCES,
+    TO_TRIALS,
 )

@@ -10,6 +10,8 @@ so adding costs nothing, and taking the mark away gives the message back.
 ``listings`` rows say how a message stands in the list that a framework keeps of its session: there is none for
 a message that is in it.
 
+``trials`` rows say how far a model was found to be trusted in a namespace, so that one process tries it for all.
+
 ``item_namespaces`` rows are the locks of their items: whoever changes one takes the next revision of
 its namespace, and ``erased`` counts with it when something was erased. So whoever holds a part of a
 namespace in memory sees by this row what it has to read anew.
@@ -36,7 +38,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -149,6 +151,20 @@ vectors = Table(
     UniqueConstraint("message_pk", "embedder_pk"),
     Index("lmt_vectors_by_namespace", "namespace_pk", "embedder_pk", "pk"),
     sqlite_autoincrement=True,  # a later vector has a later key, whatever was erased
+)
+
+trials = Table(
+    "lmt_trials",
+    metadata,
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("erased", BigInteger, nullable=False),
+    Column("last_pk", KEY, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("pairs", Integer, nullable=False),
+    Column("others", Integer, nullable=False),
+    Column("share", Double, nullable=False),
+    Column("scale", Double, nullable=False),
 )
 
 embedding_cache = Table(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.core.errors import StorageError
+from langmem_tiers.core.indexes import Trust
 from langmem_tiers.storage.columns import UtcDateTime
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.index import ERASED, keys_of, of_keys
 from langmem_tiers.storage.repeatable import repeatable
-from langmem_tiers.storage.schema import embedders, embedding_cache, messages, vectors
+from langmem_tiers.storage.schema import embedders, embedding_cache, messages, trials, vectors
 from langmem_tiers.storage.search import pgvector, pgvector_rows
 from langmem_tiers.storage.text import storable
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection
 
-    from langmem_tiers.core.indexes import Tenant, Within
+    from langmem_tiers.core.indexes import Tenant, Tried, Within
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
@@ -50,6 +51,19 @@ _REMEMBER = text(
 ).bindparams(bindparam("expires_at", type_=UtcDateTime))
 
 
+_TRUST = select(trials.c.share, trials.c.scale).where(
+    *(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")),
+    *(trials.c[name] == bindparam(name) for name in ("last_pk", "size", "pairs", "others")),
+)
+_KEEP_TRUST = text(
+    """INSERT INTO lmt_trials (
+            namespace_pk, embedder_pk, erased, last_pk, size, pairs, others, share, scale
+        ) SELECT pk, :embedder_pk, :erased, :last_pk, :size, :pairs, :others, :share, :scale
+        FROM lmt_namespaces WHERE pk = :namespace_pk AND erased = :erased
+        ON CONFLICT (namespace_pk, embedder_pk) DO UPDATE
+        SET erased = excluded.erased, last_pk = excluded.last_pk, size = excluded.size, pairs = excluded.pairs,
+            others = excluded.others, share = excluded.share, scale = excluded.scale"""
+)
 _TEXTS = select(messages.c.pk, messages.c.content).where(messages.c.namespace_pk == bindparam("namespace"))
 _NEWER = (
     select(vectors.c.pk, vectors.c.message_pk)
@@ -67,12 +81,14 @@ class SqlVectorStore:
         self._database = database
         self._dimensions: dict[int, int] = {}
         self._native: dict[int, bool] = {}
+        self._kind: int | None = None
         self._untrimmed: dict[int, int] = {}
         self._texts = DriverStatement(of_keys(_TEXTS, database.is_sqlite), database.dialect)
         self._erased = DriverStatement(ERASED, database.dialect)
         self._packed = DriverStatement(
             _NEWER.add_columns(vectors.c.vector).where(vectors.c.vector.is_not(None)), database.dialect
         )
+        self._trust = DriverStatement(_TRUST, database.dialect)
         self._newer = DriverStatement(_NEWER.where(text("embedding IS NOT NULL")), database.dialect)
 
     @repeatable
@@ -126,15 +142,30 @@ class SqlVectorStore:
         patience_seconds: float | None = None,
     ) -> bool:
         """Keep vectors; messages that are gone meanwhile are left out."""
+        if self._native[model]:
+            return self._put_native(tenant, model, dict(zip(keys, table, strict=True)), patience_seconds)
         with self._database.write(patience_seconds) as connection:
             (erased,) = self._erased.run(connection.connection, {"namespace": tenant.key}) or (None,)
             if erased != tenant.erased:  # until the transaction ends it stays as it is
                 return False
-            if self._native[model]:
-                pgvector_rows.put(connection.connection, (tenant.key, model), keys, table)
-            else:
-                _put(connection, (tenant.key, model), keys, table)
+            _put(connection, (tenant.key, model), keys, table)
         return True
+
+    def _put_native(
+        self,
+        tenant: Tenant,
+        model: int,
+        rows: Mapping[int, NDArray[np.float32]],
+        patience_seconds: float | None,
+    ) -> bool:
+        if self._kind is None:
+            with self._database.read() as connection:
+                self._kind = connection.execute(pgvector_rows.KIND).scalar_one()
+        kind, self._kind = self._kind, None
+        with self._database.write_one() as raw:
+            is_put = pgvector_rows.put(raw, tenant, (model, kind), rows, patience_seconds)
+        self._kind = kind  # as long as it works
+        return is_put
 
     def index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
         """Have pgvector find the nearest of a large namespace by its index."""
@@ -209,6 +240,20 @@ class SqlVectorStore:
         return pgvector.cosines(self._database, model, query, keys)
 
     @repeatable
+    def trust(self, tenant: Tenant, model: int, tried: Tried) -> Trust | None:
+        """What somebody found on these messages."""
+        with self._database.read_raw() as connection:
+            found = self._trust.run(connection, _trial(tenant, model, tried))
+        return None if found is None else Trust(*found)
+
+    @repeatable
+    def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:
+        """Tell others what was found."""
+        row = {**_trial(tenant, model, tried), "share": trust.share, "scale": trust.scale}
+        with self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
+            connection.execute(_KEEP_TRUST, row)
+
+    @repeatable
     def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
         """Vectors of texts that were embedded before."""
         found: dict[bytes, bytes] = {}
@@ -246,6 +291,18 @@ class SqlVectorStore:
             if self._untrimmed[model] > keep // 100:  # looking for what is too much costs more than a write
                 _trim(connection, model, now, keep)
                 self._untrimmed[model] = 0
+
+
+def _trial(tenant: Tenant, model: int, tried: Tried) -> dict[str, int]:
+    return {
+        "namespace_pk": tenant.key,
+        "embedder_pk": model,
+        "erased": tenant.erased,
+        "last_pk": tried.last,
+        "size": tried.size,
+        "pairs": tried.pairs,
+        "others": tried.others,
+    }
 
 
 def _put(

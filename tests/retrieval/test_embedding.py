@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
-from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, vectors
+from langmem_tiers.core.clock import SystemClock
+from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, trials, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:
@@ -492,6 +493,32 @@ def test_engines_of_different_history_rank_the_same(
             with MemoryEngine(url, config=config, clock=clock, embedder=HashEmbedder(24)) as other:
                 fresh = ranking(other.namespace(tenant))
         assert ranking(where) == fresh
+
+
+def test_a_model_that_one_process_tried_is_not_tried_by_another(
+    url: str, config: EngineConfig, tenant: str, backend: str
+) -> None:
+    if backend == "sqlite-memory":
+        pytest.skip("nobody else can look at it")
+    with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as first:
+        conversation(first.namespace(tenant))
+        first.namespace(tenant).recall("which boat breaks")
+        held = first._parts.retriever._held[tenant,].tenant
+        assert held is not None
+        database = first._database
+        marked = update(trials).where(trials.c.namespace_pk == held.key).values(share=0.125)
+        end = SystemClock().monotonic() + 30
+        count = 0
+        while not count and SystemClock().monotonic() < end:
+            with database.write() as connection:
+                count = connection.execute(marked).rowcount
+        assert count == 1
+        with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as second:
+            second.namespace(tenant).recall("which boat breaks")
+            assert second._parts.retriever._held[tenant,].vectors.trust.share == 0.125  # type: ignore[union-attr]
+            first.namespace(tenant).session(THINGS[0]).delete()
+            second.namespace(tenant).recall("which boat breaks")
+            assert second._parts.retriever._held[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
 
 
 def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langmem_tiers.core.indexes import UNTRIED, Trust
 from langmem_tiers.retrieval.meaning import (
     FAR,
     LEAST_PAIRS,
     SAMPLE_OTHERS,
     SAMPLE_PAIRS,
-    UNTRIED,
-    Trust,
     VectorIndex,
     find_trust,
     sample,

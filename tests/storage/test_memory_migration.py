@@ -60,7 +60,13 @@ def back_to_version_8(url: str) -> None:
     engine = create_engine(driver_url(url))
     with engine.begin() as connection:
         more = ON_POSTGRESQL if url.startswith("postgresql") else ()
-        for statement in (*DROP, *more, SOURCES, "UPDATE lmt_schema_versions SET version = 8"):
+        for statement in (
+            *DROP,
+            *more,
+            "DROP TABLE lmt_trials",
+            SOURCES,
+            "UPDATE lmt_schema_versions SET version = 8",
+        ):
             connection.exec_driver_sql(statement)
     engine.dispose()
 

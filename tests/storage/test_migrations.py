@@ -40,6 +40,7 @@ KNOWN_IN_VERSION_3 = (
 )
 
 BACK_TO_VERSION_5 = (
+    "DROP TABLE lmt_trials",
     "ALTER TABLE lmt_knowledge_history DROP COLUMN source",
     "DROP TABLE lmt_origins",
     "DROP TABLE lmt_pool_members",

@@ -19,6 +19,7 @@ INDEXES = ("lmt_messages_by_time", "lmt_messages_important", "lmt_messages_by_ag
 DROP = tuple(f"DROP TABLE {table.name}" for table in reversed(metadata.sorted_tables))
 BACK = (
     *DROP,
+    "DROP TABLE lmt_trials",
     "ALTER TABLE lmt_knowledge_history DROP COLUMN source",
     "DELETE FROM lmt_schema_versions",
     "INSERT INTO lmt_schema_versions VALUES (9, '2025-01-15')",

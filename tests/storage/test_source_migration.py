@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-BACK = ("ALTER TABLE lmt_knowledge_history DROP COLUMN source", "UPDATE lmt_schema_versions SET version = 10")
+BACK = (
+    "DROP TABLE lmt_trials",
+    "ALTER TABLE lmt_knowledge_history DROP COLUMN source",
+    "UPDATE lmt_schema_versions SET version = 10",
+)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,6 +9,7 @@ by one process at a time, while nobody waits.
 from __future__ import annotations
 
 import logging
+import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from sqlalchemy import text
 from langmem_tiers.core.errors import StorageBusyError, StorageError, StorageUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
     from sqlalchemy import Connection
     from sqlalchemy.pool import PoolProxiedConnection
 
+    from langmem_tiers.core.indexes import Tenant
     from langmem_tiers.storage.database import Database
 
 _log = logging.getLogger("langmem_tiers")
@@ -46,11 +48,27 @@ _COLUMNS = """ALTER TABLE lmt_vectors ADD COLUMN IF NOT EXISTS embedding vector,
     ADD COLUMN IF NOT EXISTS is_indexed boolean NOT NULL DEFAULT false"""
 _BESIDE = """CREATE INDEX IF NOT EXISTS lmt_vectors_beside ON lmt_vectors (namespace_pk, embedder_pk)
     WHERE NOT is_indexed"""
-_INSERT = """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
-    SELECT namespace_pk, %(model)s, pk, CAST(%(vector)s AS vector) FROM lmt_messages
-        WHERE pk = %(key)s AND namespace_pk = %(namespace)s
-    ON CONFLICT (message_pk, embedder_pk) DO UPDATE SET embedding = excluded.embedding
-        WHERE lmt_vectors.embedding IS DISTINCT FROM excluded.embedding"""
+# One statement, so one way to the server. Vectors can be made again: nobody waits until they are on the disk.
+_PUT = """WITH given AS MATERIALIZED (
+        SELECT set_config('synchronous_commit', 'off', true) AS later,
+            set_config('lock_timeout', COALESCE(%(patience)s, current_setting('lock_timeout')), true) AS patience
+    ), same AS MATERIALIZED (
+        SELECT named.pk FROM given, lmt_namespaces AS named
+        WHERE named.pk = %(namespace)s AND named.erased = %(erased)s AND given.later = 'off'
+        FOR SHARE OF named
+    ), written AS (
+        INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, embedding)
+        SELECT said.namespace_pk, %(model)s, said.pk, made.vector
+        FROM same JOIN lmt_messages AS said ON said.namespace_pk = same.pk
+            JOIN unnest(CAST(%(keys)s AS bigint[]), CAST(%(vectors)s AS vector[])) AS made (key, vector)
+            ON made.key = said.pk
+        WHERE said.pk = ANY(CAST(%(keys)s AS bigint[]))
+        ORDER BY said.pk
+        ON CONFLICT (message_pk, embedder_pk) DO UPDATE SET embedding = excluded.embedding
+            WHERE lmt_vectors.embedding IS DISTINCT FROM excluded.embedding
+    ) SELECT EXISTS (SELECT 1 FROM same)"""
+KIND = text("SELECT CAST(CAST('vector' AS regtype) AS oid)")
+"""The number that the server knows the type of vectors by: another one each time the extension is made."""
 # Two processes that make the same one write it once.
 _MANY_BESIDE = text(
     """SELECT count(*) FROM (SELECT 1 FROM lmt_vectors WHERE namespace_pk = :namespace AND embedder_pk = :model
@@ -130,19 +148,41 @@ def _index(model: int, dimension: int) -> str:
 
 def put(
     connection: PoolProxiedConnection,
-    place: tuple[int, int],
-    keys: Sequence[int],
-    table: NDArray[np.float32],
-) -> None:
-    """Keep vectors of messages of a namespace, by a model; those that are gone are left out."""
-    namespace, model = place
-    fixed = {"namespace": namespace, "model": model}
-    rows = [fixed | {"key": key, "vector": sent(row)} for key, row in zip(keys, table, strict=True)]
-    cursor = connection.cursor()
+    tenant: Tenant,
+    made_by: tuple[int, int],
+    rows: Mapping[int, NDArray[np.float32]],
+    patience_seconds: float | None = None,
+) -> bool:
+    """Keep vectors of messages by their keys; those that are gone are left out, all if anything was erased.
+
+    Args:
+        connection: Where, in no transaction.
+        tenant: Whose messages they are.
+        made_by: The model's key, and the number that the server knows the type of vectors by.
+        rows: The vectors.
+        patience_seconds: How long to wait for others who write; as long as for any write, if left out.
+    """
+    model, kind = made_by
+    values = {
+        "namespace": tenant.key,
+        "erased": tenant.erased,
+        "model": model,
+        "keys": list(rows),
+        "vectors": _array(kind, [sent(row) for row in rows.values()]),
+        "patience": None if patience_seconds is None else f"{max(1, int(patience_seconds * 1000))}",
+    }
+    cursor = sending(connection.cursor())
     try:
-        sending(cursor).executemany(_INSERT, rows)
+        cursor.execute(_PUT, values)
+        return bool(cursor.fetchone()[0])
     finally:
         cursor.close()
+
+
+def _array(kind: int, parts: Sequence[bytes]) -> Sent:
+    # As PostgreSQL reads an array from the wire: one dimension, no nulls, the type, how many, counted from 1.
+    head = struct.pack(">5i", 1, 0, kind, len(parts), 1)
+    return Sent(head + b"".join(struct.pack(">i", len(part)) + part for part in parts))
 
 
 def bring_in(database: Database, place: tuple[int, int], go_on: Callable[[], bool], *, few: int) -> int:

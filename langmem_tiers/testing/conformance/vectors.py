@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.core.indexes import Within
+from langmem_tiers.core.indexes import Tried, Trust, Within
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance, Stores
 from langmem_tiers.testing.conformance.indexed import SIZE, THREADS, Shelf, by_key, cosines_of, some_vectors
 from langmem_tiers.testing.threads import in_threads
@@ -104,6 +104,40 @@ class VectorStoreConformance(StoreConformance):
 
         in_threads(THREADS, put)
         assert shelf.loaded() == by_key(keys, table)
+
+    def test_what_was_found_of_a_model_is_told_to_whoever_asks_for_the_same(self, shelf: Shelf) -> None:
+        shelf.fill(1)
+        tenant, tried, found = shelf.tenant(), Tried(9, 8, 7, 6), Trust(0.25, 1 / 3)
+        assert shelf.vectors.trust(tenant, shelf.model, tried) is None
+        shelf.vectors.keep_trust(tenant, shelf.model, tried, found)
+        assert shelf.vectors.trust(tenant, shelf.model, tried) == found
+        asked = [
+            (replace(tenant, erased=tenant.erased + 1), shelf.model, tried),
+            (replace(tenant, key=tenant.key + 1), shelf.model, tried),
+            (tenant, shelf.other_model(SIZE).model, tried),
+            *(
+                (tenant, shelf.model, replace(tried, **{name: 1}))
+                for name in ("last", "size", "pairs", "others")
+            ),
+        ]
+        assert [shelf.vectors.trust(*one) for one in asked] == [None] * len(asked)
+
+    def test_what_was_found_on_more_messages_takes_the_place_of_what_was_before(self, shelf: Shelf) -> None:
+        shelf.fill(1)
+        tenant, first, second = shelf.tenant(), Tried(1, 1, 1, 1), Tried(2, 2, 2, 2)
+        shelf.vectors.keep_trust(tenant, shelf.model, first, Trust(0.1))
+        shelf.vectors.keep_trust(tenant, shelf.model, second, Trust(0.2))
+        assert shelf.vectors.trust(tenant, shelf.model, first) is None
+        assert shelf.vectors.trust(tenant, shelf.model, second) == Trust(0.2)
+
+    def test_nothing_is_kept_of_a_namespace_that_is_gone_or_of_which_something_was_erased(
+        self, shelf: Shelf
+    ) -> None:
+        shelf.fill(1)
+        tenant, tried = shelf.tenant(), Tried(1, 1, 1, 1)
+        for other in (replace(tenant, key=2**40), replace(tenant, erased=tenant.erased + 1)):
+            shelf.vectors.keep_trust(other, shelf.model, tried, Trust(0.1))
+            assert shelf.vectors.trust(other, shelf.model, tried) is None
 
     def test_vectors_of_two_models_and_of_two_namespaces_never_mix(self, shelf: Shelf) -> None:
         elsewhere, other = shelf.beside("session", "other"), shelf.other_model(SIZE - 1)
