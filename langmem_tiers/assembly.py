@@ -210,7 +210,7 @@ def assemble(
         working=WorkingMemories(short_term, given.config.working),
         config=given.config,
         erasure=SqlErasureStore(database, redis),
-        upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds),
+        upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds, redis),
     )
 
 

@@ -14,6 +14,7 @@ from langmem_tiers.core.records import Tail
 from langmem_tiers.core.transcripts import IN_LIST
 from langmem_tiers.storage.messages import no_session
 from langmem_tiers.storage.migrations import identity_of
+from langmem_tiers.storage.redis_files import write_anew
 from langmem_tiers.storage.redis_link import RedisLink
 from langmem_tiers.storage.redis_windows import Of, RedisWindows
 from langmem_tiers.storage.stamps import SqlStamps, Written, stamp_of
@@ -91,6 +92,12 @@ class RedisCache:
                 f"removed once it does, and gone after {self._ttl_seconds} s anyway"
             )
         return {}
+
+    def wipe(self, patience_seconds: float) -> str | None:
+        """Have Redis write its files anew, which hold what was erased; what was not done, and what to do about it."""
+        told = self._link.ask(lambda: (write_anew(self._link.client, patience_seconds),))
+        problem = "it does not answer: forget the same again" if told is None else told[0]
+        return None if problem is None else f"files of Redis at {self._label!r} may hold it: {problem}"
 
     def status(self) -> RedisStatus:
         """How it serves. Asks Redis, unless it failed a moment ago."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import text
 
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.upkeep import Compacted, Scrubbed
+from langmem_tiers.storage.server_log import let_go
 from langmem_tiers.storage.statistics import measured, sqlite_bytes
 from langmem_tiers.storage.tables import SCHEMAS
+from langmem_tiers.storage.waiting import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -52,7 +54,6 @@ _CONCERNED = {
 _SPARSE = 0.2
 """The part of a SQLite file that must be unused for it to be written anew."""
 _MERGED_AT_ONCE = 200  # pages of a full-text index, so that others can write in between
-_PAUSE_SECONDS = 0.02
 _LOG_IN_USE = (
     "others read the database all the time, its log is not empty: close them and forget the same again"
 )
@@ -60,10 +61,14 @@ _SAMPLES = (
     "samples that the planner keeps of columns may hold parts of it: have a superuser delete those of the tables from "
     "pg_statistic and run VACUUM FULL pg_statistic"
 )
-_SERVERS_OWN = (
-    "the write-ahead log and the backups of the server are the server's: they hold what was written until it lets go "
-    "of them"
-)
+
+
+class Copies(Protocol):
+    """What keeps copies outside of the database."""
+
+    def wipe(self, patience_seconds: float) -> str | None:
+        """Let their files hold nothing of what was erased; what was not done, and what to do about it."""
+        ...
 
 
 class SqlUpkeep:
@@ -72,14 +77,21 @@ class SqlUpkeep:
     Args:
         database: Where.
         patience_seconds: How long to wait for others.
+        copies: Redis above it.
     """
 
-    def __init__(self, database: Database, patience_seconds: float) -> None:
+    def __init__(self, database: Database, patience_seconds: float, copies: Copies | None = None) -> None:
         self._database = database
         self._patience = patience_seconds
+        self._copies = copies
 
     def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> Scrubbed:
-        """Let the files of the database hold nothing of what was erased."""
+        """Let the files of the database, and those of the Redis above it, hold nothing of what was erased."""
+        done = self._scrub(erased, from_pools=from_pools)
+        problem = None if self._copies is None else self._copies.wipe(self._patience)
+        return done if problem is None else replace(done, left=(*done.left, problem))
+
+    def _scrub(self, erased: ErasedCounts | None, *, from_pools: bool) -> Scrubbed:
         if self._database.is_memory:
             return Scrubbed()
         if self._database.is_sqlite:
@@ -109,7 +121,7 @@ class SqlUpkeep:
         def is_empty() -> bool:
             return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
 
-        return _in_time(is_empty, patience_seconds)
+        return in_time(is_empty, patience_seconds)
 
     def _backups(self) -> tuple[str, ...]:
         file = Path(self._database.url.database or "")
@@ -119,7 +131,7 @@ class SqlUpkeep:
         return (f"copies from before a migration lie beside the database, erase them: {', '.join(copies)}",)
 
     def _scrub_postgres(self, tables: Sequence[str]) -> Scrubbed:
-        left, notes = list[str](), [_SERVERS_OWN]
+        left = list[str]()
         with self._database.outside() as connection:
             if not self._wait_for_others(connection):
                 left.append(
@@ -135,17 +147,11 @@ class SqlUpkeep:
                 has_samples = True
         if has_samples:
             left.append(_SAMPLES)
-        for statement in ("CHECKPOINT", "SELECT pg_switch_wal()"):
-            try:
-                with self._database.outside() as connection:
-                    connection.execute(text(statement))
-            except StorageError:
-                notes.append(f"this role may not run {statement}")
-        return Scrubbed(left=tuple(left), notes=tuple(notes))
+        return Scrubbed(left=tuple(left), notes=let_go(self._database))
 
     def _wait_for_others(self, connection: Connection) -> bool:
         since = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-        return _in_time(lambda: not connection.execute(_OLDER, {"since": since}).scalar_one(), self._patience)
+        return in_time(lambda: not connection.execute(_OLDER, {"since": since}).scalar_one(), self._patience)
 
     def _compact_sqlite(self) -> Compacted:
         with self._database.outside() as connection:
@@ -235,15 +241,6 @@ def _clear_samples(connection: Connection, tables: Sequence[str]) -> bool:
         return False
     connection.execute(_CLEAR if rights.can_clear else _DELETE, {"tables": list(tables)})
     return True
-
-
-def _in_time(is_done: Callable[[], bool], patience_seconds: float) -> bool:
-    for attempt in range(int(patience_seconds / _PAUSE_SECONDS) + 1):
-        if attempt:
-            time.sleep(_PAUSE_SECONDS)
-        if is_done():
-            return True
-    return False
 
 
 def _concerned(erased: ErasedCounts | None, *, from_pools: bool) -> tuple[str, ...]:
