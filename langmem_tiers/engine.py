@@ -25,6 +25,8 @@ from langmem_tiers.core.erasure import ErasureRequest
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
+from langmem_tiers.core.sheets import ROWS, Sheet
+from langmem_tiers.core.showing import Listed, Showing, listing
 from langmem_tiers.core.writing import Acknowledge, WriterConfig
 from langmem_tiers.flows.background import Changes
 from langmem_tiers.flows.build_context import build_context
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.long_term import LongTerm
 
 
-class MemoryEngine(Moving, Closing):
+class MemoryEngine(Moving, Closing, Showing):
     """Memory on one database. Safe to share between threads; one per process.
 
     Args:
@@ -158,7 +160,27 @@ class MemoryEngine(Moving, Closing):
             raise
 
     def __repr__(self) -> str:
-        return f"MemoryEngine({self._database.label!r})"
+        return f"MemoryEngine({self._database.label!r}{', closed' if self.is_closed else ''})"
+
+    def _sheet(self) -> Sheet:
+        if self.is_closed:
+            return Sheet(repr(self))
+        figures = self.figures()
+        facts: dict[str, object] = {
+            "messages": figures.messages,
+            "memories": figures.memories,
+            "bytes": figures.storage_bytes,
+            "tokens for memory": self.config.budget.available,
+            "embedder": None if self.embedder is None else repr(self.embedder),
+            "optimizer": "runs in the background" if self.optimizer.is_running else "runs when it is called",
+        }
+        if figures.redis_connected is not None:
+            facts["Redis answers"] = figures.redis_connected
+        found = self.namespaces(limit=ROWS + 1)
+        if found:
+            more = ", and more" if len(found) > ROWS else ""
+            facts["namespaces"] = ", ".join("/".join(path) for path in found[:ROWS]) + more
+        return Sheet(repr(self), facts)
 
     @property
     def url(self) -> str | None:
@@ -373,7 +395,7 @@ class MemoryEngine(Moving, Closing):
             self._parts.instruments.detach()
 
 
-class Namespace:
+class Namespace(Showing):
     """One tenant: its sessions and nothing of any other. Get it from ``engine.namespace(...)``."""
 
     def __init__(self, parts: MemoryParts, path: NamespacePath) -> None:
@@ -382,6 +404,9 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"Namespace({'/'.join(self.path)!r})"
+
+    def _sheet(self) -> Sheet:
+        return listing(repr(self), self.sessions(limit=ROWS).sessions, "the newest sessions")
 
     def session(self, name: str) -> Session:
         """Get the session, or create it."""
@@ -438,7 +463,7 @@ class Namespace:
 
         Words are stemmed, and any of them is enough. Marks and operators in the text mean nothing.
         """
-        return search(self._parts, self.path, text, limit)
+        return Listed(search(self._parts, self.path, text, limit))
 
     def build_context(
         self,

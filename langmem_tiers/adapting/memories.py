@@ -13,6 +13,9 @@ from langmem_tiers.core.errors import NotFoundError, StorageError
 from langmem_tiers.core.knowledge import name_from_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langmem_tiers.core.knowledge import Knowledge
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.recall import Hit
     from langmem_tiers.engine import MemoryEngine, Namespace
@@ -78,7 +81,7 @@ class EngineMemories:
         """What answers a query, best first. What is found counts as used."""
         space = self._engine.namespace(namespace)
         found = space.recall(wish.query, limit=wish.offset + wish.limit).hits[wish.offset :]
-        _count_use(space, found)
+        count_use(space, (hit.knowledge for hit in found if hit.knowledge is not None))
         return [_of_hit(hit) for hit in found]
 
     async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
@@ -116,10 +119,11 @@ def unknown_memory(memory_id: str) -> NotFoundError:
     )
 
 
-def _count_use(space: Namespace, found: tuple[Hit, ...]) -> None:
+def count_use(space: Namespace, known: Iterable[Knowledge]) -> None:
+    """Count a use of what was found; a database that does not take it is no reason not to tell it."""
     try:
-        space.knowledge.use([hit.knowledge for hit in found if hit.knowledge is not None])
-    except StorageError as error:  # what was found is there: counting can wait
+        space.knowledge.use(list(known))
+    except StorageError as error:
         _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
 
 

@@ -6,19 +6,25 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.core.errors import InvalidInputError, NotFoundError
+from langmem_tiers.core.errors import (
+    BudgetExceededError,
+    InvalidInputError,
+    MessageConflictError,
+    NotFoundError,
+)
 from langmem_tiers.core.fences import CLOSING, OPENING, harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _log = logging.getLogger("langmem_tiers")
+_WRONG_USE = (BudgetExceededError, InvalidInputError, MessageConflictError, NotFoundError)
 
 
 def as_data(memories: Iterable[dict[str, Any]]) -> str:
     """Memories as one JSON object, ``{"note": ..., "memories": [...], "end": ...}``, fenced as data."""
     # A fence that is JSON as well: read by any parser, and taken out by whoever leaves out what was injected.
-    told = {"note": OPENING, "memories": [_safe(one) for one in memories], "end": CLOSING}
+    told = {"note": OPENING, "memories": [safe(one) for one in memories], "end": CLOSING}
     return json.dumps(told, ensure_ascii=False, default=str)
 
 
@@ -28,7 +34,7 @@ def in_words(error: Exception) -> str:
     Wrong use is told as it is. Of all else only the kind is told and logged: what a driver raises may quote an
     address with its password. Logging at level DEBUG shows all of it.
     """
-    if isinstance(error, InvalidInputError | NotFoundError):
+    if isinstance(error, _WRONG_USE):
         _log.debug("a memory tool was used wrongly", exc_info=error)
         return str(error)
     _log.warning("a memory tool failed: %s", type(error).__name__)
@@ -36,9 +42,10 @@ def in_words(error: Exception) -> str:
     return f"memory cannot be reached just now ({type(error).__name__}): go on without it"
 
 
-def _safe(value: object) -> object:
+def safe(value: object) -> object:
+    """A JSON value without anything that could be taken for the end of the fence, or that UTF-8 cannot write."""
     if isinstance(value, str):
         return harmless(value.encode("utf-8", "replace").decode())
     if isinstance(value, dict):
-        return {_safe(str(key)): _safe(one) for key, one in value.items()}
-    return [_safe(one) for one in value] if isinstance(value, list | tuple) else value
+        return {safe(str(key)): safe(one) for key, one in value.items()}
+    return [safe(one) for one in value] if isinstance(value, list | tuple) else value

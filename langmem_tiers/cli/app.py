@@ -12,6 +12,7 @@ from langmem_tiers.cli.assistants import Framework
 from langmem_tiers.cli.carrying import export, import_
 from langmem_tiers.cli.keeping import backup, move, restore
 from langmem_tiers.cli.looking import inspect, search, status
+from langmem_tiers.cli.offering import mcp
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.cli.tending import forget, maintain, optimize, reembed
 from langmem_tiers.version import __version__
@@ -74,5 +75,6 @@ for command, name in (
     (reembed, "reembed"),
     (forget, "forget"),
     (maintain, "maintain"),
+    (mcp, "mcp"),
 ):
     app.command(name)(command)

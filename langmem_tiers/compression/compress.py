@@ -15,6 +15,7 @@ from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _KNOWN_SUMMARIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compressed:
+class Compressed(Told):
     """A compressed text, and what became of its facts."""
 
     text: str

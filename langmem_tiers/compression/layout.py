@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.compression.facts import holds, missing_from
 from langmem_tiers.compression.fitting import cut, most_that_fits
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ _MANY_FACTS = 4000  # beyond, looking for each in all the others would cost more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Told):
     """A summary's text, and what became of the facts."""
 
     text: str

@@ -21,6 +21,7 @@ from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.instruments import SILENT, SUMMARIES, Verb
 from langmem_tiers.core.messages import Message
+from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.facts import FactKind
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _CHECKED_KINDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryReport:
+class SummaryReport(Told):
     """A summary, how it came about, and what became of the facts."""
 
     text: str

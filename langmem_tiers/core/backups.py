@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import namespace_from_key, namespace_key
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -82,7 +83,7 @@ It may not use the engine, which is in the middle of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupInfo:
+class BackupInfo(Told):
     """What the first line of a backup says."""
 
     schema: int
@@ -108,7 +109,7 @@ class BackupInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupReport:
+class BackupReport(Told):
     """What was written to a file."""
 
     path: Path
@@ -121,7 +122,7 @@ class BackupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport:
+class RestoreReport(Told):
     """What was taken from a backup, or from another engine."""
 
     scope: BackupScope
@@ -138,7 +139,7 @@ class RestoreReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotReport:
+class SnapshotReport(Told):
     """A copy of a database file."""
 
     path: Path

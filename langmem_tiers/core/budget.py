@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 
 from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.sheets import Bar, Sheet, words
+from langmem_tiers.core.showing import Told
+
+_SHARES = ("compression_trigger", "target_usage", "full_share", "compressed_share", "compressed_ratio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBudget:
+class TokenBudget(Told):
     """A model's context window, what is reserved in it, and when memory starts to save.
 
     Args:
@@ -46,13 +50,7 @@ class TokenBudget:
         for name in ("system_tokens", "response_tokens", "tools_tokens", "working_tokens"):
             check_whole(getattr(self, name), 0, name)
         check_whole(self.full_message_window, 1, "full_message_window")
-        for name in (
-            "compression_trigger",
-            "target_usage",
-            "full_share",
-            "compressed_share",
-            "compressed_ratio",
-        ):
+        for name in _SHARES:
             check_fraction(getattr(self, name), name)
         if self.full_share > self.compressed_share:
             raise InvalidConfigError(
@@ -132,3 +130,15 @@ class TokenBudget:
             working_tokens=8_000,
             full_message_window=20,
         )
+
+    def _sheet(self) -> Sheet:
+        parts = {
+            "system": self.system_tokens,
+            "tools": self.tools_tokens,
+            "turn at hand": self.working_tokens,
+            "answer": self.response_tokens,
+            "memory": self.available,
+        }
+        shares = {words(name): getattr(self, name) for name in ("full_message_window", *_SHARES)}
+        title = f"TokenBudget: {self.available:,} of {self.context_tokens:,} tokens for memory"
+        return Sheet(title, shares, bar=Bar(parts, self.context_tokens))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.sheets import ROWS, Bar, Sheet
+from langmem_tiers.core.showing import Told, row_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 
 NO_ROOM = "no room"
 """The reason why a message is not there although it should be."""
+_HEAD = 3  # messages that are shown from the beginning of a context; the others from its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Told):
     """The messages of a prompt, within their budget."""
 
     messages: tuple[Message, ...]
@@ -69,3 +72,36 @@ class Context:
     def usage(self) -> float:
         """The share of the budget that is in use."""
         return self.token_count / self.token_budget
+
+    @property
+    def states(self) -> dict[str, str]:
+        """What became of each message, by its id: in its order those that are there, then those that are not.
+
+        ``summary``, ``full``, ``compressed``, ``recalled`` (from memory, for the question), or ``dropped``.
+        """
+        said = dict.fromkeys(self.full, "full") | dict.fromkeys(self.compressed, "compressed")
+        there = {
+            message.id: "summary" if message.is_summary else said.get(message.id, "recalled")
+            for message in self.messages
+        }
+        return there | {name: "dropped" for name in self.dropped if name not in there}
+
+    def _sheet(self) -> Sheet:
+        counts = {
+            "messages": len(self.messages),
+            "as they were said": len(self.full),
+            "compressed": len(self.compressed),
+            "dropped": len(self.dropped),
+            "known": len(self.knowledge),
+            "recalled": len(self.recalled),
+            "recalled, without room": len(self.left_out),
+            "facts without room in the summary": len(self.missing),
+        }
+        facts: dict[str, object] = {name: count for name, count in counts.items() if count}
+        if self.problems:
+            facts["problems"] = self.problems
+        used = f"{self.token_count:,} of {self.token_budget:,} tokens ({self.usage:.0%})"
+        states = self.states
+        rows = [{"state": states[message.id], **row_of(message)} for message in self.messages]
+        tables = (table_of(rows, first=_HEAD, last=ROWS - _HEAD),) if rows else ()
+        return Sheet(f"Context: {used}", facts, tables, Bar(self.sections, self.token_budget))

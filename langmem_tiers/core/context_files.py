@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,7 +69,7 @@ class ContextFilesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextVersion:
+class ContextVersion(Told):
     """One version of a context, as it was saved."""
 
     number: int
@@ -81,7 +82,7 @@ class ContextVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveReport:
+class SaveReport(Told):
     """A context as it was saved. Go on with it: the one that was handed in is now outdated."""
 
     context: ContextData
@@ -94,7 +95,7 @@ class SaveReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDeleteReport:
+class ContextDeleteReport(Told):
     """What was erased."""
 
     was_there: bool

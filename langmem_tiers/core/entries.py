@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,7 +126,7 @@ def _as_marked(message: Message, mark: Mark, content: str) -> Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Told):
     """One memory. Scores lie in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
 
     id: str
@@ -167,9 +168,24 @@ class Entry:
             self.valid_until is None or moment < self.valid_until
         )
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "tier": self.tier,
+            "kind": self.kind,
+            "state": self.state,
+            "importance": self.importance,
+            "tokens": self.token_count,
+            "session": self.session,
+            "time": self.created_at,
+            "text": self.content,
+        }
+
+    def _line(self) -> str:
+        return self.content
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Told):
     """A run of older messages with its summary and topics."""
 
     id: str
@@ -189,6 +205,15 @@ class Chunk:
     token_count: int
     """Of the summary."""
     created_at: datetime
+
+    def _row(self) -> dict[str, object]:
+        return {
+            "number": self.number,
+            "turns": f"{self.first_turn:,} to {self.last_turn:,}",
+            "tokens": self.token_count,
+            "topics": self.topics,
+            "summary": self.summary,
+        }
 
 
 def no_interval(valid_from: datetime, valid_until: datetime) -> InvalidInputError:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.entries import check_score
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.sheets import ROWS, Sheet
+from langmem_tiers.core.showing import Told, row_of, table_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,7 +36,7 @@ class EpisodeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeDraft:
+class EpisodeDraft(Told):
     """A moment as it was found, before it is stored.
 
     Args:
@@ -78,6 +80,18 @@ class EpisodeDraft:
                 f"last_turn {self.last_turn!r} must not lie before first_turn {self.first_turn!r}: swap them"
             )
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "turns": f"{self.first_turn:,} to {self.last_turn:,}",
+            "kind": self.kind.replace("_", " "),
+            "significance": self.significance,
+            "valence": self.valence,
+            "title": self.title,
+        }
+
+    def _line(self) -> str:
+        return self.title
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode(EpisodeDraft):
@@ -99,7 +113,7 @@ class Episode(EpisodeDraft):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NarrativeArc:
+class NarrativeArc(Told):
     """The episodes of one session as a story, each part in the order of its turns."""
 
     session: str
@@ -112,6 +126,13 @@ class NarrativeArc:
     """Of the final third."""
     key_moments: tuple[Episode, ...]
     """Those of a significance of 0.7 and more, from the whole session."""
+
+    def _sheet(self) -> Sheet:
+        parts = {"beginning": self.beginning, "middle": self.middle, "end": self.end}
+        rows = [{"part": name, **row_of(one)} for name, those in parts.items() for one in those]
+        facts = {"turns": self.turns, "episodes": len(rows), "key moments": len(self.key_moments)}
+        told = (table_of(rows, first=ROWS // 2, last=ROWS // 2),) if rows else ()
+        return Sheet(f"NarrativeArc of {self.session!r}", facts, told)
 
 
 def check_episode_kind(kind: object) -> EpisodeKind:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import NamespacePath, check_name, check_namespace
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +96,7 @@ class ErasedCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erased:
+class Erased(Told):
     """What is gone by name, for those who keep copies of it elsewhere."""
 
     namespaces: tuple[NamespacePath, ...] = ()
@@ -138,7 +139,7 @@ told in the receipt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureReceipt:
+class ErasureReceipt(Told):
     """What was erased, and nothing of what it said."""
 
     id: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.entries import check_score
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,7 +68,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractedFact:
+class ExtractedFact(Told):
     """A fact that was extracted from a message, and what became of it."""
 
     id: str
@@ -94,6 +95,19 @@ class ExtractedFact:
     def promoted(self) -> bool:
         """Whether a long-term entry says it."""
         return self.state is FactState.PROMOTED
+
+    def _row(self) -> dict[str, object]:
+        return {
+            "kind": self.kind,
+            "state": self.state,
+            "confidence": self.confidence,
+            "session": self.session,
+            "text": self.content,
+            "reason": self.reason,
+        }
+
+    def _line(self) -> str:
+        return self.content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
 from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ _DURATIONS = {Verb.ADD: STORE_DURATION, Verb.RECALL: RETRIEVE_DURATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Told):
     """What a database holds and how it stands. What could not be told just now is None."""
 
     messages: int | None

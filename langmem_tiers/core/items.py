@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from langmem_tiers.core.showing import Told
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -16,7 +18,7 @@ ANY_LABEL = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Told):
     """A value as it is stored now. The value is the caller's own: changing it changes nothing stored."""
 
     namespace: NamespacePath
@@ -30,7 +32,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemHit:
+class ItemHit(Told):
     """An item that a search found."""
 
     item: Item

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.names import unescape
+from langmem_tiers.core.showing import Told, row_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,7 +30,7 @@ _UNSAFE_IN_CATEGORY = re.compile("[%/]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class Knowledge(Told):
     """One thing that is known. A category and a key have one value at a time."""
 
     category: str
@@ -57,6 +58,19 @@ class Knowledge:
         """How it is told: the key with the value, or a note as it was said."""
         return self.value if self.category == NOTE else f"{self.key}: {self.value}"
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "category": self.category,
+            "key": self.key,
+            "value": self.value,
+            "confidence": self.confidence,
+            "used": self.use_count,
+            "updated": self.updated_at,
+        }
+
+    def _line(self) -> str:
+        return self.told
+
 
 def id_from_name(category: str, key: str) -> str:
     """Category and key in one text."""
@@ -71,7 +85,7 @@ def name_from_id(knowledge_id: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastKnowledge:
+class PastKnowledge(Told):
     """A value that no longer holds, and from when until when it did."""
 
     category: str
@@ -87,7 +101,7 @@ class PastKnowledge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeReport:
+class KnowledgeReport(Told):
     """What became of something that was stored."""
 
     knowledge: Knowledge
@@ -99,12 +113,15 @@ class KnowledgeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeHit:
+class KnowledgeHit(Told):
     """Something known that answers a text."""
 
     knowledge: Knowledge
     score: float
     """Higher is better; comparable within one search only."""
+
+    def _row(self) -> dict[str, object]:
+        return {"score": self.score, **row_of(self.knowledge)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +133,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecayReport:
+class DecayReport(Told):
     """What time did to unused knowledge."""
 
     decayed: int

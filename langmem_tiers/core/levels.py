@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ class RedisConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisStatus:
+class RedisStatus(Told):
     """How Redis serves this engine, counted since the engine was opened."""
 
     label: str
@@ -116,7 +117,7 @@ class WorkingMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingReport:
+class WorkingReport(Told):
     """What became of a message that was put into a working memory."""
 
     message: Message
@@ -131,7 +132,7 @@ class WorkingReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlushReport:
+class FlushReport(Told):
     """What was stored out of working memories."""
 
     messages: int
@@ -141,7 +142,7 @@ class FlushReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingStatus:
+class WorkingStatus(Told):
     """What working memories take."""
 
     agents: int

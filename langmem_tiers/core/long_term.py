@@ -12,6 +12,7 @@ from langmem_tiers.core.entries import check_score, no_interval
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.showing import Told, row_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -112,7 +113,7 @@ class EntryDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(Told):
     """One entry's relation to another, from ``source`` to ``target``."""
 
     source: str
@@ -133,7 +134,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Related:
+class Related(Told):
     """An entry that was reached over relations."""
 
     entry: Entry
@@ -143,6 +144,10 @@ class Related:
     """The strengths on the way, multiplied."""
     path: tuple[Relation, ...]
     """The relations on the way, from where the walk began."""
+
+    def _row(self) -> dict[str, object]:
+        by = " → ".join(relation.kind for relation in self.path)
+        return {"depth": self.depth, "strength": self.strength, "by": by, **row_of(self.entry)}
 
 
 class Outcome(StrEnum):
@@ -161,7 +166,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(Told):
     """What became of something that was to be stored, and why."""
 
     outcome: Outcome
@@ -181,6 +186,13 @@ class Receipt:
     def is_stored(self) -> bool:
         """Whether there is a new entry."""
         return self.outcome in (Outcome.STORED, Outcome.SUPERSEDES, Outcome.PAST)
+
+    def _row(self) -> dict[str, object]:
+        text = None if self.entry is None else self.entry.content
+        return {"outcome": self.outcome, "reason": self.reason, "text": text}
+
+    def _line(self) -> str:
+        return f"{self.outcome}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +225,7 @@ class EntryFilters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsolidationReport:
+class ConsolidationReport(Told):
     """What a consolidation did."""
 
     memories_archived: int = 0

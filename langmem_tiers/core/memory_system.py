@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.checks import check_fraction, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.sheets import Bar, Sheet
+from langmem_tiers.core.showing import Told, table_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -95,7 +98,7 @@ class ConversationStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Conversation(Told):
     """A conversation of a project."""
 
     id: str
@@ -108,7 +111,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextBudget:
+class ContextBudget(Told):
     """How the tokens of a context window are divided."""
 
     total: int
@@ -135,7 +138,7 @@ class ItemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextItem:
+class ContextItem(Told):
     """One thing that is in a context, and how much it matters there."""
 
     kind: ItemKind
@@ -146,7 +149,7 @@ class ContextItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextAllocation:
+class ContextAllocation(Told):
     """What is in a context."""
 
     items: tuple[ContextItem, ...]
@@ -157,7 +160,7 @@ class ContextAllocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextBuildResult:
+class ContextBuildResult(Told):
     """A context, what was retrieved for it, and what had no room."""
 
     allocation: ContextAllocation
@@ -169,3 +172,15 @@ class ContextBuildResult:
     def messages(self) -> tuple[Message, ...]:
         """What goes to the model."""
         return self.allocation.messages
+
+    def _sheet(self) -> Sheet:
+        kinds = Counter[str]()
+        for item in self.allocation.items:
+            kinds[item.kind.replace("_", " ")] += item.token_count
+        limit = self.budget.used + self.budget.available
+        facts: dict[str, object] = {"retrieved": len(self.retrieval_results)}
+        if self.warnings:
+            facts["warnings"] = self.warnings
+        items = (table_of(self.allocation.items),) if self.allocation.items else ()
+        title = f"Context: {self.allocation.total_tokens:,} of {limit:,} tokens"
+        return Sheet(title, facts, items, Bar(kinds, limit))

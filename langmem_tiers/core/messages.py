@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import InvalidMessageError
 from langmem_tiers.core.json_values import JsonValue, same_json, to_json
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,7 @@ class MessageDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Told):
     """A stored message. Nothing in it changes after it was acknowledged.
 
     ``is_compressed`` says how the session shows it now: behind a ``[CONTEXT SUMMARY]`` or
@@ -157,6 +158,16 @@ class Message:
             (self.role, self.content, self.name, self.tool_calls, self.tool_call_id)
             == (other.role, other.content, other.name, other.tool_calls, other.tool_call_id)
         ) and same_json(self.payload_json, other.payload_json)
+
+    def _row(self) -> dict[str, object]:
+        return {"time": self.created_at, "role": self.role, "tokens": self.token_count, "text": self._told()}
+
+    def _line(self) -> str:
+        return f"{self.role}: {self._told()}"
+
+    def _told(self) -> str:
+        calls = (f"{call.name}({call.arguments})" for call in self.tool_calls)
+        return "\n".join([self.content, *calls] if self.content else calls)
 
 
 def check_role(role: object) -> Role:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.core.errors import InvalidInputError, NotAllowedError, PoolNotFoundError
 from langmem_tiers.core.names import check_namespace
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolInfo:
+class PoolInfo(Told):
     """A pool as it was created."""
 
     id: str
@@ -40,7 +41,7 @@ RIGHTS = ("can_read", "can_write", "is_owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolMember:
+class PoolMember(Told):
     """A namespace in a pool, and what it may do there.
 
     Args:
@@ -82,7 +83,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contributor:
+class Contributor(Told):
     """Who contributed something."""
 
     namespace: NamespacePath
@@ -91,7 +92,7 @@ class Contributor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolHit:
+class PoolHit(Told):
     """Something in a pool that answers a text."""
 
     entry: Entry
@@ -107,7 +108,7 @@ class PoolHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReport:
+class SyncReport(Told):
     """What a sync brought."""
 
     pool: str
@@ -123,7 +124,7 @@ class SyncReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolErasure:
+class PoolErasure(Told):
     """What was erased from pools, and of what was copied from them."""
 
     contributions: int = 0

@@ -11,6 +11,8 @@ from langmem_tiers.core.entries import Tier, check_score
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import check_role, check_time
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.sheets import Sheet, Table, cell
+from langmem_tiers.core.showing import Told, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +129,7 @@ _CIRCUMSTANCES = {"form", "speaker", "time", "session", "standing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Told):
     """A memory that answers a query, and why."""
 
     entry: Entry
@@ -150,9 +152,29 @@ class Hit:
         """The session that it comes from."""
         return self.entry.session
 
+    def _row(self) -> dict[str, object]:
+        entry = self.entry
+        return {
+            "score": self.score,
+            "found by": self.found_by,
+            "tier": entry.tier,
+            "session": entry.session,
+            "role": entry.role,
+            "time": entry.created_at,
+            "text": entry.content if self.knowledge is None else self.knowledge.told,
+        }
+
+    def _line(self) -> str:
+        return f"{self.score:.2f} {self._row()['text']}"
+
+    def _sheet(self) -> Sheet:
+        best = sorted(self.signals.items(), key=lambda one: -abs(one[1]))
+        signals = Table(("signal", "gave"), tuple((cell(name), value) for name, value in best))
+        return Sheet(f"Hit: {self.score:.3f}, found by {self.found_by}", self._row(), (signals,))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
+class Recall(Told):
     """What a query brought back, best first."""
 
     query: str
@@ -173,6 +195,17 @@ class Recall:
 
     def __getitem__(self, index: int) -> Hit:
         return self.hits[index]
+
+    def _sheet(self) -> Sheet:
+        facts: dict[str, object] = {
+            "query": self.query,
+            "strategy": self.strategy,
+            "candidates": self.candidates,
+            "embedder": self.embedder,
+        }
+        if self.problems:
+            facts["problems"] = self.problems
+        return Sheet(f"Recall: {len(self):,} hits", facts, (table_of(self.hits),) if self.hits else ())
 
 
 def check_strategy(strategy: object) -> Strategy:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
+class SessionInfo(Told):
     """A session as it stands: the record's size and what of it is shown in full."""
 
     namespace: NamespacePath
@@ -30,9 +31,18 @@ class SessionInfo:
     revision: int
     """Grows with every change of the session, whoever made it."""
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "session": self.name,
+            "messages": self.message_count,
+            "compressed": self.compressed_count,
+            "tokens": self.token_count,
+            "updated": self.updated_at,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddReport:
+class AddReport(Told):
     """What became of the messages that were handed in, all of them in order."""
 
     stored: tuple[Message, ...]
@@ -57,7 +67,7 @@ class AddReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePage:
+class MessagePage(Told):
     """A page of a session's record, oldest first."""
 
     messages: tuple[Message, ...]
@@ -66,7 +76,7 @@ class MessagePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPage:
+class SessionPage(Told):
     """A page of a namespace's sessions, newest first."""
 
     sessions: tuple[SessionInfo, ...]
@@ -75,7 +85,7 @@ class SessionPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompressReport:
+class CompressReport(Told):
     """What a compression put behind a summary."""
 
     summary: Message | None
@@ -91,7 +101,7 @@ class CompressReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteReport:
+class DeleteReport(Told):
     """What was erased."""
 
     sessions: int

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.showing import Told
 
 _Value = TypeVar("_Value")
 _SHOWN_CHARACTERS = 500
@@ -121,7 +122,7 @@ def action_signature(action: Action, url: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEntry:
+class MemoryEntry(Told):
     """One cycle of thought, action and observation."""
 
     entry_id: str
@@ -160,6 +161,17 @@ class MemoryEntry:
             lines.append(f"**Observation**: {shown}")
         return "\n".join(lines)
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "tool": self.action.tool_name,
+            "parameters": self.action.parameters_json,
+            "outcome": self.outcome,
+            "priority": self.priority,
+            "url": self.url,
+            "thought": self.thought.content,
+            "observation": None if self.observation is None else self.observation.text,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSnapshot:
@@ -176,7 +188,7 @@ class StateSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedPattern:
+class LearnedPattern(Told):
     """Steps that worked at a site, with placeholders such as ``{email}`` for what differs each time."""
 
     pattern_id: str

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.showing import Told
+
 if TYPE_CHECKING:
     from langmem_tiers.core.messages import Message
 
@@ -39,7 +41,7 @@ class ListChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceReport:
+class ReplaceReport(Told):
     """What became of a list that was put in place of another."""
 
     kept: int

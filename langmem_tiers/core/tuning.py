@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.names import namespace_key
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -27,7 +28,7 @@ def lease_name(kind: LeaseKind, namespace: NamespacePath) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningParameters:
+class TuningParameters(Told):
     """The parameters that tune themselves, and the target that they follow."""
 
     compression_trigger: float = 0.7
@@ -64,7 +65,7 @@ RELEVANCE_RANGE = (0.15, 0.70)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Told):
     """One run of the optimizer."""
 
     created_at: datetime
@@ -107,9 +108,24 @@ class Snapshot:
             "isReverted": self.is_reverted,
         }
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "time": self.created_at,
+            "tokens before": self.tokens_before,
+            "tokens after": self.tokens_after,
+            "compressed": self.entries_compressed,
+            "dropped": self.entries_dropped,
+            "promoted": self.entries_promoted,
+            "usage after": self.usage_after,
+            "trigger": self.parameters.compression_trigger,
+            "window": self.parameters.full_message_window,
+            "relevance": self.parameters.min_relevance,
+            "reason": self.reason,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EfficiencyReport:
+class EfficiencyReport(Told):
     """What the optimizer achieved so far, pruned snapshots included."""
 
     total_optimizations: int

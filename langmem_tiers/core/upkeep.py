@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from langmem_tiers.core.showing import Told
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatistics:
+class TableStatistics(Told):
     """What a table holds and takes."""
 
     name: str
@@ -26,7 +28,7 @@ class TableStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierStatistics:
+class TierStatistics(Told):
     """What a tier holds."""
 
     count: int
@@ -37,7 +39,7 @@ class TierStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class Statistics(Told):
     """What a database holds and takes, cheap enough to be asked for every minute."""
 
     taken_at: datetime
@@ -61,7 +63,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scrubbed:
+class Scrubbed(Told):
     """How far the bytes of what was erased are gone from the files of the database."""
 
     left: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class Scrubbed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class Compacted(Told):
     """What compacting did."""
 
     bytes_before: int = 0
@@ -81,7 +83,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceReport:
+class MaintenanceReport(Told):
     """What a run of maintenance did."""
 
     started_at: datetime

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     import os
@@ -79,7 +80,7 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriterReport:
+class WriterReport(Told):
     """What a writer did so far, in messages."""
 
     stored: int
@@ -98,7 +99,7 @@ class WriterReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrashReport:
+class CrashReport(Told):
     """What a writer that is closed did not store."""
 
     unsaved: tuple[Unsaved, ...]
@@ -117,7 +118,7 @@ class CrashReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverReport:
+class RecoverReport(Told):
     """What became of the messages of a crash report."""
 
     stored: int

@@ -19,6 +19,7 @@ from langmem_tiers.core.context_data import HistoryEntry, estimate_tokens
 from langmem_tiers.core.context_files import CompactionConfig
 from langmem_tiers.core.groups import safe_cut
 from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.showing import Told
 from langmem_tiers.flows.context_messages import message_of
 from langmem_tiers.scoring.tokens import CharCounter
 
@@ -37,7 +38,7 @@ _HEAD_OF_A_SUMMARY = re.compile(r"\A\[Summary of \d+ messages\]\n?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport:
+class CompactionReport(Told):
     """A smaller context, and what became of the rest."""
 
     context: ContextData

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 from langmem_tiers.core.context_json import context_bytes, json_text, to_dict
+from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDiff:
+class ContextDiff(Told):
     """Two versions side by side."""
 
     older: int

@@ -15,6 +15,7 @@ from langmem_tiers.core.extracted import UNREAD, ExtractedFact, FactDraft, FactM
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.memory_store import Cursor, CursorMove, MemoryWrite
 from langmem_tiers.core.messages import Message, Role
+from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.fact_checks import validated
 from langmem_tiers.scoring.moments import find_moments
 from langmem_tiers.scoring.terms import terms_of
@@ -39,7 +40,7 @@ _PENDING = frozenset({FactState.PENDING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnReport:
+class LearnReport(Told):
     """What was made of messages."""
 
     messages: int = 0

@@ -12,6 +12,8 @@ from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.core.sheets import Sheet
+from langmem_tiers.core.showing import Listed, Showing
 from langmem_tiers.core.tuning import (
     EfficiencyReport,
     LeaseKind,
@@ -93,12 +95,25 @@ class _Totals:
         return (self.before - self.after) / self.before if self.before else 0.0
 
 
-class Optimizer:
+class Optimizer(Showing):
     """Runs over a namespace by call, or in the background over what changed. Get it from ``engine.optimizer``."""
 
     def __init__(self, parts: MemoryParts, changes: Changes) -> None:
         self._parts = parts
         self._background = BackgroundRuns(self.run, changes, parts.config.optimizer.interval_seconds)
+
+    def __repr__(self) -> str:
+        return f"Optimizer({'running' if self.is_running else 'not running'} in the background)"
+
+    def _sheet(self) -> Sheet:
+        config = self._parts.config
+        facts = {
+            "runs every, in seconds": config.optimizer.interval_seconds,
+            "failed runs": self.failures,
+            "tokens for memory": config.budget.available,
+            "per namespace": "optimizer.report(namespace) and optimizer.history(namespace)",
+        }
+        return Sheet(repr(self), facts)
 
     def start(self) -> None:
         """Run every 2 minutes, or as configured, for what this process writes."""
@@ -168,7 +183,7 @@ class Optimizer:
 
     def history(self, namespace: str | Iterable[str], limit: int = 500) -> tuple[Snapshot, ...]:
         """The newest runs, newest first."""
-        return self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit))
+        return Listed(self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit)))
 
     def _run(
         self, namespace: NamespacePath, name: str | None, lease: Lease, pending: Savings

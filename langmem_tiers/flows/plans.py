@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.sheets import Sheet
+from langmem_tiers.core.showing import Told, table_of
 from langmem_tiers.core.tuning import Savings
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class ActionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Told):
     """One step of a plan."""
 
     kind: ActionKind
@@ -41,7 +43,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Told):
     """What is going to happen. Nothing has, until it is applied."""
 
     actions: tuple[Action, ...]
@@ -68,9 +70,20 @@ class Plan:
         """Whether there is nothing to do."""
         return not self.marks and self.roll_up is None
 
+    def _sheet(self) -> Sheet:
+        facts: dict[str, object] = {
+            "tokens before": self.tokens_before,
+            "tokens after": self.tokens_after,
+            "facts without room": len(self.missing),
+        }
+        if self.problems:
+            facts["problems"] = self.problems
+        steps = (table_of(self.actions),) if self.actions else ()
+        return Sheet(f"Plan: {len(self.actions):,} steps", facts, steps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReport:
+class PlanReport(Told):
     """What was done to a session, in one transaction."""
 
     compressed: int

@@ -17,6 +17,7 @@ from langmem_tiers.core.groups import groups_of
 from langmem_tiers.core.instruments import TOKENS_SAVED, Verb
 from langmem_tiers.core.messages import Message
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.showing import Listed
 from langmem_tiers.core.tuning import TuningParameters
 from langmem_tiers.flows.analyze import subject_of
 from langmem_tiers.flows.build_context import check_budget
@@ -69,11 +70,11 @@ class Session(ShortTerm):
 
     def chunks(self) -> tuple[Chunk, ...]:
         """Its older messages as chunks with summary and topics, oldest first; ``learn()`` makes them."""
-        return self._memory.chunks_of(self).all()
+        return Listed(self._memory.chunks_of(self).all())
 
     def messages_of(self, chunk: Chunk | Episode) -> tuple[Message, ...]:
         """The messages that a chunk or an episode of this session is made of, as they were said."""
-        return self._memory.chunks_of(self).messages(chunk.first_turn, chunk.last_turn)
+        return Listed(self._memory.chunks_of(self).messages(chunk.first_turn, chunk.last_turn))
 
     def arc(self) -> NarrativeArc:
         """Its story: the episodes by thirds, and the key moments."""
@@ -162,7 +163,7 @@ class Session(ShortTerm):
     def entries(self) -> tuple[Entry, ...]:
         """What of the session is in view, as entries with their tier, state and scores."""
         now, analyzer = self._memory.now(), self._memory.analyzer
-        return tuple(
+        return Listed(
             Entry(
                 id=item.message.id,
                 namespace=self.namespace,

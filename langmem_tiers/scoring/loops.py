@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.loop_actions import Step
 from langmem_tiers.scoring.loop_evidence import Chains, Cycles, Repeats, Tally
 from langmem_tiers.scoring.loop_marks import Mark, mark_of
@@ -61,7 +62,7 @@ class LoopKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class Loop(Told):
     """Something that was done again and again."""
 
     kind: LoopKind
@@ -79,7 +80,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopReport:
+class LoopReport(Told):
     """What was found in a run."""
 
     loops: tuple[Loop, ...] = ()

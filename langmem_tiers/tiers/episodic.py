@@ -12,6 +12,8 @@ from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.sheets import ROWS
+from langmem_tiers.core.showing import Listed, Showing, listing
 from langmem_tiers.retrieval.memory_search import found_by, terms_for
 from langmem_tiers.scoring.arcs import arc_of, merged_episodes
 from langmem_tiers.scoring.decay import decayed
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.memory_store import KeptEntry
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import SessionStore
+    from langmem_tiers.core.sheets import Sheet
     from langmem_tiers.tiers.entry_words import FilterWords
     from langmem_tiers.tiers.memory_parts import LastingParts
 
@@ -34,7 +37,7 @@ _DETAILS = ("title", "summary", "context", "outcome", "valence", "first_turn", "
 _EVER = EntryFilters()
 
 
-class Episodes:
+class Episodes(Showing):
     """The episodes of a namespace. Get it from ``namespace.episodes``."""
 
     def __init__(
@@ -52,6 +55,9 @@ class Episodes:
 
     def __repr__(self) -> str:
         return f"Episodes({'/'.join(self._namespace)!r})"
+
+    def _sheet(self) -> Sheet:
+        return listing(repr(self), self.page(limit=ROWS), "the newest episodes")
 
     def record(self, session: str, draft: EpisodeDraft) -> Episode:
         """Remember a moment of a session.
@@ -145,7 +151,7 @@ class Episodes:
         key = None if before is None else self._kept(before).key
         filters = filters_of(which, self._parts.now())
         page = self._store.page(self._namespace, Tier.EPISODIC, filters, before=key, limit=limit)
-        return tuple(map(self._episode, page))
+        return Listed(map(self._episode, page))
 
     def __iter__(self) -> Iterator[Episode]:
         now, before = EntryFilters(valid_at=self._parts.now()), None

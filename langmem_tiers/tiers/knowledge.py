@@ -21,6 +21,8 @@ from langmem_tiers.core.knowledge import (
 )
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.sheets import ROWS
+from langmem_tiers.core.showing import Listed, Showing, listing
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.tiers.confidence import (
     INITIAL_CONFIDENCE,
@@ -41,12 +43,13 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import KnowledgeStore
+    from langmem_tiers.core.sheets import Sheet
 
 _BATCH = 500
 _MAX_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
 
 
-class KnowledgeBase:
+class KnowledgeBase(Showing):
     """What is known in one namespace, whatever the session. Get it from ``namespace.knowledge``."""
 
     def __init__(self, store: KnowledgeStore, namespace: NamespacePath, now: Callable[[], datetime]) -> None:
@@ -56,6 +59,9 @@ class KnowledgeBase:
 
     def __repr__(self) -> str:
         return f"KnowledgeBase({'/'.join(self._namespace)!r})"
+
+    def _sheet(self) -> Sheet:
+        return listing(repr(self), self.page(limit=ROWS), "what is known")
 
     def store(
         self,
@@ -138,9 +144,9 @@ class KnowledgeBase:
             return ()
         found = self._store.search(self._namespace, terms, category=category, limit=limit)
         if not use or not found:
-            return found
+            return Listed(found)
         used = self._used([hit.knowledge for hit in found])
-        return tuple(replace(hit, knowledge=item) for hit, item in zip(found, used, strict=True))
+        return Listed(replace(hit, knowledge=item) for hit, item in zip(found, used, strict=True))
 
     def page(
         self, category: str | None = None, *, after: Knowledge | None = None, limit: int = 100
@@ -149,7 +155,7 @@ class KnowledgeBase:
         check_limit(limit)
         category = None if category is None else check_name(category, "category")
         name = None if after is None else _names([after])[0]
-        return self._store.page(self._namespace, category, after=name, limit=limit)
+        return Listed(self._store.page(self._namespace, category, after=name, limit=limit))
 
     def __iter__(self) -> Iterator[Knowledge]:
         last: Knowledge | None = None
@@ -159,7 +165,8 @@ class KnowledgeBase:
 
     def history(self, category: str, key: str) -> tuple[PastKnowledge, ...]:
         """Values that held before, oldest first."""
-        return self._store.history(self._namespace, check_name(category, "category"), check_name(key, "key"))
+        name = check_name(category, "category"), check_name(key, "key")
+        return Listed(self._store.history(self._namespace, *name))
 
     def past_at(self, moment: datetime, *, limit: int = 1000) -> tuple[Knowledge, ...]:
         """What was known at a time and is not any more, by category and key, as it was at its end."""

@@ -21,6 +21,8 @@ from langmem_tiers.core.long_term import (
 from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.names import check_name
+from langmem_tiers.core.sheets import ROWS
+from langmem_tiers.core.showing import Listed, Showing, listing
 from langmem_tiers.retrieval.memory_search import Sought
 from langmem_tiers.tiers.entry_making import made_after, made_entry, new_entry
 from langmem_tiers.tiers.entry_words import at, filters_of, names_in
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import EntryStore
     from langmem_tiers.core.records import Promoted
+    from langmem_tiers.core.sheets import Sheet
     from langmem_tiers.tiers.entry_words import DraftWords, FilterWords
     from langmem_tiers.tiers.memory_parts import LastingParts
     from langmem_tiers.tiers.supersession import Settled
@@ -47,7 +50,7 @@ _TRIES = 50  # each time somebody else has stored something meanwhile
 LONG_TERM = frozenset({Tier.LONG_TERM})
 
 
-class LongTerm:
+class LongTerm(Showing):
     """The long-term entries of a namespace. Get it from ``namespace.long_term``.
 
     An entry holds from ``valid_from`` until ``valid_until``. Storing one that contradicts another ends that one, and
@@ -62,6 +65,9 @@ class LongTerm:
 
     def __repr__(self) -> str:
         return f"LongTerm({'/'.join(self._namespace)!r})"
+
+    def _sheet(self) -> Sheet:
+        return listing(repr(self), self.latest(ROWS), "the newest entries")
 
     def store(
         self,
@@ -172,7 +178,7 @@ class LongTerm:
         page = self._store.page(
             self._namespace, Tier.LONG_TERM, self._filters(which), before=key, limit=limit
         )
-        return tuple(self._parts.uses.seen(one).entry for one in page)
+        return Listed(self._parts.uses.seen(one).entry for one in page)
 
     def valid_at(
         self, moment: datetime, *, limit: int = 100, **which: Unpack[FilterWords]
@@ -191,7 +197,7 @@ class LongTerm:
         found = self._parts.search.find(self._sought(text, self._filters(which), limit))
         self._use([one.kept for one in found], self._parts.now())
         seen = self._parts.uses.seen
-        return tuple(replace(seen(one.kept).entry, relevance=min(1.0, max(0.0, one.score))) for one in found)
+        return Listed(replace(seen(one.kept).entry, relevance=min(1.0, max(0.0, one.score))) for one in found)
 
     def history(self, entry_id: str) -> tuple[Entry, ...]:
         """The entry with those that it superseded and that superseded it, by when they held."""
@@ -243,7 +249,7 @@ class LongTerm:
         """
         check_limit(depth)
         allowed = names_in(kinds, "relation")
-        return walk(self._parts, self._namespace, self._kept(entry_id), depth, allowed)
+        return Listed(walk(self._parts, self._namespace, self._kept(entry_id), depth, allowed))
 
     def close(self, entry_id: str, at: datetime | None = None) -> Entry:
         """Say that an entry does not hold any more; it stays in the history.
@@ -288,7 +294,7 @@ class LongTerm:
         check_limit(limit)
         promoted = self._promoted.promoted(self._namespace, before=None, limit=limit)
         both = (*self.entries(limit=limit), *(self._promoted_entry(one) for one in promoted))
-        return tuple(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
+        return Listed(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
 
     def __iter__(self) -> Iterator[Entry]:
         return heapq.merge(

@@ -34,6 +34,8 @@ from langmem_tiers.core.reports import (
     MessagePage,
     SessionInfo,
 )
+from langmem_tiers.core.sheets import Sheet
+from langmem_tiers.core.showing import Listed, Showing, table_of
 from langmem_tiers.scoring.tokens import count_draft
 
 if TYPE_CHECKING:
@@ -72,7 +74,10 @@ class ShortTermParts:
         return check_time(self.clock.now())
 
 
-class ShortTerm:
+_SHOWN = 5  # of the newest messages, where a session shows itself
+
+
+class ShortTerm(Showing):
     """The record of one session: what was said, and what of it is shown."""
 
     def __init__(self, parts: ShortTermParts, info: SessionInfo) -> None:
@@ -83,6 +88,20 @@ class ShortTerm:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join(self.namespace)!r}, {self.name!r})"
+
+    def _sheet(self) -> Sheet:
+        info = self._parts.sessions.find(self.namespace, self.name)
+        if info is None or info.key != self.key:
+            return Sheet(repr(self), {"state": "it is gone: deleted, or set aside under another name"})
+        facts = {
+            "messages": info.message_count,
+            "behind a summary": info.compressed_count,
+            "tokens": info.token_count,
+            "begun": info.created_at,
+            "updated": info.updated_at,
+        }
+        newest = self.latest(_SHOWN) if info.message_count else ()
+        return Sheet(repr(self), facts, (table_of(newest, "the newest messages"),) if newest else ())
 
     def add(self, message: MessageDraft | Role | str, content: str | None = None) -> AddReport:
         """Store one message: ``add("user", "Hello")`` or ``add(MessageDraft(...))``.
@@ -135,11 +154,11 @@ class ShortTerm:
         if cache.could_serve(self.key, count):
             held = cache.get(self.key, count, parts.sessions.revision(self.key))
             if held is not None:
-                return held
+                return Listed(held)
         tail = parts.messages.latest(self.key, count)
         if count <= cache.window:
             cache.put(self.key, tail, whole=len(tail.messages) < count)
-        return tail.messages
+        return Listed(tail.messages)
 
     def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
         """A page of the record, oldest first.

@@ -308,7 +308,7 @@ def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_rece
     assert receipt.elsewhere == {"redis keys": 2}
     assert len(receipt.left) == 2
     assert not receipt.is_complete
-    assert SECRET not in str(receipt)
+    assert SECRET not in repr(receipt)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.loops import Loop, LoopKind
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AdviceLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardAdvice:
+class GuardAdvice(Told):
     """A word to the agent."""
 
     level: AdviceLevel

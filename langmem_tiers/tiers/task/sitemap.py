@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, Self
 
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.sheets import ROWS, Sheet
+from langmem_tiers.core.showing import Showing, table_of
 from langmem_tiers.scoring.web_addresses import as_folder, is_folder, normalized
 from langmem_tiers.tiers.task.sitemap_nodes import Node, Site, a_time, damaged, node_to_dict, site_from_rows
 from langmem_tiers.tiers.task.sitemap_pages import (
@@ -34,7 +36,7 @@ _READ_PER_LINK = 20
 _NO_ADDRESS = "is no address of a web page: use an http(s) one"
 
 
-class SitemapGraph:
+class SitemapGraph(Showing):
     """The pages of a site, the links between them and what is to be visited next.
 
     Addresses are compared in normal form; relative ones belong to the page where they stand, and to the
@@ -55,6 +57,27 @@ class SitemapGraph:
             raise InvalidInputError(f"the homepage {short(homepage_url)} {_NO_ADDRESS}")
         self._site = Site(home, limits or SitemapLimits())
         self._site.nodes[0].is_folder = is_folder(homepage_url)
+
+    def __repr__(self) -> str:
+        visited = self._site.counts["visited"]
+        return f"SitemapGraph({self.homepage_url!r}, {len(self):,} pages, {visited:,} visited)"
+
+    def _sheet(self) -> Sheet:
+        counts = self._site.counts
+        facts = {
+            "pages known": len(self),
+            "visited": counts["visited"],
+            "failed": counts["failed"],
+            "still to visit": self.remaining,
+            "completeness": self.completeness,
+            "next": self.next_page(),
+        }
+        first = table_of([self._page(node) for node in self._site.nodes[:ROWS]])
+        return Sheet(
+            f"SitemapGraph of {self.homepage_url}",
+            facts,
+            (replace(first, left_out=max(0, len(self) - ROWS)),),
+        )
 
     def __len__(self) -> int:
         return len(self._site.nodes)

@@ -9,6 +9,7 @@ from itertools import islice
 
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.core.showing import Told
 
 LINK_TEXT_CHARACTERS, TITLE_CHARACTERS, SUMMARY_CHARACTERS = 200, 300, 2000
 TYPE_CHARACTERS, SHOWN_CHARACTERS = 50, 200
@@ -53,7 +54,7 @@ class SitemapLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitemapPage:
+class SitemapPage(Told):
     """What is known of a page, as it was when it was asked for."""
 
     url: str
@@ -76,9 +77,18 @@ class SitemapPage:
     failure: str = ""
     """Why it could not be visited."""
 
+    def _row(self) -> dict[str, object]:
+        return {
+            "visited": self.is_visited,
+            "depth": self.depth,
+            "title": self.title or self.link_text,
+            "address": self.url,
+            "failure": self.failure,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkReport:
+class LinkReport(Told):
     """What became of links handed in."""
 
     added: int = 0

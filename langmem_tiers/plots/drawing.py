@@ -1,0 +1,101 @@
+"""What all pictures share: axes, colours, letters and legends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import InvalidInputError, MissingExtraError
+from langmem_tiers.plots.lettering import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE6", "#A07855")
+"""Of Okabe and Ito, without those that a light or a dark ground swallows, and two more."""
+GREY = "#8A8A8A"
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
+"""Where there are more things than colours."""
+
+
+def axes_for(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axes:
+    """The axes that were handed in, or new ones.
+
+    Raises:
+        MissingExtraError: There is no matplotlib.
+        InvalidInputError: It is something else.
+    """
+    try:
+        from matplotlib.axes import Axes as Known  # noqa: PLC0415 - an extra, and not before it is needed
+
+        from langmem_tiers.plots.shown import new_axes  # noqa: PLC0415 - as above
+    except ImportError as error:
+        raise MissingExtraError(
+            "langmem_tiers.plots needs matplotlib: pip install 'langmem-tiers[notebook]'"
+        ) from error
+    if ax is None:
+        return new_axes(width, height)
+    given: object = ax
+    if not isinstance(given, Known):
+        raise InvalidInputError(
+            f"ax must be matplotlib axes, got a {type(ax).__name__}: use figure.add_subplot(), or leave it out"
+        )
+    return ax
+
+
+def colour(index: int) -> str:
+    """The colour of the n-th thing."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def hatch(index: int) -> str:
+    """What tells the n-th thing from the one with the same colour."""
+    return HATCHES[index // len(COLOURS) % len(HATCHES)]
+
+
+def empty(ax: Axes, title: str, why: str) -> Axes:
+    """Axes that say that there is nothing to draw, and why."""
+    entitle(ax, title)
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes, color=GREY)
+    return ax
+
+
+def entitle(ax: Axes, title: str) -> None:
+    """A title that stands where the axes begin."""
+    plain(ax.set_title(title, loc="left", fontsize="medium"))
+
+
+def legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, right: float = 1.01) -> Legend:
+    """A legend beside the axes, so that it hides nothing.
+
+    Args:
+        ax: Beside these.
+        handles: What is explained.
+        labels: By what.
+        right: Where it begins, in widths of the axes: farther out beside those with a second scale.
+    """
+    made = ax.legend(
+        list(handles),
+        list(labels),
+        loc="upper left",
+        bbox_to_anchor=(right, 1.0),
+        frameon=False,
+        fontsize="small",
+        borderaxespad=0.0,
+    )
+    for text in made.get_texts():
+        plain(text)
+    return made
+
+
+def tidy(ax: Axes, *, grid: str | None = None) -> None:
+    """Without the lines that say nothing, and with those that help reading."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    if grid is not None:
+        ax.grid(visible=True, axis=grid, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]  # x, y or both
+        ax.set_axisbelow(True)
