@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz oldest check format bench clean
+.PHONY: help demo test fuzz oldest check format bench pictures clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -13,10 +13,10 @@ help: ## show this list
 demo: $(VENV)/.ready-demo ## ask an agent about a bundled project, with memory and without
 	@$(BIN)/langmem-tiers demo
 
-test: $(VENV)/.ready-dev ## run all tests (SQLite, a real PostgreSQL, faults, properties)
+test: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run all tests (SQLite, a real PostgreSQL, a real browser, faults, properties)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-fuzz: $(VENV)/.ready-dev ## run all tests with examples that nobody has seen before
+fuzz: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run all tests with examples that nobody has seen before
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=random
 
 oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
@@ -44,6 +44,9 @@ bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation,
 	$(BIN)/python -m benchmarks.loops
 	$(BIN)/python -m benchmarks.agents
 
+pictures: $(VENV)/.ready-dev $(VENV)/.ready-browser ## draw the pictures of the documentation anew
+	$(BIN)/python -m benchmarks.pictures
+
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
@@ -63,3 +66,20 @@ $(VENV)/.ready-dev: $(VENV)/.ready-venv pyproject.toml
 	@echo "Installing langmem-tiers with extras and test tools (once, a minute or two) ..."
 	@$(PIP) install --editable '.[all]' --group dev
 	@touch $@ $(VENV)/.ready-demo
+
+# The pages of the server are tested in a real browser. Set CHROMIUM to use one of your own.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable chrome
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo -n)
+
+$(VENV)/.ready-browser: $(VENV)/.ready-venv
+	@for name in "$$CHROMIUM" $(BROWSERS); do \
+	  test -n "$$name" && command -v "$$name" >/dev/null && touch $@ && exit 0; \
+	done; \
+	if command -v apt-get >/dev/null && $(SUDO) true 2>/dev/null; then \
+	  echo "Installing Chromium for the tests of the pages (once) ..."; \
+	  $(SUDO) apt-get -qq update && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends --yes chromium >/dev/null && \
+	  touch $@ && exit 0; \
+	fi; \
+	echo "No browser: install Chromium, or set CHROMIUM to the path of one, for the tests of the pages." >&2; \
+	echo "Without it those tests fail, all others run." >&2

@@ -203,7 +203,7 @@ def fill(path: Path, names: Sequence[str], entries: int) -> None:
     with MemoryEngine(path, config=_CONFIG) as engine:
         for number in range(max(1, entries // PER_SESSION)):
             for name in names:
-                engine.session(name, f"s{number}").add_many(_talk(name, number))
+                engine.session(name, f"s{number}").add_many(talk(name, number))
         for name in names:
             engine.namespace(name).embed()
 
@@ -219,7 +219,8 @@ def questions(name: str, entries: int, seed: int) -> list[str]:
     return list(asked)
 
 
-def _talk(name: str, number: int) -> list[MessageDraft]:
+def talk(name: str, number: int) -> list[MessageDraft]:
+    """The messages of one session."""
     rng = random.Random(f"{name} {number}")  # noqa: S311 - repeatable on purpose
     topic, start = _topic(name, number), _START + timedelta(hours=number)
     drafts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +23,7 @@ from langmem_tiers.assembly import (
 from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.erasure import ErasureRequest
-from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.core.errors import NotFoundError, SessionNotFoundError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.reports import DeleteReport, SessionPage
 from langmem_tiers.core.sheets import ROWS, Sheet
@@ -34,11 +35,13 @@ from langmem_tiers.flows.consolidate import consolidate
 from langmem_tiers.flows.embed import embed
 from langmem_tiers.flows.flushing import flush_all, let_writers_go
 from langmem_tiers.flows.forget import forget
+from langmem_tiers.flows.found import find_entry
 from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.recall import Asked, recall, search
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.summarize import summarize
+from langmem_tiers.flows.task_history import CyclePlace, cycle_page, task_page
 from langmem_tiers.moving import Moving
 from langmem_tiers.tiers.pools import Pools, erase_from_pools
 
@@ -59,9 +62,11 @@ if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
-    from langmem_tiers.core.upkeep import Statistics
+    from langmem_tiers.core.upkeep import Holdings, Statistics
     from langmem_tiers.flows.batching import BatchWriter
+    from langmem_tiers.flows.found import Found
     from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.flows.task_history import CyclePage, TaskPage
     from langmem_tiers.scoring.tables import Scoring
     from langmem_tiers.tiers.episodic import Episodes
     from langmem_tiers.tiers.facts import Facts
@@ -189,6 +194,11 @@ class MemoryEngine(Moving, Closing, Showing):
         None if nothing does, because it is in memory or its URL has settings that are not to be told.
         """
         return self._database.reopen_url
+
+    @property
+    def backend(self) -> Literal["sqlite", "postgresql"]:
+        """What kind of database it is on."""
+        return "sqlite" if self._database.is_sqlite else "postgresql"
 
     @property
     def database_id(self) -> str:
@@ -366,6 +376,16 @@ class MemoryEngine(Moving, Closing, Showing):
         """What the database holds and takes, by tier and by table, from what it knows of itself: cheap at any size."""
         return self._parts.upkeep.statistics(self._parts.now())
 
+    def check(self) -> None:
+        """Whether the database is still where it was opened; costs a look at the file, and nothing on PostgreSQL.
+
+        A SQLite file that was deleted, or that another one stands for, would go on to take what nobody reads.
+
+        Raises:
+            StorageUnavailableError: It is not.
+        """
+        self._database.check()
+
     def close(self) -> None:
         """Close its writers, stop the optimizer, store what working memory holds and give the database back.
 
@@ -437,6 +457,50 @@ class Namespace(Showing):
         found = self._parts.short_term.sessions.sessions(self.path, before=before, limit=limit + 1)
         more = len(found) > limit
         return SessionPage(sessions=found[:limit], next_after=found[limit - 1].name if more else None)
+
+    def holdings(self, *, days: int = 90) -> Holdings:
+        """What the namespace holds, and what was said in it by day; it counts what was made of messages, not those.
+
+        Args:
+            days: How far back growth is told.
+
+        Raises:
+            NotFoundError: There is no such namespace.
+        """
+        since = self._parts.now() - timedelta(days=check_limit(days) - 1)
+        found = self._parts.upkeep.held_by(self.path, since)
+        if found is None:
+            raise NotFoundError(f"{self!r} holds nothing: engine.namespaces() tells which there are")
+        return found
+
+    def entry(self, entry_id: str, *, session: str | None = None) -> Found:
+        """One memory by its id: a message, an entry, an episode, a chunk or something known.
+
+        Args:
+            entry_id: As a hit or a list has it.
+            session: The one that a message is of; all are looked through, if left out.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        return find_entry(self._parts, self.path, entry_id, session)
+
+    def tasks(self, *, before: int | None = None, limit: int = 100) -> TaskPage:
+        """The tasks that agents recorded with ``AgentMemory``, newest first."""
+        return task_page(self._parts, self.path, before=before, limit=limit)
+
+    def task_cycles(self, task: str, *, place: CyclePlace = CyclePlace(), limit: int = 100) -> CyclePage:  # noqa: B008 - it never changes
+        """The steps of a recorded task, oldest first, each with the loop that it is part of, if it is.
+
+        Args:
+            task: What it is called.
+            place: ``next_place`` of the page before.
+            limit: Steps per page.
+
+        Raises:
+            NotFoundError: There is no such task.
+        """
+        return cycle_page(self._parts, self.path, task, place=place, limit=limit)
 
     def recall(
         self,

@@ -40,10 +40,10 @@ def test_only_the_clock_reads_the_clock(path: Path) -> None:
     assert not read & READS_THE_CLOCK
 
 
-def test_only_the_vocabulary_reads_the_environment() -> None:
+def test_below_the_command_line_only_the_vocabulary_reads_the_environment() -> None:
     readers = {
         path.name
-        for path in SOURCES
+        for path in BELOW_THE_COMMAND_LINE
         if any(owner == "os" and name in READS_THE_ENVIRONMENT for owner, name in attributes(path))
     }
     assert readers == {"vocabulary.py"}

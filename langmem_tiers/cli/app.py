@@ -13,6 +13,7 @@ from langmem_tiers.cli.carrying import export, import_
 from langmem_tiers.cli.keeping import backup, move, restore
 from langmem_tiers.cli.looking import inspect, search, status
 from langmem_tiers.cli.offering import mcp
+from langmem_tiers.cli.serving import serve
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.cli.tending import forget, maintain, optimize, reembed
 from langmem_tiers.version import __version__
@@ -76,5 +77,6 @@ for command, name in (
     (forget, "forget"),
     (maintain, "maintain"),
     (mcp, "mcp"),
+    (serve, "serve"),
 ):
     app.command(name)(command)

@@ -16,10 +16,11 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Redis,
     Yes,
 )
-from langmem_tiers.cli.places import database_url, known, label, opened, path_of
+from langmem_tiers.cli.places import database_url, known, label, opened
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.core.backups import BackupScope
 from langmem_tiers.core.errors import InvalidInputError, RestoreConflictError
+from langmem_tiers.core.paths import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - typer reads the annotations at run time
-from langmem_tiers.cli.places import label, opened, path_of, shown
+from langmem_tiers.cli.places import label, opened
 from langmem_tiers.cli.telling import Teller, told_errors
+from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.mcp_server import serve
 
 

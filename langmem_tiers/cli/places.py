@@ -11,52 +11,23 @@ from urllib.parse import unquote
 
 from langmem_tiers.assembly import url_label
 from langmem_tiers.core.config import EngineConfig, MaintenanceConfig
-from langmem_tiers.core.errors import (
-    InvalidConfigError,
-    InvalidNameError,
-    NotFoundError,
-    StorageUnavailableError,
-)
+from langmem_tiers.core.errors import InvalidConfigError, NotFoundError, StorageUnavailableError
 from langmem_tiers.core.items import NamespaceMatch
 from langmem_tiers.core.levels import RedisConfig
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.engine import MemoryEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from langmem_tiers.core.instruments import Metrics
     from langmem_tiers.core.names import NamespacePath
 
-_SLASH = re.compile(r"\\(.)|/", re.DOTALL)
 _MISSPELT = re.compile(r"postgres(ql)?(\+\w+)?(:|//)", re.IGNORECASE)  # it may hold a password
 _FILE = "sqlite:///"
 _REDIS_SECONDS = (
     5.0  # nobody waits for an answer of the agent here, and what is not erased now stays for long
 )
-
-
-def path_of(text: str) -> NamespacePath:
-    """The namespace of ``acme/alice``; a slash or a backslash within a label stands behind a backslash."""
-    labels, start, label = [], 0, ""
-    for found in _SLASH.finditer(text):
-        label += text[start : found.start()]
-        start = found.end()
-        if found[1] is None:
-            labels.append(label)
-            label = ""
-        else:
-            label += found[1]
-    try:
-        return check_namespace([*labels, label + text[start:]])
-    except InvalidNameError as error:
-        raise InvalidNameError(
-            f"{text!r} is no namespace ({error}): write its labels as acme/alice"
-        ) from error
-
-
-def shown(path: Sequence[str]) -> str:
-    """A namespace as ``path_of`` reads it."""
-    return "/".join(label.replace("\\", "\\\\").replace("/", "\\/") for label in path)
 
 
 def database_url(text: str) -> str:
@@ -91,6 +62,7 @@ def opened(
     embedder: Literal["offline"] | None = None,
     maintenance: MaintenanceConfig | None = None,
     creates: bool = False,
+    metrics: Metrics | None = None,
 ) -> Iterator[MemoryEngine]:
     """An engine on a database, closed at the end.
 
@@ -100,6 +72,7 @@ def opened(
         embedder: Whether meaning counts.
         maintenance: What maintenance does.
         creates: Whether a SQLite file that is not there is made.
+        metrics: Told how long things take.
 
     Raises:
         StorageUnavailableError: There is no such file.
@@ -108,7 +81,7 @@ def opened(
     if url.startswith(_FILE):
         _check_file(url.removeprefix(_FILE), creates=creates)
     config = EngineConfig(redis=redis_config(redis), maintenance=maintenance or MaintenanceConfig())
-    with MemoryEngine(url, embedder=embedder, config=config) as engine:
+    with MemoryEngine(url, embedder=embedder, config=config, metrics=metrics) as engine:
         yield engine
 
 

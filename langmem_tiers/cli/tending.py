@@ -16,10 +16,11 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Redis,
     Yes,
 )
-from langmem_tiers.cli.places import known, opened, path_of, shown
+from langmem_tiers.cli.places import known, opened
 from langmem_tiers.cli.telling import ELSEWHERE, FAILED, Teller, plain, told_errors
 from langmem_tiers.core.config import MaintenanceConfig
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.paths import path_of, shown
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.records import Appended, AppendedTo, Promoted, RollUp, SessionBatch, Tail, View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.core.transcripts import ListChange, Listing
-    from langmem_tiers.core.tuning import Savings, Snapshot, TuningState
+    from langmem_tiers.core.tuning import KeptSnapshot, Savings, Snapshot, TuningState
 
 
 class TokenCounter(Protocol):
@@ -93,6 +93,10 @@ class SessionStore(Protocol):
         self, namespace: NamespacePath, *, since: datetime | None, limit: int
     ) -> tuple[SessionInfo, ...]:
         """The sessions that changed at or after that time, latest change first."""
+        ...
+
+    def named(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
+        """Those of the sessions that are there, in any order."""
         ...
 
     def namespaces(
@@ -322,6 +326,10 @@ class EntryStore(Protocol):
         """The long-term entries of a namespace, newest message first, those before the message ``before``."""
         ...
 
+    def anywhere(self, namespace: NamespacePath, message_id: str, *, limit: int) -> tuple[Promoted, ...]:
+        """The messages of that id in any session of a namespace. Costs one look-up for each session."""
+        ...
+
 
 class KnowledgeStore(Protocol):
     """Key and value across sessions, one value at a time for each category and key."""
@@ -421,6 +429,12 @@ class TuningStore(Protocol):
 
     def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
         """The newest snapshots, newest first."""
+        ...
+
+    def snapshot_page(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[KeptSnapshot, ...]:
+        """The same with the store's own handles, those before the handle ``before``."""
         ...
 
     def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:

@@ -124,6 +124,23 @@ class Snapshot(Told):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """A run, and the store's own handle of it."""
+
+    key: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPage:
+    """A page of a namespace's runs, newest first."""
+
+    snapshots: tuple[Snapshot, ...]
+    next_before: int | None
+    """Pass it as ``before`` to get the next page; None on the last one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EfficiencyReport(Told):
     """What the optimizer achieved so far, pruned snapshots included."""

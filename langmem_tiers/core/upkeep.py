@@ -9,9 +9,10 @@ from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import date, datetime
 
     from langmem_tiers.core.erasure import ErasedCounts
+    from langmem_tiers.core.names import NamespacePath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,45 @@ class Statistics(Told):
     def as_dict(self) -> dict[str, Any]:
         """As JSON, with the time as text."""
         return asdict(self) | {"taken_at": self.taken_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class TierHoldings:
+    """What a tier of one namespace holds."""
+
+    entries: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: TierHoldings) -> TierHoldings:
+        return TierHoldings(self.entries + other.entries, self.tokens + other.tokens)
+
+    def __sub__(self, other: TierHoldings) -> TierHoldings:
+        return TierHoldings(self.entries - other.entries, self.tokens - other.tokens)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DayHoldings:
+    """What was said on a day, in UTC."""
+
+    day: date
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What one namespace holds."""
+
+    sessions: int
+    messages: int
+    tokens: int
+    """Of all messages, by the counters that counted them."""
+    tiers: Mapping[str, TierHoldings]
+    knowledge: int
+    growth: tuple[DayHoldings, ...]
+    """By day, oldest first, days without a message left out."""
+    growth_is_whole: bool
+    """Whether it reaches back as far as was asked for; of very many messages only the newest are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,4 +169,8 @@ class UpkeepStore(Protocol):
 
     def statistics(self, now: datetime) -> Statistics:
         """What the database holds and takes."""
+        ...
+
+    def held_by(self, namespace: NamespacePath, since: datetime) -> Holdings | None:
+        """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
         ...

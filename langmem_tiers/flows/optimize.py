@@ -19,6 +19,7 @@ from langmem_tiers.core.tuning import (
     LeaseKind,
     Savings,
     Snapshot,
+    SnapshotPage,
     TuningParameters,
     TuningState,
 )
@@ -184,6 +185,23 @@ class Optimizer(Showing):
     def history(self, namespace: str | Iterable[str], limit: int = 500) -> tuple[Snapshot, ...]:
         """The newest runs, newest first."""
         return Listed(self._parts.tuning.snapshots(check_namespace(namespace), check_limit(limit)))
+
+    def page(
+        self, namespace: str | Iterable[str], *, before: int | None = None, limit: int = 100
+    ) -> SnapshotPage:
+        """A page of the runs, newest first.
+
+        Args:
+            namespace: Whose.
+            before: ``next_before`` of the page before; from the newest, if left out.
+            limit: Runs per page.
+        """
+        check_limit(limit)
+        found = self._parts.tuning.snapshot_page(check_namespace(namespace), before=before, limit=limit + 1)
+        return SnapshotPage(
+            snapshots=tuple(one.snapshot for one in found[:limit]),
+            next_before=found[limit - 1].key if len(found) > limit else None,
+        )
 
     def _run(
         self, namespace: NamespacePath, name: str | None, lease: Lease, pending: Savings

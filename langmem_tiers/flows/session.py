@@ -19,11 +19,12 @@ from langmem_tiers.core.messages import Message
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.showing import Listed
 from langmem_tiers.core.tuning import TuningParameters
-from langmem_tiers.flows.analyze import subject_of
 from langmem_tiers.flows.build_context import check_budget
+from langmem_tiers.flows.found import entry_from
 from langmem_tiers.flows.learn import Learner, LearnReport
 from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_tidying
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
+from langmem_tiers.flows.preview import preview
 from langmem_tiers.flows.session_context import SessionContext
 from langmem_tiers.tiers.short_term import ShortTerm
 from langmem_tiers.tiers.transcript import Transcript
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.entries import Chunk
     from langmem_tiers.core.episodes import Episode, NarrativeArc
+    from langmem_tiers.core.previews import Preview
     from langmem_tiers.core.records import View
     from langmem_tiers.core.reports import DeleteReport, SessionInfo
     from langmem_tiers.flows.parts import MemoryParts
@@ -135,6 +137,25 @@ class Session(ShortTerm):
         context = builder.with_memories(counts=tidy) if recall else builder.alone()
         return replace(context, missing=_missing(view), problems=(*context.problems, *problems))
 
+    def preview(
+        self, query: str | None = None, *, budget: TokenBudget | None = None, recall: bool = True
+    ) -> Preview:
+        """What a context would hold of the session, to look at. Nothing is changed.
+
+        Unlike ``build_context`` it reads only as many of the newest messages as the budget could hold, so that it
+        is quick however long the session is.
+
+        Args:
+            query: What memory is asked for; the newest user message, if left out.
+            budget: In place of the engine's.
+            recall: Whether what is known and what was said elsewhere comes along.
+
+        Raises:
+            BudgetExceededError: Not even the newest message fits.
+        """
+        given = self._memory.config.budget if budget is None else check_budget(budget)
+        return preview(self._memory, self, query, given, recall=recall)
+
     def sums_up(self, ids: AbstractSet[str]) -> bool:
         """Whether the summary in force, if there is one, stands for these messages, most of them at least.
 
@@ -162,25 +183,8 @@ class Session(ShortTerm):
 
     def entries(self) -> tuple[Entry, ...]:
         """What of the session is in view, as entries with their tier, state and scores."""
-        now, analyzer = self._memory.now(), self._memory.analyzer
-        return Listed(
-            Entry(
-                id=item.message.id,
-                namespace=self.namespace,
-                session=self.name,
-                tier=item.tier,
-                state=item.state,
-                kind="message",
-                role=item.message.role,
-                content=item.as_marked().content,
-                created_at=item.message.created_at,
-                relevance=analyzer.score(item, now).value,
-                importance=analyzer.importance.score(subject_of(item.message, now)).value,
-                token_count=item.as_marked().token_count,
-                reason="" if item.mark is None else item.mark.reason,
-            )
-            for item in self._view().items
-        )
+        items = self._view().items
+        return Listed(entry_from(self._memory, self.namespace, self.name, item) for item in items)
 
     def analyze(self) -> Plan:
         """What the analyzer suggests: compress, drop, promote. Nothing is changed yet."""

@@ -90,10 +90,14 @@ class LoopReport(Told):
 
 
 class LoopTracker:
-    """Follows a run step by step, in bounded memory and at the same cost each step."""
+    """Follows a run step by step, in bounded memory and at the same cost each step.
 
-    def __init__(self) -> None:
-        self.steps = 0
+    Args:
+        start: How many steps of the run came before the first one that it is told.
+    """
+
+    def __init__(self, start: int = 0) -> None:
+        self.steps = start
         self._new_steps = 0
         self._once: OrderedDict[str, Repeats] = OrderedDict()
         self._again: OrderedDict[str, Repeats] = OrderedDict()

@@ -10,8 +10,9 @@ is three terms.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
@@ -139,8 +140,14 @@ def _pairs(run: str) -> Iterator[str]:
         yield run[-1]
 
 
-@cache
-def _stemmer() -> Any:  # noqa: ANN401 - the library has no types
-    import snowballstemmer  # noqa: PLC0415 - not before the first word is stemmed
+_of_thread = threading.local()
 
-    return snowballstemmer.stemmer("english")
+
+def _stemmer() -> Any:  # noqa: ANN401 - the library has no types
+    # One for each thread: it keeps the word that it is at, so two at once get wrong stems or an error.
+    found = getattr(_of_thread, "stemmer", None)
+    if found is None:
+        import snowballstemmer  # noqa: PLC0415 - not before the first word is stemmed
+
+        found = _of_thread.stemmer = snowballstemmer.stemmer("english")
+    return found

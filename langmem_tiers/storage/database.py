@@ -16,11 +16,11 @@ from sqlalchemy import exc
 from sqlalchemy.pool import QueuePool
 
 from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.core.errors import EngineClosedError, StorageBusyError
+from langmem_tiers.core.errors import EngineClosedError, StorageBusyError, StorageUnavailableError
 from langmem_tiers.core.forks import watch
 from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
 from langmem_tiers.storage.faults import ConnectionLostError, translated, unreachable
-from langmem_tiers.storage.urls import is_memory, label_of, parse_url, reopening, shared_memory
+from langmem_tiers.storage.urls import file_identity, is_memory, label_of, parse_url, reopening, shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +53,7 @@ class Database:
         self._interrupted = False
         self._was_reached = False
         self._pid = os.getpid()
+        self._file: tuple[int, int] | None = None
         if self.is_memory:
             self.url = shared_memory(self.url)
         self._engine = (
@@ -178,6 +179,25 @@ class Database:
         if self.is_sqlite and not self.is_memory:
             with self.read() as connection:
                 use_wal(connection.connection.driver_connection, self.config.busy_timeout_seconds)
+            self._file = file_identity(self.url)
+
+    def check(self) -> None:
+        """Whether the file is the one that was opened; there is nothing to look at for other databases.
+
+        Raises:
+            StorageUnavailableError: It is gone, or another one stands in its place.
+        """
+        self._refuse_if_closed()
+        if not self.is_sqlite or self.is_memory:
+            return
+        found = file_identity(self.url)
+        self._file = found if self._file is None else self._file
+        if found is None:
+            raise StorageUnavailableError(f"{self.label!r} is gone: put the file back where it was")
+        if found != self._file:
+            raise StorageUnavailableError(
+                f"another file stands at {self.label!r} than was opened: open a new MemoryEngine on it"
+            )
 
     def close(self) -> None:
         """Wait for those who are using it, then give all connections back. Later use is an error."""

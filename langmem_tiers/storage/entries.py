@@ -37,6 +37,19 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.rows import AnyRow
 
 _KEYS_PER_QUERY = 500
+_WITH_SESSION = select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name")).add_columns(
+    sessions.c.view_position, sessions.c.view_message
+)
+_MARKED = _WITH_SESSION.select_from(
+    entries.join(messages, messages.c.pk == entries.c.message_pk).join(
+        sessions, sessions.c.pk == messages.c.session_pk
+    )
+)
+_ANY = _WITH_SESSION.select_from(
+    sessions.join(messages, messages.c.session_pk == sessions.c.pk).outerjoin(
+        entries, entries.c.message_pk == messages.c.pk
+    )
+)
 
 
 class SqlEntryStore:
@@ -106,13 +119,7 @@ class SqlEntryStore:
     def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
         """The long-term entries of a namespace, newest message first."""
         query = (
-            select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
-            .add_columns(sessions.c.view_position, sessions.c.view_message)
-            .select_from(
-                entries.join(namespaces)
-                .join(messages, messages.c.pk == entries.c.message_pk)
-                .join(sessions, sessions.c.pk == messages.c.session_pk)
-            )
+            _MARKED.join(namespaces, namespaces.c.pk == entries.c.namespace_pk)
             .where(namespaces.c.path == namespace_key(namespace), entries.c.tier == Tier.LONG_TERM.value)
             .where(~IS_REMOVED)
             .order_by(entries.c.message_pk.desc())
@@ -120,6 +127,19 @@ class SqlEntryStore:
         )
         if before is not None:
             query = query.where(entries.c.message_pk < before)
+        return self._with_sessions(query)
+
+    @repeatable
+    def anywhere(self, namespace: NamespacePath, message_id: str, *, limit: int) -> tuple[Promoted, ...]:
+        """The messages of that id in any session of a namespace."""
+        query = (
+            _ANY.join(namespaces, namespaces.c.pk == sessions.c.namespace_pk)
+            .where(namespaces.c.path == namespace_key(namespace), messages.c.id == escape(message_id))
+            .limit(limit)
+        )
+        return self._with_sessions(query)
+
+    def _with_sessions(self, query: Select[*tuple[Any, ...]]) -> tuple[Promoted, ...]:
         with self._database.read() as connection:
             rows = list(connection.execute(query))
         return tuple(

@@ -13,7 +13,7 @@ from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, 
 from langmem_tiers.core.reports import DeleteReport, SessionInfo
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.messages import no_session
+from langmem_tiers.storage.messages import no_session, pieces
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces, sessions
 
@@ -106,6 +106,17 @@ class SqlSessionStore:
         query = query.order_by(sessions.c.updated_at.desc(), sessions.c.pk.desc()).limit(limit)
         with self._database.read() as connection:
             return tuple(_info(row) for row in connection.execute(query))
+
+    @repeatable
+    def named(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
+        """Those of the sessions that are there."""
+        found = list[SessionInfo]()
+        query = _SESSION.where(namespaces.c.path == namespace_key(namespace))
+        with self._database.read() as connection:
+            for some in pieces([escape(name) for name in names]):
+                rows = connection.execute(query.where(sessions.c.name.in_(some)))
+                found += [_info(row) for row in rows]
+        return tuple(found)
 
     @repeatable
     def namespaces(

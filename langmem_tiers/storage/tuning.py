@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, or_, select, update
 
 from langmem_tiers.core.errors import StorageBusyError
 from langmem_tiers.core.names import escape, namespace_key
-from langmem_tiers.core.tuning import Savings, Snapshot, TuningParameters, TuningState
+from langmem_tiers.core.tuning import KeptSnapshot, Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
@@ -107,18 +107,27 @@ class SqlTuningStore:
             ).all()
         return Savings(**{row.name.removeprefix(_PENDING): int(row.value) for row in taken})
 
-    @repeatable
     def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
         """The newest snapshots, newest first."""
+        return tuple(one.snapshot for one in self.snapshot_page(namespace, before=None, limit=limit))
+
+    @repeatable
+    def snapshot_page(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[KeptSnapshot, ...]:
+        """The newest snapshots before the handle ``before``, newest first."""
+        row = optimization_snapshots.c
         query = (
-            select(optimization_snapshots.c.created_at, optimization_snapshots.c.body)
+            select(row.pk, row.created_at, row.body)
             .join(namespaces)
             .where(namespaces.c.path == namespace_key(namespace))
-            .order_by(optimization_snapshots.c.pk.desc())
+            .order_by(row.pk.desc())
             .limit(limit)
         )
+        if before is not None:
+            query = query.where(row.pk < before)
         with self._database.read() as connection:
-            return tuple(_snapshot(row) for row in connection.execute(query))
+            return tuple(KeptSnapshot(one.pk, _snapshot(one)) for one in connection.execute(query))
 
     @repeatable
     def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:

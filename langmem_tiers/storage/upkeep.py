@@ -10,6 +10,8 @@ from sqlalchemy import text
 
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.upkeep import Compacted, Scrubbed
+from langmem_tiers.storage.holdings import held_by
+from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.server_log import let_go
 from langmem_tiers.storage.statistics import measured, sqlite_bytes
 from langmem_tiers.storage.tables import SCHEMAS
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from langmem_tiers.core.erasure import ErasedCounts
-    from langmem_tiers.core.upkeep import Statistics
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.upkeep import Holdings, Statistics
     from langmem_tiers.storage.database import Database
 
 TABLES = tuple(sorted(name for tables in SCHEMAS for name in tables.tables))
@@ -105,6 +108,11 @@ class SqlUpkeep:
     def statistics(self, now: datetime) -> Statistics:
         """What the database holds and takes."""
         return measured(self._database, TABLES, now)
+
+    @repeatable
+    def held_by(self, namespace: NamespacePath, since: datetime) -> Holdings | None:
+        """What a namespace holds, and what was said in it since then."""
+        return held_by(self._database, namespace, since)
 
     def _scrub_sqlite(self) -> Scrubbed:
         with self._database.outside() as connection:

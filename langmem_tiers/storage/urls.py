@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, exc, make_url
 
@@ -59,6 +59,17 @@ def shared_memory(url: URL) -> URL:
     if url.database in (None, ":memory:"):
         url = url.set(database=f"file:lmt-{uuid.uuid4().hex}", query={"mode": "memory"})
     return url.update_query_dict({"cache": "shared", "uri": "true"})
+
+
+def file_identity(url: URL) -> tuple[int, int] | None:
+    """What tells a SQLite file from any other that is given its name; None if there is no file."""
+    name = url.database or ""
+    path = unquote(name.removeprefix("file:")) if name.startswith("file:") else name
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def label_of(url: URL) -> str:

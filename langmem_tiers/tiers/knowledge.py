@@ -149,12 +149,22 @@ class KnowledgeBase(Showing):
         return Listed(replace(hit, knowledge=item) for hit, item in zip(found, used, strict=True))
 
     def page(
-        self, category: str | None = None, *, after: Knowledge | None = None, limit: int = 100
+        self,
+        category: str | None = None,
+        *,
+        after: Knowledge | tuple[str, str] | None = None,
+        limit: int = 100,
     ) -> tuple[Knowledge, ...]:
-        """What is known, by category and key; pass the last one as ``after`` for the next page."""
+        """What is known, by category and key.
+
+        Args:
+            category: Of this category only.
+            after: The last one of the page before, or its category and key.
+            limit: How many at most.
+        """
         check_limit(limit)
         category = None if category is None else check_name(category, "category")
-        name = None if after is None else _names([after])[0]
+        name = after if after is None or isinstance(after, tuple) else _names([after])[0]
         return Listed(self._store.page(self._namespace, category, after=name, limit=limit))
 
     def __iter__(self) -> Iterator[Knowledge]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import re
 import string
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.scoring.terms import MAX_TERMS, length_of, name_terms, terms_of
+from langmem_tiers.scoring.terms import MAX_TERMS, _term, length_of, name_terms, terms_of
 from langmem_tiers.scoring.words import (
     CHINESE_STOP_WORDS,
     JAPANESE_STOP_WORDS,
     KOREAN_STOP_PIECES,
     STOP_WORDS,
 )
+from langmem_tiers.testing.threads import in_threads
 
 LONGEST = 64
 ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")
@@ -255,3 +258,25 @@ def test_a_name_of_words_of_every_text_keeps_no_apostrophe(name: str) -> None:
 @pytest.mark.parametrize("name", ["Maria", "O'Neil", "Renée", "Андрей", "हिन्दी"])
 def test_a_name_in_a_text_is_found_by_the_name(name: str) -> None:
     assert set(name_terms(name)) & set(terms_of(f"I met {name} there"))
+
+
+def test_threads_that_stem_at_once_get_the_stems_that_each_would_get_alone() -> None:
+    starts = [
+        f"{one}{other}" for one in ("nation", "relat", "happ", "organ") for other in string.ascii_lowercase
+    ]
+    words = [
+        start + end for start in starts for end in ("alizations", "fulness", "ingly", "icated", "ousness")
+    ]
+    alone = {word: terms_of(word) for word in words}
+    _term.cache_clear()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def work() -> None:
+        mine = random.sample(words, len(words))
+        assert [terms_of(word) for word in mine] == [alone[word] for word in mine]
+
+    try:
+        in_threads(8, work)
+    finally:
+        sys.setswitchinterval(before)

@@ -1,0 +1,201 @@
+"""How fast the HTTP server answers, beside the cost of the same in the process, in the same run.
+
+A real server process is asked over loopback. Recalls come at a fixed rate, whether those before were answered or not,
+and are timed from when they were due, so that what waits behind a slow one counts. The baselines: the same questions
+asked of the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline the bare
+page of the record. ``python -m benchmarks.server --json`` prints the figures as one object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import recall_speed
+from langmem_tiers import Durability, EngineConfig, MemoryEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RATE, P95_MS, TIMELINE_SECONDS = 50, 100.0, 1.0
+CLIENTS = 16
+_SPACE = "bench"
+
+
+def main() -> int:
+    """Measure, print, and say by the exit code whether all limits were kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    arguments = parser.parse_args()
+    part = 10 if arguments.quick else 1
+    with tempfile.TemporaryDirectory() as folder:
+        figures = {
+            "recall": recalls(Path(folder) / "recall.db", 10_000 // part, 10 // min(part, 5)),
+            "timeline": timeline(Path(folder) / "timeline.db", 100_000 // part),
+        }
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        _show(figures)
+    return 0 if all(one["ok"] for one in figures.values()) else 1
+
+
+def recalls(path: Path, entries: int, seconds: int) -> dict[str, Any]:
+    """Recalls at a fixed rate, over so many messages."""
+    recall_speed.fill(path, [_SPACE], entries)
+    asked = [one for seed in range(seconds) for one in recall_speed.questions(_SPACE, entries, seed)]
+    asked = asked[: RATE * seconds]
+    with MemoryEngine(path) as engine:
+        space = engine.namespace(_SPACE)
+        space.recall("the first one reads the index")
+        bare = [_timed(lambda one=one: space.recall(one, limit=10)) for one in asked]  # type: ignore[misc]
+    with _serving(path) as port:
+        warm = _Client(port)
+        warm.ask("POST", "/recall", {"namespace": _SPACE, "query": "the first one reads the index"})
+        ours = _paced(
+            port, [("POST", "/recall", {"namespace": _SPACE, "query": one, "limit": 10}) for one in asked]
+        )
+        health = _paced(port, [("GET", "/health", None)] * len(asked))
+    p95 = _percentile(ours, 95)
+    return {
+        "messages": entries,
+        "rate": RATE,
+        "requests": len(ours),
+        "p50_ms": _percentile(ours, 50),
+        "p95_ms": p95,
+        "max_ms": max(ours),
+        "in_process_p50_ms": _percentile(bare, 50),
+        "in_process_p95_ms": _percentile(bare, 95),
+        "health_p95_ms": _percentile(health, 95),
+        "limit_ms": P95_MS,
+        "ok": p95 < P95_MS,
+    }
+
+
+def timeline(path: Path, messages: int) -> dict[str, Any]:
+    """The first page of the timeline of one long session, asked for the first time and again."""
+    with MemoryEngine(path, config=EngineConfig(durability=Durability.NORMAL), embedder=None) as engine:
+        session = engine.session(_SPACE, "long")
+        for number in range(messages // recall_speed.PER_SESSION):
+            session.add_many(recall_speed.talk(_SPACE, number), expect_new=True)
+        bare = [_timed(lambda: session.page(limit=50)) for _ in range(5)]
+    with _serving(path) as port:
+        client = _Client(port)
+
+        def first_page(**more: str) -> float:
+            asked = f"/sessions/long/timeline?{urlencode({'namespace': _SPACE, **more})}"
+            return _timed(lambda: client.ask("GET", asked))
+
+        cold, warm = first_page(), [first_page() for _ in range(5)]
+        small = [first_page(budget="8000") for _ in range(5)]
+        overview = _timed(lambda: client.ask("GET", f"/overview?namespace={_SPACE}"))
+    return {
+        "messages": messages,
+        "first_seconds": cold / 1000,
+        "again_seconds": statistics.median(warm) / 1000,
+        "budget_8000_seconds": statistics.median(small) / 1000,
+        "overview_seconds": overview / 1000,
+        "bare_page_seconds": statistics.median(bare) / 1000,
+        "limit_seconds": TIMELINE_SECONDS,
+        "ok": cold / 1000 < TIMELINE_SECONDS,
+    }
+
+
+class _Client:
+    """One connection that stays open."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+        text = None if body is None else json.dumps(body)
+        self._connection.request(method, path, text, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        told = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{method} {path} was answered {answer.status}: {told[:300]!r}")
+
+
+def _paced(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) -> list[float]:
+    # Milliseconds from when each was due until its answer was there.
+    start, taken, lock = time.perf_counter() + 0.2, [0.0] * len(requests), threading.Lock()
+    failed: list[BaseException] = []
+    numbers = iter(range(len(requests)))
+
+    def work() -> None:
+        client = _Client(port)
+        try:
+            while True:
+                with lock:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                due = start + number / RATE
+                time.sleep(max(0.0, due - time.perf_counter()))
+                client.ask(*requests[number])
+                taken[number] = 1000 * (time.perf_counter() - due)
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return taken
+
+
+@contextmanager
+def _serving(path: Path) -> Iterator[int]:
+    command = [sys.executable, "-u", "-m", "langmem_tiers", "serve", "-d", str(path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
+        assert process.stdout is not None  # noqa: S101 - piped above
+        found = re.search(r":(\d+)/", process.stdout.readline())
+        if found is None:
+            raise RuntimeError("the server did not start")
+        try:
+            yield int(found[1])
+        finally:
+            process.terminate()
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return 1000 * (time.perf_counter() - started)
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
+
+
+def _show(figures: dict[str, dict[str, Any]]) -> None:
+    for name, figure in figures.items():
+        table = Table(title=name)
+        table.add_column("figure")
+        table.add_column("value", justify="right")
+        for what, value in figure.items():
+            table.add_row(what, f"{value:,.3f}" if isinstance(value, float) else str(value))
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

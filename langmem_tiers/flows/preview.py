@@ -1,0 +1,97 @@
+"""A context to look at, of a session of any length: what it costs follows from the budget, not from the session."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import dropwhile, takewhile
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.context import NO_ROOM
+from langmem_tiers.core.messages import Role
+from langmem_tiers.core.previews import Preview
+from langmem_tiers.flows.context import PATIENCE
+from langmem_tiers.flows.session_context import SessionContext
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.budget import TokenBudget
+    from langmem_tiers.core.context import Context
+    from langmem_tiers.core.entries import Shown
+    from langmem_tiers.core.records import View
+    from langmem_tiers.core.reports import SessionInfo
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.tiers.short_term import ShortTerm
+
+_FEWEST = 1_000
+"""Messages that are looked at in any case."""
+_SPARE = 1.25
+"""How many more are looked at than a budget holds of the session's usual messages."""
+_GROWTH = 3
+_LEADING = 20
+"""System messages at the beginning of a session that may count."""
+_TOLD = 200
+"""Messages without room that are told."""
+
+
+def preview(
+    parts: MemoryParts, session: ShortTerm, query: str | None, budget: TokenBudget, *, recall: bool
+) -> Preview:
+    """What a context for a question would hold, and what it would leave out. Nothing is changed.
+
+    Args:
+        parts: The stores and workers.
+        session: Whose.
+        query: The question; the newest user message, if None.
+        budget: What there is.
+        recall: Whether what is known and what was said elsewhere comes along.
+    """
+    within = parts.within(budget)
+    info = session.info()
+    usual = max(1.0, info.token_count / max(1, info.message_count))
+    limit = max(_FEWEST, int(_SPARE * budget.available / usual))
+    while True:
+        view = _newest(parts, session, info, limit)
+        builder = SessionContext(within, session, view, budget, query)
+        alone = builder.alone()
+        if len(view.items) < limit or _is_settled(view, alone):
+            break
+        limit *= _GROWTH
+    context = builder.with_memories(counts=False) if recall else alone
+    without_room = set(context.dropped)
+    dropped = (item.message for item in reversed(view.items) if item.message.id in without_room)
+    return Preview(context, session.name, tuple(one for one, _ in zip(dropped, range(_TOLD), strict=False)))
+
+
+def _newest(parts: MemoryParts, session: ShortTerm, info: SessionInfo, limit: int) -> View:
+    if info.message_count - info.compressed_count < _FEWEST:
+        return parts.views.read(session.key)
+    view = parts.entries.view(session.key, limit)
+    if len(view.items) < limit or view.items[0].message.is_summary:
+        return view
+    # It begins in the middle: what stands at the beginning of the session comes first, as if all were there.
+    newest = tuple(dropwhile(_is_system, view.items))
+    return replace(view, items=(*_leading(parts, session, newest), *newest))
+
+
+def _leading(parts: MemoryParts, session: ShortTerm, newest: tuple[Shown, ...]) -> list[Shown]:
+    first = session.page(limit=_LEADING).messages
+    ids = [one.id for one in takewhile(lambda one: one.role is Role.SYSTEM, first)]
+    found = (parts.entries.find(session.key, one) for one in ids)
+    there = {item.key for item in newest}
+    return [item for item in found if item is not None and item.key not in there]
+
+
+def _is_system(item: Shown) -> bool:
+    return item.message.role is Role.SYSTEM
+
+
+def _is_settled(view: View, context: Context) -> bool:
+    # So many groups in a row had no room that none of the older ones would be tried.
+    shown, refused = {*context.full, *context.compressed}, 0
+    for start, end in view.groups:
+        ids = [item.message.id for item in view.items[start:end]]
+        if any(one in shown for one in ids):
+            if all(map(_is_system, view.items[start:end])) and not refused:
+                continue  # how the system was told to be, which stays in sight
+            break
+        refused += any(context.reasons.get(one) == NO_ROOM for one in ids)
+    return refused > PATIENCE

@@ -1,0 +1,66 @@
+"""Puts the server together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.server import changing, looking, recalling, watching
+from langmem_tiers.server.answers import ProblemAnswer
+from langmem_tiers.server.desk import Served
+from langmem_tiers.server.guard import Guard
+from langmem_tiers.server.problems import invalid, problem_of
+from langmem_tiers.server.workers import Workers
+from langmem_tiers.version import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.server.config import ServerConfig
+
+_INSPECTOR = Path(__file__).parent / "inspector"
+_REFUSALS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 503)
+
+
+def app_of(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegistry | None) -> FastAPI:
+    """The server on an engine."""
+    refused: dict[int | str, dict[str, Any]] = {status: {"model": ProblemAnswer} for status in _REFUSALS}
+    app = FastAPI(
+        title="langmem-tiers",
+        version=__version__,
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        responses=refused,
+        middleware=[Middleware(Guard, config=config)],
+    )
+    app.state.served = Served(engine, Workers(config), registry)
+    for routes in (watching, looking, recalling, changing):
+        app.include_router(routes.router)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    for kind in (LangmemTiersError, HTTPException):
+        app.add_exception_handler(kind, _failed)
+    app.add_api_route("/", _front, include_in_schema=False)
+    app.mount("/inspector", StaticFiles(directory=_INSPECTOR, html=True, check_dir=False))
+    return app
+
+
+async def _front() -> Response:
+    return RedirectResponse("inspector/")
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
+    return invalid(list(error.errors())).answer()
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    return problem_of(error).answer()

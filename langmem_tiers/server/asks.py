@@ -1,0 +1,119 @@
+"""What is asked, as it is told in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Path, Query
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from langmem_tiers.core.recall import Strategy  # noqa: TC001 - as above
+
+MOST_CHARACTERS = 20_000
+"""Of a question."""
+_MOST_TOKENS = 10_000_000
+_MOST_MESSAGES = 1_000
+Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[str | None, Query(description="`next` of the page before; the first page, if left out.")]
+InNamespace = Annotated[
+    str | None,
+    Query(description="Labels parted by slashes, as acme/alice; the token's own, if left out."),
+]
+Budget = Annotated[int | None, Query(ge=1, le=_MOST_TOKENS, description="Tokens; the engine's, if left out.")]
+InPath = Annotated[str, Path(min_length=1)]
+InSession = Annotated[
+    str | None, Query(description="The session of a message; all are searched, if left out.")
+]
+
+
+def _as_text(value: object) -> object:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("a time is a text, such as 2026-01-31T09:30:00Z")
+    return value
+
+
+Moment = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(_as_text)]
+
+
+class Ask(BaseModel):
+    """What all have in common."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    namespace: str | None = Field(None, description="Labels parted by slashes; the token's own, if left out.")
+
+
+class NewMessage(BaseModel):
+    """A message on its way in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str
+    name: str | None = None
+    id: str | None = Field(None, description="Adding the same id to a session twice stores it once.")
+
+
+class AskAdd(Ask):
+    """Messages to be stored, all or none."""
+
+    messages: list[NewMessage] = Field(min_length=1, max_length=_MOST_MESSAGES)
+
+
+class AskRecall(Ask):
+    """A question to memory."""
+
+    query: str = Field(max_length=MOST_CHARACTERS)
+    limit: int | None = Field(None, ge=1, le=200)
+    strategy: Annotated[Strategy | None, Field(strict=False)] = None
+    session: str | None = None
+    since: Moment = None
+    until: Moment = None
+
+
+class AskContext(Ask):
+    """What a context is to be built of."""
+
+    session: str
+    question: str | None = Field(None, max_length=MOST_CHARACTERS)
+    budget: int | None = Field(None, ge=1, le=_MOST_TOKENS)
+    system: str | None = None
+
+
+class AskKnow(Ask):
+    """Something to be known."""
+
+    category: str
+    key: str
+    value: str
+    confidence: float = Field(0.5, ge=0, le=1, allow_inf_nan=False)
+    source: str | None = None
+
+
+class AskEntry(Ask):
+    """A memory that is to be changed."""
+
+    session: str | None = Field(None, description="The session of a message.")
+
+
+class KnownName(BaseModel):
+    """What something known is called."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    category: str
+    key: str
+
+
+class AskForget(Ask):
+    """What is to be erased: one of these."""
+
+    entry: str | None = Field(None, description="An entry, or a message, with its session or without.")
+    session: str | None = None
+    knowledge: KnownName | None = None
+    whole: bool = Field(
+        default=False, description="The namespace with all that it holds; those below it stay."
+    )
+    confirm: bool = Field(
+        default=False, description="Without it nothing is erased, and the answer says what would be."
+    )

@@ -1,0 +1,66 @@
+"""Endpoints that change what is remembered. None of them answers to GET."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import MessageDraft
+from langmem_tiers.server import answers, forgetting, wording
+from langmem_tiers.server.asks import AskAdd, AskEntry, AskForget, AskKnow, InPath  # noqa: TC001 - read at run time
+from langmem_tiers.server.desk import AtDesk, in_thread
+from langmem_tiers.server.problems import Problem
+from langmem_tiers.server.workers import Pace
+
+router = APIRouter()
+
+
+@router.post("/sessions/{session:path}/messages")
+@in_thread()
+def add(desk: AtDesk, session: InPath, asked: AskAdd) -> answers.Added:
+    """Store messages in a session, which is made if it is not there: all of them or none."""
+    drafts = [MessageDraft(one.role, one.content, id=one.id, name=one.name) for one in asked.messages]
+    report = desk.made(asked.namespace).session(session).add_many(drafts)
+    return answers.Added(
+        ids=[wording.clean(one.id) for one in report.stored],
+        known=[wording.clean(one.id) for one in report.duplicates],
+        echoes=len(report.echoes),
+    )
+
+
+@router.post("/entries/{id:path}/promote")
+@in_thread()
+def promote(desk: AtDesk, id: InPath, asked: AskEntry) -> answers.EntryAnswer:  # noqa: A002 - as in the path
+    """Move a message into the long-term tier."""
+    there = desk.there(asked.namespace)
+    found = there.entry(id, session=asked.session)
+    if found.message is None or found.entry.session is None:
+        raise InvalidInputError(f"{id!r} is no message: it is in the {found.entry.tier.value} tier already")
+    desk.session(asked.namespace, found.entry.session).promote(found.message)
+    return wording.entry_of(there.entry(id, session=found.entry.session))
+
+
+@router.post("/knowledge")
+@in_thread()
+def know(desk: AtDesk, asked: AskKnow) -> answers.KnowledgeItem:
+    """Remember a value under a category and a key; another value than before supersedes it."""
+    known = desk.made(asked.namespace).knowledge
+    report = known.store(
+        asked.category, asked.key, asked.value, confidence=asked.confidence, source=asked.source
+    )
+    return wording.knowledge_item(report.knowledge)
+
+
+@router.post("/forget")
+@in_thread(Pace.LONG)
+def forget(desk: AtDesk, asked: AskForget) -> answers.Erasure:
+    """Erase something everywhere, with what was made of it; without `confirm`, say what that would be."""
+    target = forgetting.target_of(desk, asked)
+    if not asked.confirm:
+        raise Problem(
+            409, "not_confirmed", f"this would erase {target.told} for good: send confirm: true to do it"
+        )
+    receipt = desk.engine.forget(
+        namespace=target.namespace, session=target.session, message=target.message, entry=target.entry
+    )
+    return wording.erasure_of(receipt)

@@ -1,0 +1,123 @@
+"""What an endpoint has at hand: the engine, and how far the request may reach into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+
+from langmem_tiers.core.errors import InvalidInputError, NotFoundError, SessionNotFoundError
+from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.server.guard import REACH, Reach
+from langmem_tiers.server.problems import Problem
+from langmem_tiers.server.workers import Pace, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from prometheus_client import CollectorRegistry
+
+    from langmem_tiers.core.budget import TokenBudget
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.engine import MemoryEngine, Namespace
+    from langmem_tiers.flows.session import Session
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server serves."""
+
+    engine: MemoryEngine
+    workers: Workers
+    registry: CollectorRegistry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What is at hand for one request."""
+
+    served: Served
+    reach: Reach
+
+    @property
+    def engine(self) -> MemoryEngine:
+        """The memory."""
+        return self.served.engine
+
+    def path(self, namespace: str | None) -> NamespacePath:
+        """The namespace that is meant: the one that the request is bound to, if it names none.
+
+        Raises:
+            Problem: It lies outside of what the request may reach.
+            InvalidInputError: None is named, or it is none.
+        """
+        if namespace is None and self.reach.namespace is None:
+            raise InvalidInputError("namespace: say whose memory is meant, as namespace=acme/alice")
+        path = self.reach.namespace if namespace is None else path_of(namespace)
+        assert path is not None  # noqa: S101 - one of both is there
+        if not self.reach.holds(path):
+            raise Problem(403, "forbidden", f"{shown(path)!r} is not yours to ask for with this token")
+        return path
+
+    def made(self, namespace: str | None) -> Namespace:
+        """The namespace, whether it holds anything yet or not."""
+        return self.engine.namespace(self.path(namespace))
+
+    def there(self, namespace: str | None) -> Namespace:
+        """The same, if it holds anything.
+
+        Raises:
+            NotFoundError: It does not.
+        """
+        path = self.path(namespace)
+        if self.engine.namespaces(path, limit=1) != (path,):
+            raise NotFoundError(f"there is nothing in {shown(path)!r}: GET /namespaces tells what there is")
+        return self.engine.namespace(path)
+
+    def session(self, namespace: str | None, name: str) -> Session:
+        """A session that is there.
+
+        Raises:
+            NotFoundError: It is not.
+        """
+        found = self.there(namespace).find_session(name)
+        if found is None:
+            raise SessionNotFoundError(f"there is no session {name!r}: GET /sessions tells which there are")
+        return found
+
+    def budget(self, tokens: int | None) -> TokenBudget:
+        """So many tokens for memory, divided as the engine's budget; as many as that has, if left out."""
+        budget = self.engine.config.budget
+        return budget.resized(budget.available if tokens is None else tokens)
+
+
+async def _desk(request: Request) -> Desk:
+    return Desk(request.app.state.served, request.scope[REACH])
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]
+
+
+def in_thread(
+    pace: Pace = Pace.QUICK,
+) -> Callable[[Callable[..., T]], Callable[..., Awaitable[T]]]:
+    """For endpoints, which wait for the engine: they run in a thread of the server's."""
+
+    def made(work: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+        @wraps(work)
+        async def run(**values: Any) -> T:  # noqa: ANN401 - whatever the endpoint takes
+            desk: Desk = values["desk"]
+
+            def checked() -> T:
+                desk.engine.check()
+                return work(**values)
+
+            return await desk.served.workers.run(pace, checked)
+
+        return run
+
+    return made

@@ -1,0 +1,191 @@
+"""Endpoints that look: what is there. Lists are read by key, page by page, never through."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.flows.task_history import CyclePlace
+from langmem_tiers.server import answers, wording
+from langmem_tiers.server.asks import (
+    MOST_CHARACTERS,
+    Budget,
+    Cursor,
+    InNamespace,
+    InPath,
+    InSession,
+    Limit,
+)
+from langmem_tiers.server.cursors import cursor_of, place_of
+from langmem_tiers.server.desk import AtDesk, in_thread
+
+router = APIRouter()
+
+
+@router.get("/namespaces")
+@in_thread()
+def namespaces(desk: AtDesk, limit: Limit = 50, cursor: Cursor = None) -> answers.Page[answers.NamespaceItem]:
+    """The namespaces that the token opens, in a fixed order."""
+    place = place_of("namespaces", cursor, str)
+    after = None if place is None else path_of(str(place[0]))
+    found = desk.engine.namespaces(desk.reach.namespace or (), after=after, limit=limit + 1)
+    items = [answers.NamespaceItem(namespace=wording.clean(shown(one))) for one in found[:limit]]
+    more = cursor_of("namespaces", shown(found[limit - 1])) if len(found) > limit else None
+    return answers.Page(items=items, next=more)
+
+
+@router.get("/overview")
+@in_thread()
+def overview(desk: AtDesk, namespace: InNamespace = None) -> answers.Overview:
+    """What a namespace holds, by tier, and by day for 90 days."""
+    there = desk.there(namespace)
+    held = there.holdings()
+    return answers.Overview(
+        namespace=wording.clean(shown(there.path)),
+        sessions=held.sessions,
+        messages=held.messages,
+        tokens=held.tokens,
+        tiers=[
+            answers.TierItem(tier=tier, entries=one.entries, tokens=one.tokens)
+            for tier, one in held.tiers.items()
+        ],
+        knowledge=held.knowledge,
+        growth=[
+            answers.DayItem(day=one.day, messages=one.messages, tokens=one.tokens) for one in held.growth
+        ],
+        growth_is_whole=held.growth_is_whole,
+        optimizer=wording.status_of(desk.engine.optimizer.report(there.path)),
+    )
+
+
+@router.get("/sessions")
+@in_thread()
+def sessions(
+    desk: AtDesk, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
+) -> answers.Page[answers.SessionItem]:
+    """The sessions of a namespace, newest first."""
+    place = place_of("sessions", cursor, str)
+    page = desk.there(namespace).sessions(after=None if place is None else str(place[0]), limit=limit)
+    more = None if page.next_after is None else cursor_of("sessions", page.next_after)
+    return answers.Page(items=[wording.session_item(one) for one in page.sessions], next=more)
+
+
+@router.get("/sessions/{session:path}/messages")
+@in_thread()
+def messages(
+    desk: AtDesk, session: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
+) -> answers.Page[answers.MessageItem]:
+    """The record of a session, oldest first."""
+    after, before = _place_in_record("messages", cursor)
+    page = desk.session(namespace, session).page(after, limit)
+    items = [
+        answers.MessageItem(**wording.said(one), position=position)
+        for position, one in enumerate(page.messages, before + 1)
+    ]
+    return answers.Page(items=items, next=_next_in_record("messages", page.next_after, before + limit))
+
+
+@router.get("/sessions/{session:path}/timeline")
+@in_thread()
+def timeline(
+    desk: AtDesk,
+    session: InPath,
+    namespace: InNamespace = None,
+    question: Annotated[str | None, Query(max_length=MOST_CHARACTERS)] = None,
+    budget: Budget = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> answers.Page[answers.TimelineItem]:
+    """The record of a session, oldest first, and what would become of each message in a context.
+
+    Without a question nothing is recalled for it.
+    """
+    after, before = _place_in_record("timeline", cursor)
+    there = desk.session(namespace, session)
+    previewed = there.preview(question, budget=desk.budget(budget), recall=bool(question))
+    page = there.page(after, limit)
+    items = [
+        answers.TimelineItem(
+            **wording.said(one),
+            position=position,
+            state=previewed.state_of(one),
+            reason=wording.clean(previewed.reason_of(one)),
+        )
+        for position, one in enumerate(page.messages, before + 1)
+    ]
+    return answers.Page(items=items, next=_next_in_record("timeline", page.next_after, before + limit))
+
+
+@router.get("/entries/{id:path}")
+@in_thread()
+def entry(
+    desk: AtDesk,
+    id: InPath,  # noqa: A002 - as in the path
+    namespace: InNamespace = None,
+    session: InSession = None,
+) -> answers.EntryAnswer:
+    """A memory, whole: a message as it was said, an entry, an episode, a chunk, something known."""
+    return wording.entry_of(desk.there(namespace).entry(id, session=session))
+
+
+@router.get("/knowledge")
+@in_thread()
+def knowledge(
+    desk: AtDesk,
+    namespace: InNamespace = None,
+    query: Annotated[str | None, Query(max_length=MOST_CHARACTERS)] = None,
+    category: str | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> answers.Page[answers.KnowledgeItem]:
+    """What is known across sessions, by category and key; with a query what answers it, best first, on one page."""
+    place = place_of("knowledge", cursor, str, str)
+    known = desk.there(namespace).knowledge
+    if query:
+        hits = known.recall(query, category=category, limit=limit, use=False)
+        return answers.Page(items=[wording.knowledge_item(hit.knowledge) for hit in hits])
+    after = None if place is None else (str(place[0]), str(place[1]))
+    found = known.page(category, after=after, limit=limit + 1)
+    last = found[limit - 1] if len(found) > limit else None
+    more = None if last is None else cursor_of("knowledge", last.category, last.key)
+    return answers.Page(items=[wording.knowledge_item(one) for one in found[:limit]], next=more)
+
+
+@router.get("/tasks")
+@in_thread()
+def tasks(
+    desk: AtDesk, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
+) -> answers.Page[answers.TaskItem]:
+    """Recorded runs of agents, newest first; a page may hold fewer than were asked for, and still have a next."""
+    place = place_of("tasks", cursor, int)
+    before = None if place is None else int(place[0])
+    page = desk.there(namespace).tasks(before=before, limit=limit)
+    more = None if page.next_before is None else cursor_of("tasks", page.next_before)
+    return answers.Page(items=[wording.task_item(one) for one in page.tasks], next=more)
+
+
+@router.get("/tasks/{task:path}/cycles")
+@in_thread()
+def cycles(
+    desk: AtDesk, task: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
+) -> answers.Page[answers.CycleItem]:
+    """The steps of a run, oldest first, each with the loop that it is part of, if it is."""
+    place = CyclePlace()
+    if (told := place_of("cycles", cursor, str, int, int)) is not None:
+        place = CyclePlace(str(told[0]) or None, int(told[1]), int(told[2]))
+    page = desk.there(namespace).task_cycles(task, place=place, limit=limit)
+    rest = page.next_place
+    more = None if rest is None else cursor_of("cycles", rest.after or "", rest.passed, rest.number)
+    return answers.Page(items=[wording.cycle_item(one) for one in page.cycles], next=more)
+
+
+def _place_in_record(listing: str, cursor: str | None) -> tuple[str | None, int]:
+    # The message before the page, and how many there are up to it.
+    place = place_of(listing, cursor, str, int)
+    return (None, 0) if place is None else (str(place[0]), int(place[1]))
+
+
+def _next_in_record(listing: str, after: str | None, count: int) -> str | None:
+    return None if after is None else cursor_of(listing, after, count)

@@ -1,0 +1,56 @@
+"""Endpoints that ask memory."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from langmem_tiers.core.clock import SystemClock
+from langmem_tiers.core.errors import BudgetExceededError
+from langmem_tiers.core.recall import RecallFilters
+from langmem_tiers.server import answers, contexts, wording
+from langmem_tiers.server.asks import AskContext, AskRecall  # noqa: TC001 - read at run time
+from langmem_tiers.server.desk import AtDesk, in_thread
+
+router = APIRouter()
+
+
+@router.post("/recall")
+@in_thread()
+def recall(desk: AtDesk, asked: AskRecall) -> answers.RecallAnswer:
+    """What was said in any session, or is known, that answers a query: best first, each with the reasons."""
+    there, now = desk.there(asked.namespace), SystemClock().monotonic
+    started = now()
+    found = there.recall(asked.query, limit=asked.limit, strategy=asked.strategy, filters=_filters(asked))
+    return answers.RecallAnswer(
+        hits=[wording.hit_item(hit) for hit in found.hits],
+        strategy=found.strategy.value,
+        candidates=found.candidates,
+        problems=[wording.clean(one) for one in found.problems],
+        seconds=round(now() - started, 6),
+    )
+
+
+def _filters(asked: AskRecall) -> RecallFilters | None:
+    if asked.session is None and asked.since is None and asked.until is None:
+        return None
+    return RecallFilters(
+        sessions=None if asked.session is None else frozenset({asked.session}),
+        since=asked.since,
+        until=asked.until,
+    )
+
+
+@router.post("/context")
+@in_thread()
+def context(desk: AtDesk, asked: AskContext) -> answers.ContextAnswer:
+    """What would go to the model for a question, within a budget, and what would be left out. Nothing is changed."""
+    session = desk.session(asked.namespace, asked.session)
+    system = contexts.system_part(desk.engine.counter, asked.system)
+    taken = 0 if system is None else system.tokens
+    whole = desk.budget(asked.budget)
+    if taken >= whole.available:
+        raise BudgetExceededError(
+            f"the system prompt takes {taken} of {whole.available} tokens: raise the budget or shorten it"
+        )
+    previewed = session.preview(asked.question, budget=whole.resized(whole.available - taken))
+    return contexts.told(previewed, whole.available, system)

@@ -1,0 +1,194 @@
+"""What the engine gives, in the words of the answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.server import answers
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.erasure import ErasureReceipt
+    from langmem_tiers.core.knowledge import Knowledge
+    from langmem_tiers.core.messages import Message
+    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.core.reports import SessionInfo
+    from langmem_tiers.core.tuning import EfficiencyReport, Snapshot
+    from langmem_tiers.flows.found import Found
+    from langmem_tiers.flows.task_history import SeenCycle, TaskInfo
+
+MOST_CHARACTERS = 2_000
+"""Of a text in a list; ``GET /entries/{id}`` tells it whole."""
+_TOLD_SIGNALS = 3
+
+
+def clean(text: str) -> str:
+    """A text as JSON can be written in UTF-8: half a surrogate pair becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else clean(text)
+
+
+def cut(text: str) -> dict[str, Any]:
+    """A text for a list, and whether it goes on."""
+    return {"text": clean(text[:MOST_CHARACTERS]), "cut": len(text) > MOST_CHARACTERS}
+
+
+def said(message: Message) -> dict[str, Any]:
+    """A message for a list."""
+    return {
+        "id": clean(message.id),
+        "role": message.role.value,
+        "name": _clean(message.name),
+        "time": message.created_at,
+        "tokens": message.token_count,
+        **cut(message.content),
+    }
+
+
+def session_item(info: SessionInfo) -> answers.SessionItem:
+    """A session."""
+    return answers.SessionItem(
+        session=clean(info.name),
+        messages=info.message_count,
+        tokens=info.token_count,
+        created_at=info.created_at,
+        updated_at=info.updated_at,
+        summary=info.compressed_count > 0,
+    )
+
+
+def status_of(report: EfficiencyReport) -> answers.OptimizerStatus:
+    """What the optimizer achieved."""
+    return answers.OptimizerStatus.model_validate(report.as_dict())
+
+
+def run_of(snapshot: Snapshot) -> answers.OptimizerRun:
+    """What a run of the optimizer did."""
+    return answers.OptimizerRun(
+        at=snapshot.created_at,
+        reason=clean(snapshot.reason),
+        tokens_before=snapshot.tokens_before,
+        tokens_after=snapshot.tokens_after,
+        tokens_saved=snapshot.tokens_saved,
+        usage_before=snapshot.usage_before,
+        usage_after=snapshot.usage_after,
+        entries_compressed=snapshot.entries_compressed,
+        entries_dropped=snapshot.entries_dropped,
+        entries_promoted=snapshot.entries_promoted,
+        is_reverted=snapshot.is_reverted,
+        parameters=answers.Parameters.model_validate(snapshot.parameters.as_dict()),
+    )
+
+
+def entry_of(found: Found) -> answers.EntryAnswer:
+    """A memory, whole."""
+    entry, message = found.entry, found.message
+    return answers.EntryAnswer(
+        id=clean(entry.id),
+        kind=entry.kind,
+        session=_clean(entry.session),
+        role=None if entry.role is None else entry.role.value,
+        name=None if message is None else _clean(message.name),
+        time=entry.created_at,
+        tokens=entry.token_count if message is None else message.token_count,
+        text=clean(entry.content if message is None else message.content),
+        tier=entry.tier.value,
+        state=entry.state.value,
+        reason=clean(entry.reason),
+        relevance=entry.relevance,
+        importance=entry.importance,
+        category=_clean(entry.category),
+        source=_clean(entry.source),
+        uses=entry.access_count,
+    )
+
+
+def task_item(task: TaskInfo) -> answers.TaskItem:
+    """A recorded run."""
+    return answers.TaskItem(
+        task=clean(task.task), cycles=task.cycles, started_at=task.started_at, updated_at=task.updated_at
+    )
+
+
+def cycle_item(seen: SeenCycle) -> answers.CycleItem:
+    """One step of a run."""
+    entry = seen.entry
+    result = "" if entry.observation is None else entry.observation.text
+    told = cut(entry.error_message or result)
+    return answers.CycleItem(
+        id=clean(entry.entry_id),
+        number=seen.number,
+        thought=clean(entry.thought.content[:MOST_CHARACTERS]),
+        action=clean(entry.action.tool_name),
+        parameters=clean(entry.action.parameters_json[:MOST_CHARACTERS]),
+        result=told["text"],
+        cut=told["cut"],
+        outcome=entry.outcome.value,
+        success=not entry.outcome.is_failure,
+        url=clean(entry.url),
+        time=datetime.fromtimestamp(entry.timestamp, UTC),
+        loop=None if seen.loop is None else clean(seen.loop.message),
+    )
+
+
+def erasure_of(receipt: ErasureReceipt) -> answers.Erasure:
+    """What was erased."""
+    return answers.Erasure(
+        id=receipt.id,
+        erased_at=receipt.erased_at,
+        counts={name: count for name, count in asdict(receipt.counts).items() if count},
+        remade=receipt.remade,
+        elsewhere=dict(receipt.elsewhere),
+        is_complete=receipt.is_complete,
+        is_scrubbed=receipt.is_scrubbed,
+        left=[clean(one) for one in receipt.left],
+        notes=[clean(one) for one in receipt.notes],
+    )
+
+
+def knowledge_item(known: Knowledge) -> answers.KnowledgeItem:
+    """Something known."""
+    return answers.KnowledgeItem(
+        id=clean(known.id),
+        category=clean(known.category),
+        key=clean(known.key),
+        value=clean(known.value),
+        confidence=known.confidence,
+        created_at=known.created_at,
+        updated_at=known.updated_at,
+        uses=known.use_count,
+        source=_clean(known.source),
+    )
+
+
+def hit_item(hit: Hit) -> answers.HitItem:
+    """A memory that was recalled."""
+    entry = hit.entry
+    return answers.HitItem(
+        id=clean(entry.id),
+        kind=entry.kind,
+        tier=entry.tier.value,
+        session=_clean(entry.session),
+        role=None if entry.role is None else entry.role.value,
+        time=entry.created_at,
+        **cut(entry.content),
+        score=hit.score,
+        signals={name: round(value, 6) for name, value in hit.signals.items()},
+        found_by=hit.found_by,
+        why=why(hit),
+    )
+
+
+def why(hit: Hit) -> str:
+    """Why a memory was found, in a sentence."""
+    most = sorted(hit.signals.items(), key=lambda one: -abs(one[1]))[:_TOLD_SIGNALS]
+    gave = ", ".join(f"{name} {value:+.3f}" for name, value in most if value)
+    return f"found by {hit.found_by}" + (f": {gave}" if gave else "")

@@ -1,0 +1,74 @@
+"""What is looked up for those who look into a memory, the same on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import AgentAction, AgentMemory, EntryNotFoundError, InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from langmem_tiers import MemoryEngine
+
+
+def test_a_namespace_tells_what_it_holds_and_nothing_of_others(engine: MemoryEngine, tenant: str) -> None:
+    with pytest.raises(NotFoundError):
+        engine.namespace(tenant).holdings()
+    engine.session((tenant, "below"), "s").add("user", "Not counted above.")
+    for name in ("one", "two"):
+        engine.session(tenant, name).add("user", f"My train of {name} leaves at 9:40.")
+    space = engine.namespace(tenant)
+    space.knowledge.store("domain", "train", "9:40")
+    space.long_term.store("Alice likes tea.")
+    held = space.holdings()
+    assert (held.sessions, held.messages, held.knowledge, held.growth_is_whole) == (2, 2, 1, True)
+    assert held.tiers["short_term"].entries == 2
+    assert held.tiers["long_term"].entries == 1
+    (today,) = held.growth
+    assert (today.messages, today.tokens) == (2, held.tokens)
+
+
+def test_a_memory_is_found_by_its_id_alone(engine: MemoryEngine, tenant: str) -> None:
+    said = engine.session(tenant, "one").add("user", "My train leaves at 9:40.").message
+    space = engine.namespace(tenant)
+    stored = space.long_term.store("Alice likes tea.").entry
+    known = space.knowledge.store("domain", "a/b", "c").knowledge
+    assert stored is not None
+    assert space.entry(said.id).message == space.entry(said.id, session="one").message == said
+    assert space.entry(stored.id).entry.content == "Alice likes tea."
+    assert space.entry(known.id).entry.content == "a/b: c"
+    for other in (tenant + "x", (tenant, "below")):
+        with pytest.raises(EntryNotFoundError):
+            engine.namespace(other).entry(said.id)
+
+
+def test_runs_of_the_optimizer_come_page_by_page(engine: MemoryEngine, tenant: str) -> None:
+    engine.session(tenant, "one").add("user", "Hello.")
+    for _ in range(5):
+        engine.optimizer.run(tenant)
+    first = engine.optimizer.page(tenant, limit=3)
+    rest = engine.optimizer.page(tenant, before=first.next_before, limit=3)
+    assert first.snapshots + rest.snapshots == engine.optimizer.history(tenant)
+    assert rest.next_before is None
+
+
+def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: str) -> None:
+    engine.session(tenant, "a talk").add("user", "No task.")
+    for name in ("first", "second"):
+        with AgentMemory(engine=engine, namespace=tenant, task=name) as agent:
+            for number in range(5):
+                agent.record_cycle("I look", AgentAction("look", {"at": number}), "seen")
+    space = engine.namespace(tenant)
+    page = space.tasks(limit=1)
+    rest = space.tasks(before=page.next_before, limit=9)
+    assert [(one.task, one.cycles) for one in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
+    steps = space.task_cycles("first", limit=3)
+    assert steps.next_place is not None
+    others = space.task_cycles("first", place=steps.next_place, limit=3)
+    told = (*steps.cycles, *others.cycles)
+    assert [(one.number, one.entry.action.parameters["at"]) for one in told] == [(n + 1, n) for n in range(5)]
+    with pytest.raises(NotFoundError):
+        space.task_cycles("a talk")
+    with pytest.raises(InvalidInputError):
+        type(steps.next_place)("x", 10**9, 10**9)

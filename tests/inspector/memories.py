@@ -1,0 +1,64 @@
+"""What the pages are shown: a project, hostile words, and a long session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, KnowledgeCategory, MessageDraft
+from langmem_tiers.cli.story import chapters
+
+if TYPE_CHECKING:
+    from langmem_tiers import MemoryEngine
+
+STORY = ("tidepool", "mara")
+HOSTILE = ("hostile", "<img src=x onerror=alert(1)>")
+FORGETTABLE = ("forgettable",)
+LONG = ("long",)
+HOSTILE_SESSION = "<b>a/b</b>?x=1&y=2#z"
+SCRIPT = "<script>window.ran = true; alert('ran')</script><img src=x onerror='window.ran = true'>"
+RIGHT_TO_LEFT = "שלום עולם, this is \u202eevil\u202c text"
+LONG_SESSION = "a line"
+LONG_LINE = "x" * 1_000_000
+
+
+def fill(engine: MemoryEngine) -> None:
+    """Fill a memory."""
+    _story(engine)
+    _hostile(engine)
+    for number in (1, 2):
+        doomed = engine.session(FORGETTABLE, f"session {number}")
+        doomed.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
+    long = engine.session(LONG, "all")
+    long.add_many([MessageDraft("user", f"remark number {n}") for n in range(3_000)])
+
+
+def _story(engine: MemoryEngine) -> None:
+    tenant = engine.namespace(*STORY)
+    for chapter in chapters():
+        tenant.session(chapter.session).add_many(chapter.messages)
+        engine.optimizer.run(STORY)
+    tenant.knowledge.store(KnowledgeCategory.DOMAIN, "payment provider", "Fjordpay", confidence=0.9)
+    tenant.knowledge.store(KnowledgeCategory.USER_PREFERENCE, "spelling", "British", confidence=0.45)
+    circles(AgentMemory(engine=engine, namespace=STORY, task="ferry"))
+
+
+def circles(memory: AgentMemory) -> None:
+    """An agent that goes in circles."""
+    memory.start_task("Find the cheapest ferry to Smögen", task="ferry")
+    memory.record_cycle("Start", AgentAction("goto", {"url": "https://ferry.example"}), "Timetable of 2025")
+    click = AgentAction("click", {"selector": "#search"})
+    for _ in range(5):
+        memory.record_cycle("Search", click, "Nothing happened", ExecutionOutcome.FAILURE)
+
+
+def _hostile(engine: MemoryEngine) -> None:
+    session = engine.session(HOSTILE, HOSTILE_SESSION)
+    session.add_many(
+        [
+            MessageDraft("user", SCRIPT, id="script", name='"><script>window.ran = true</script>'),
+            MessageDraft("user", RIGHT_TO_LEFT, id="right-to-left"),
+            MessageDraft("user", "", id="empty"),
+        ]
+    )
+    engine.session(HOSTILE, LONG_SESSION).add("assistant", LONG_LINE)
+    engine.namespace(*HOSTILE).knowledge.store("<i>kind</i>", SCRIPT, SCRIPT)

@@ -1,0 +1,140 @@
+"""What each page shows, in a real browser on a real server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.inspector.memories import LONG, STORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.inspector.looking import Look
+
+pytestmark = pytest.mark.xdist_group("inspector")
+PAGES = ("overview", "sessions", "session", "search", "preview", "knowledge", "tasks", "task")
+QUESTION = "Which provider replaces Stripe?"
+WHERE: dict[str, dict[str, object]] = {
+    "session": {"s": "04-payment-switch", "q": QUESTION, "b": 3000},
+    "search": {"q": QUESTION},
+    "preview": {"s": "04-payment-switch", "q": QUESTION, "b": 3000},
+    "task": {"t": "ferry"},
+}
+
+
+def test_the_overview_tells_what_there_is_and_charts_what_the_optimizer_did(
+    looking: Callable[..., Look],
+) -> None:
+    page = looking().at("overview", STORY).page
+    expect(page).to_have_title(re.compile("Overview.*tidepool/mara"))
+    expect(page.locator(".tiles")).to_contain_text(re.compile(r"Messages(399|4\d\d)"))
+    tiers = page.get_by_role("region", name="Tiers")
+    expect(tiers.get_by_role("rowheader")).to_contain_text(["short term", "knowledge"])
+    chart = page.get_by_role("img", name=re.compile("Tokens saved by each run: 7 values"))
+    expect(chart.locator("rect")).to_have_count(7)
+    expect(chart.locator("text.tick").first).to_have_text("0")
+
+
+def test_a_session_is_a_timeline_of_states_with_the_original_one_click_away(
+    looking: Callable[..., Look],
+) -> None:
+    look = looking().at("sessions", STORY)
+    look.page.get_by_role("link", name="04-payment-switch").click()
+    look.settled()
+    look.page.get_by_label("For the question").fill(QUESTION)
+    look.page.get_by_label("Budget in tokens").fill("1000")
+    look.page.get_by_role("button", name="Show", exact=True).click()
+    look.settled()
+    assert "b=1000" in look.page.url
+    states = {text[1:] for text in look.page.locator("article .mark").all_text_contents()}
+    assert {"full", "dropped"} <= states <= {"full", "compressed", "recalled", "dropped"}
+    row = look.rows().filter(has_text="I have to eat my words about Stripe")
+    row.get_by_role("button", name="Original").click()
+    dialog = look.page.get_by_role("dialog", name="Original")
+    expect(dialog).to_contain_text("two settlement files")
+    look.page.keyboard.press("Escape")
+    expect(row.get_by_role("button", name="Original")).to_be_focused()
+
+
+def test_search_shows_hits_with_a_bar_for_each_signal(looking: Callable[..., Look]) -> None:
+    look = looking().at("search", STORY)
+    expect(look.page.get_by_label("Search for")).to_be_focused()
+    look.page.keyboard.type("Which provider replaces Stripe?")
+    look.page.keyboard.press("Enter")
+    look.settled()
+    expect(look.rows().filter(has_text="Fjordpay replaces Stripe").first).to_be_visible()
+    signals = look.rows().first.locator(".signals")
+    expect(signals.locator("dt").first).to_have_text("score")
+    assert signals.locator("dt").count() >= 3
+    expect(signals.locator("svg.bar")).to_have_count(signals.locator("dt").count())
+    assert float(signals.locator(".whole .number").inner_text()) > 0
+
+
+def test_search_says_when_nothing_answers(looking: Callable[..., Look]) -> None:
+    look = looking().at("search", STORY, q="zyzzyva", strategy="words")
+    expect(look.page.get_by_text("Nothing answers that")).to_be_visible()
+
+
+def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(looking: Callable[..., Look]) -> None:
+    look = looking().at("preview", STORY, s="04-payment-switch", q=QUESTION, b=1000)
+    used = look.page.locator(".usage strong").inner_text()
+    taken, budget = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", used))
+    assert 0 < taken <= budget == 1000
+    inside = look.page.get_by_role("list", name="What the model sees").get_by_role("listitem")
+    assert inside.count() > 1
+    assert inside.locator(".mark").count() == inside.count()
+    outside = look.page.get_by_role("list", name="What stays out").get_by_role("listitem")
+    assert outside.count() > 0
+    assert all(outside.locator(".reason").all_text_contents())
+
+
+def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:
+    look = looking().at("knowledge", STORY)
+    expect(look.rows().filter(has_text="payment provider")).to_contain_text("90 %")
+    expect(look.rows().filter(has_text="spelling")).to_contain_text("45 %")
+    look.page.get_by_label("Category").fill("user_preference")
+    look.page.keyboard.press("Enter")
+    look.settled()
+    expect(look.rows()).to_have_count(1)
+
+
+def test_a_run_of_an_agent_has_its_loops_marked(looking: Callable[..., Look]) -> None:
+    look = looking().at("tasks", STORY)
+    look.page.get_by_role("link", name="ferry").click()
+    look.settled()
+    expect(look.rows()).to_have_count(6)
+    looped = look.rows().filter(has=look.page.locator(".mark.is-loop"))
+    assert 0 < looped.count() < 6
+    expect(looped.first.locator(".reason")).to_contain_text("was done 3 times")
+    expect(look.rows().first.locator(".mark")).to_have_text("✓ok")
+
+
+def test_a_long_session_loads_page_by_page_and_keeps_the_document_small(looking: Callable[..., Look]) -> None:
+    look = looking().at("session", LONG, s="all")
+    first = look.page.locator(".said").filter(has_text=re.compile("^remark number 0$"))
+    expect(first).to_have_count(1)
+    for _ in range(10):
+        look.page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        look.settled()
+    assert look.page.locator(".page").count() >= 7
+    assert look.rows().count() <= 500
+    look.page.evaluate("window.scrollTo(0, 0)")
+    expect(first).to_be_visible()
+    look.page.get_by_role("link", name="Newest first").click()
+    look.settled()
+    expect(look.rows().first).to_contain_text("remark number 2999")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light")])
+def test_no_page_is_wider_than_the_window_in_either_scheme(
+    looking: Callable[..., Look], width: int, scheme: str
+) -> None:
+    look = looking(width=width, scheme=scheme)
+    widths = {name: look.at(name, STORY, **WHERE.get(name, {})).width for name in PAGES}
+    assert widths == dict.fromkeys(PAGES, width)
+    ground = look.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (scheme == "dark")

@@ -1,0 +1,309 @@
+"""Every endpoint, on a real memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from langmem_tiers import AgentAction, AgentMemory, MemoryEngine, MessageDraft, TokenBudget
+from langmem_tiers.metrics import PrometheusMetrics
+from langmem_tiers.version import __version__
+from tests.server.asking import ALICE, Asker, kind_of
+
+if TYPE_CHECKING:
+    from langmem_tiers import Session
+
+
+def talk(memory: MemoryEngine, count: int, name: str = "long") -> Session:
+    session = memory.session(("acme", "alice"), name)
+    session.add_many(
+        [MessageDraft("user", f"Message {n} of a long talk about boats.", id=f"m{n}") for n in range(count)]
+    )
+    return session
+
+
+def test_health_says_what_it_serves(ask: Asker) -> None:
+    assert ask.told("/health") == {"status": "ok", "version": __version__, "database": "sqlite"}
+
+
+def test_the_status_of_the_optimizer_has_exactly_the_fields_of_the_design(
+    ask: Asker, memory: MemoryEngine
+) -> None:
+    assert ask.told("/learning/optimizer/status", namespace=ALICE) == {
+        "totalOptimizations": 0,
+        "totalTokensSaved": 0,
+        "avgSavingsPerRun": 0,
+        "currentParameters": {
+            "compressionTrigger": 0.7,
+            "fullMessageWindow": 30,
+            "minRelevance": 0.3,
+            "targetUsageRatio": 0.65,
+        },
+    }
+
+
+def test_a_run_of_the_optimizer_is_told_and_kept_in_its_history(ask: Asker) -> None:
+    runs = [ask.done("/learning/optimizer/run", namespace=ALICE) for _ in range(5)]
+    assert ask.all("/learning/optimizer/history", namespace=ALICE, limit=2) == runs[::-1]
+    assert ask.told("/learning/optimizer/status", namespace=ALICE)["totalOptimizations"] == 5
+
+
+def test_figures_come_from_the_registry_that_was_handed_in() -> None:
+    registry = CollectorRegistry()
+    with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry, cache_seconds=0.001)) as engine:
+        engine.session("bob", "tuesday").add("user", "Hello.")
+        answer = Asker(engine, registry=registry).get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'memory_episodic_count{engine="main"} 1.0' in answer.text
+
+
+def test_without_a_registry_there_are_no_figures(ask: Asker) -> None:
+    assert ask.get("/metrics").status_code == 404
+
+
+def test_namespaces_are_listed_page_by_page(ask: Asker, memory: MemoryEngine) -> None:
+    for label in ("a/b", "c\\d", "é"):
+        memory.session((label, "x"), "s").add("user", "Hello.")
+    listed = ask.all("/namespaces", limit=1)
+    assert [one["namespace"] for one in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
+    for one in listed:
+        assert ask.told("/sessions", namespace=one["namespace"])["items"]
+
+
+def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: Asker) -> None:
+    names = ["plain", "with/slash", "with/messages", "100%", "é 😀", "nul\0in it", "a b+c?d#e"]
+    for name in names:
+        path = f"/sessions/{quoted(name)}/messages"
+        assert ask.done(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
+    listed = ask.all("/sessions", namespace="new", limit=2)
+    assert [one["session"] for one in listed] == names[::-1]
+    for name in names:
+        (message,) = ask.told(f"/sessions/{quoted(name)}/messages", namespace="new")["items"]
+        assert message["text"] == name
+
+
+def test_messages_come_oldest_first_with_their_positions(ask: Asker, memory: MemoryEngine) -> None:
+    talk(memory, 7)
+    listed = ask.all("/sessions/long/messages", namespace=ALICE, limit=3)
+    assert [(one["id"], one["position"]) for one in listed] == [(f"m{n}", n + 1) for n in range(7)]
+
+
+def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
+    text = "é" * 5000
+    added = memory.session(("acme", "alice"), "monday").add("user", text).message
+    listed = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
+    assert (len(listed["text"]), listed["cut"]) == (2000, True)
+    assert ask.told(f"/entries/{added.id}", namespace=ALICE)["text"] == text
+
+
+def test_messages_that_are_added_again_are_stored_once(ask: Asker) -> None:
+    new = {"namespace": ALICE, "messages": [{"role": "user", "content": "Hello.", "id": "mine"}]}
+    assert ask.done("/sessions/s/messages", **new) == {"ids": ["mine"], "known": [], "echoes": 0}
+    assert ask.done("/sessions/s/messages", **new) == {"ids": [], "known": ["mine"], "echoes": 0}
+    other = {"namespace": ALICE, "messages": [{"role": "user", "content": "Bye.", "id": "mine"}]}
+    answer = ask.post("/sessions/s/messages", **other)
+    assert (answer.status_code, kind_of(answer)) == (409, "conflict")
+
+
+@pytest.mark.parametrize("question", [None, "Which message is about boats?"])
+@pytest.mark.parametrize("budget", [120, 2_000, None])
+def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
+    ask: Asker, memory: MemoryEngine, question: str | None, budget: int | None
+) -> None:
+    session = talk(memory, 60)
+    asked: dict[str, Any] = {} if question is None else {"question": question}
+    asked |= {} if budget is None else {"budget": budget}
+    whole = memory.config.budget
+    context = session.build_context(
+        question,
+        budget=whole.resized(budget or whole.available),
+        recall=question is not None,
+        tidy=False,
+    )
+    recalled = {hit.entry.id for hit in context.recalled if hit.session == "long"}
+    told = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
+    listed = ask.all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
+    assert [one["position"] for one in listed] == list(range(1, 61))
+    for one in listed:
+        assert one["reason"]
+        assert one["state"] == next((name for name, ids in told.items() if one["id"] in ids), "dropped")
+
+
+def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(ask: Asker, memory: MemoryEngine) -> None:
+    session = talk(memory, 10)
+    session.compress("m6", "They spoke of boats.")
+    listed = {one["id"]: one for one in ask.all("/sessions/long/timeline", namespace=ALICE)}
+    assert {listed[f"m{n}"]["state"] for n in range(6)} == {"compressed"}
+    assert {listed[f"m{n}"]["state"] for n in range(6, 10)} == {"full"}
+    assert "summary" in listed["m0"]["reason"]
+
+
+def test_recall_tells_what_was_found_and_why(ask: Asker) -> None:
+    told = ask.done("/recall", namespace=ALICE, query="What is the cat called?")
+    best = told["hits"][0]
+    assert (best["text"], best["session"], best["role"]) == ("My cat is called Tom.", "monday", "user")
+    assert best["signals"]
+    assert best["why"].startswith("found by")
+    assert told["seconds"] >= 0
+    assert not any("tea" in hit["text"] for hit in told["hits"])
+
+
+def test_recall_keeps_to_a_session_and_to_times(ask: Asker) -> None:
+    asked = {"namespace": ALICE, "query": "cat"}
+    assert ask.done("/recall", **asked, session="monday", since="2000-01-01T00:00:00Z")["hits"]
+    assert not ask.done("/recall", **asked, until="2000-01-01T00:00:00+02:00")["hits"]
+    assert not ask.done("/recall", **asked, session="elsewhere")["hits"]
+    backwards = ask.post("/recall", **asked, since="2001-01-01T00:00:00Z", until="2000-01-01T00:00:00Z")
+    assert kind_of(backwards) == "invalid"
+
+
+def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(ask: Asker, memory: MemoryEngine) -> None:
+    talk(memory, 200)
+    asked = {"namespace": ALICE, "session": "long", "question": "Where is the cat?", "budget": 1000}
+    ask.done("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
+    told = ask.done("/context", **asked, system="Be brief.")
+    assert told["used"] <= told["budget"] == 1000
+    assert sum(one["tokens"] for one in told["sections"]) == told["used"]
+    assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge"}
+    assert told["messages"][0]["text"] == "Be brief."
+    assert told["left_out"]
+    there = {one["id"] for one in told["messages"]}
+    assert not there & {one["id"] for one in told["left_out"]}
+    assert all(one["reason"] for one in (*told["left_out"], *told["messages"]))
+
+
+def test_looking_at_a_context_changes_nothing(ask: Asker, memory: MemoryEngine) -> None:
+    session = talk(memory, 200)
+    before = session.info()
+    ask.done("/context", namespace=ALICE, session="long", budget=50)
+    ask.told("/sessions/long/timeline", namespace=ALICE, budget=50)
+    assert session.info() == before
+
+
+def test_what_is_known_is_stored_listed_and_found(ask: Asker) -> None:
+    for category, key in (("domain", "a"), ("domain", "b/c"), ("error_pattern", "a")):
+        stored = ask.done("/knowledge", namespace=ALICE, category=category, key=key, value=f"{key} is red")
+        assert stored == ask.told("/knowledge", namespace=ALICE, query="red", category=category)["items"][-1]
+        found = ask.told(f"/entries/{quoted(stored['id'])}", namespace=ALICE)
+        assert (found["tier"], found["kind"]) == ("knowledge", "knowledge")
+    listed = ask.all("/knowledge", namespace=ALICE, limit=1)
+    assert [(one["category"], one["key"]) for one in listed] == [
+        ("domain", "a"),
+        ("domain", "b/c"),
+        ("error_pattern", "a"),
+    ]
+    assert len(ask.all("/knowledge", namespace=ALICE, category="domain")) == 2
+
+
+def test_a_message_is_promoted_by_its_id(ask: Asker) -> None:
+    first = ask.all("/sessions/monday/messages", namespace=ALICE)[0]
+    assert ask.told(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
+    told = ask.done(f"/entries/{first['id']}/promote", namespace=ALICE)
+    assert (told["tier"], told["text"]) == ("long_term", "My cat is called Tom.")
+    held = {one["tier"]: one["entries"] for one in ask.told("/overview", namespace=ALICE)["tiers"]}
+    assert held == {"short_term": 1, "long_term": 1}
+
+
+def test_an_id_that_two_sessions_have_needs_the_session(ask: Asker) -> None:
+    for name in ("one", "two"):
+        new = [{"role": "user", "content": f"I am of {name}.", "id": "same"}]
+        ask.done(f"/sessions/{name}/messages", namespace=ALICE, messages=new)
+    assert kind_of(ask.get("/entries/same", namespace=ALICE)) == "invalid"
+    assert ask.told("/entries/same", namespace=ALICE, session="two")["text"] == "I am of two."
+
+
+def test_the_overview_counts_what_is_there(ask: Asker, memory: MemoryEngine) -> None:
+    talk(memory, 10)
+    ask.done("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
+    told = ask.told("/overview", namespace=ALICE)
+    assert (told["sessions"], told["messages"], told["knowledge"]) == (2, 12, 1)
+    assert sum(one["messages"] for one in told["growth"]) == 12
+    assert sum(one["tokens"] for one in told["growth"]) == told["tokens"]
+    assert told["growth_is_whole"]
+    assert told["optimizer"] == ask.told("/learning/optimizer/status", namespace=ALICE)
+
+
+def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: Asker, memory: MemoryEngine) -> None:
+    for name in ("first", "second"):
+        with AgentMemory(engine=memory, namespace=("acme", "alice"), task=name) as agent:
+            agent.start_task("Buy shoes")
+            for number in range(12):
+                tool = "click" if number > 3 else f"open{number}"
+                agent.record_cycle("I try", AgentAction(tool, {"selector": "#buy"}), "nothing", "failure")
+    listed = ask.all("/tasks", namespace=ALICE, limit=1)
+    assert [(one["task"], one["cycles"]) for one in listed] == [("second", 12), ("first", 12)]
+    steps = ask.all("/tasks/first/cycles", namespace=ALICE, limit=5)
+    assert [one["number"] for one in steps] == list(range(1, 13))
+    assert steps == ask.all("/tasks/first/cycles", namespace=ALICE)
+    assert (steps[0]["action"], steps[0]["success"], steps[0]["loop"]) == ("open0", False, None)
+    assert "12" in steps[-1]["loop"]
+    assert kind_of(ask.get("/tasks/monday/cycles", namespace=ALICE)) == "not_found"
+
+
+def forget(what: str, ask: Asker) -> dict[str, Any]:
+    message = ask.all("/sessions/monday/messages", namespace=ALICE)[0]["id"]
+    named: dict[str, dict[str, Any]] = {
+        "whole": {"whole": True},
+        "session": {"session": "monday"},
+        "message": {"entry": message},
+        "knowledge": {"knowledge": {"category": "domain", "key": "cat"}},
+    }
+    return named[what]
+
+
+@pytest.mark.parametrize("what", ["whole", "session", "message", "knowledge"])
+def test_something_is_forgotten_only_once_that_is_confirmed(ask: Asker, what: str) -> None:
+    ask.done("/knowledge", namespace=ALICE, category="domain", key="cat", value="Tom")
+    asked = {"namespace": ALICE, **forget(what, ask)}
+    before = ask.told("/overview", namespace=ALICE)
+    refused = ask.post("/forget", **asked)
+    assert (refused.status_code, kind_of(refused)) == (409, "not_confirmed")
+    assert "would erase" in refused.json()["error"]["message"]
+    assert ask.told("/overview", namespace=ALICE) == before
+    receipt = ask.done("/forget", **asked, confirm=True)
+    assert receipt["is_complete"]
+    assert receipt["counts"]
+    gone = ask.post("/forget", **asked, confirm=True)
+    assert (gone.status_code, kind_of(gone)) == (404, "not_found")
+
+
+def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    from langmem_tiers.server import ServerConfig, Token, create_app
+
+    outer = FastAPI()
+    outer.mount("/memory", create_app(memory, config=ServerConfig(tokens=(Token("t" * 32),))))
+    client = TestClient(outer, base_url="http://localhost")
+    assert client.get("/memory/health").status_code == 200
+    assert client.get("/memory/namespaces").status_code == 401
+    assert (
+        client.get("/memory/namespaces", headers={"Authorization": f"Bearer {'t' * 32}"}).status_code == 200
+    )
+
+
+def test_a_preview_of_a_very_long_session_is_the_context_that_all_of_it_would_give() -> None:
+    with MemoryEngine(embedder=None) as engine:
+        session = engine.session("bob", "long")
+        session.add("system", "You know boats.")
+        session.add_many(
+            [MessageDraft("user", f"Boat {n} has {n % 7} sails. " * (1 + n % 5)) for n in range(3000)]
+        )
+        for tokens in (60, 3_000, 12_000):
+            budget = TokenBudget.of(tokens)
+            whole = session.build_context("Which boat has 6 sails?", budget=budget)
+            seen = session.preview("Which boat has 6 sails?", budget=budget)
+            assert seen.context.messages == whole.messages
+            states = dict.fromkeys(whole.full, "full") | dict.fromkeys(whole.compressed, "compressed")
+            states |= {hit.entry.id: "recalled" for hit in whole.recalled}
+            for message in session.messages():
+                assert seen.state_of(message) == states.get(message.id, "dropped")
+
+
+def quoted(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe="")

@@ -1,0 +1,268 @@
+"""Who gets nothing: no token, another's token, a forged Host, another page, too much at once."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from langmem_tiers import InvalidConfigError, MemoryEngine
+from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
+from tests.server.asking import ALICE, Asker, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT, ACME, BOB = "r" * 32, "a" * 32, "b" * 32
+TOKENS = ServerConfig(tokens=(Token(ROOT), Token(ACME, ("acme",)), Token(BOB, ("bob",))))
+READS = [
+    "/namespaces",
+    "/overview",
+    "/learning/optimizer/status",
+    "/learning/optimizer/history",
+    "/sessions",
+    "/sessions/monday/messages",
+    "/sessions/monday/timeline",
+    "/entries/any",
+    "/knowledge",
+    "/tasks",
+    "/tasks/any/cycles",
+    "/metrics",
+    "/openapi.json",
+]
+WRITES: list[tuple[str, dict[str, Any]]] = [
+    ("/learning/optimizer/run", {}),
+    ("/sessions/monday/messages", {"messages": [{"role": "user", "content": "Hello."}]}),
+    ("/entries/any/promote", {}),
+    ("/recall", {"query": "cat"}),
+    ("/context", {"session": "monday"}),
+    ("/knowledge", {"category": "domain", "key": "a", "value": "b"}),
+    ("/forget", {"whole": True, "confirm": True}),
+]
+
+
+def everything(ask: Asker, **headers: str) -> Iterator[tuple[int, str, str]]:
+    """What becomes of every request there is, for what is Alice's."""
+    ask.client.headers.update(headers)
+    for path in READS:
+        answer = ask.get(path, namespace=ALICE)
+        yield answer.status_code, path, answer.text
+    for path, body in WRITES:
+        answer = ask.post(path, namespace=ALICE, **body)
+        yield answer.status_code, path, answer.text
+
+
+def said(memory: MemoryEngine) -> int:
+    return sum(
+        memory.namespace(path).holdings().messages + memory.namespace(path).holdings().knowledge
+        for path in memory.namespaces()
+    )
+
+
+@pytest.mark.parametrize("shown", [None, "wrong" * 8, ROOT[:-1]])
+def test_who_shows_no_token_gets_nothing(memory: MemoryEngine, shown: str | None) -> None:
+    ask, before = Asker(memory, TOKENS), said(memory)
+    headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
+    for status, path, text in everything(ask, **headers):
+        assert status == 401, path
+        assert "Tom" not in text
+    assert said(memory) == before
+
+
+def test_who_shows_another_namespaces_token_gets_nothing(memory: MemoryEngine) -> None:
+    before = said(memory)
+    for status, path, text in everything(Asker(memory, TOKENS, token=BOB)):
+        if path in ("/namespaces", "/openapi.json"):
+            assert status == 200
+            assert "Tom" not in text
+            assert path == "/openapi.json" or "alice" not in text
+        else:
+            assert status == 403, path
+            assert "Tom" not in text
+    assert said(memory) == before
+
+
+def test_what_is_not_there_is_refused_in_the_same_words_as_what_is(memory: MemoryEngine) -> None:
+    ask = Asker(memory, TOKENS, token=BOB)
+    there, not_there = (ask.get("/sessions", namespace=name) for name in ("acme", "acmf"))
+    assert there.text.replace("acme", "acmf") == not_there.text
+
+
+def test_a_token_opens_its_namespace_and_what_lies_below_it_and_no_name_that_only_begins_so(
+    memory: MemoryEngine,
+) -> None:
+    memory.session(("acme",), "s").add("user", "Hello.")
+    memory.session(("acme-corp",), "s").add("user", "Hello.")
+    ask = Asker(memory, TOKENS, token=ACME)
+    assert [one["namespace"] for one in ask.all("/namespaces")] == ["acme", "acme/alice"]
+    assert ask.told("/sessions/monday/messages", namespace=ALICE)["items"]
+    assert ask.told("/sessions")["items"]  # its own, if it names none
+    assert ask.get("/sessions", namespace="acme-corp").status_code == 403
+    assert ask.get("/metrics").status_code == 403
+
+
+def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
+    ask = Asker(memory, TOKENS, token=ROOT)
+    assert [one["namespace"] for one in ask.all("/namespaces")] == ["acme/alice", "bob"]
+
+
+def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
+    ask = Asker(memory, ServerConfig(namespace=("bob",)))
+    assert [one["namespace"] for one in ask.all("/namespaces")] == ["bob"]
+    assert ask.get("/sessions", namespace=ALICE).status_code == 403
+    bound = ServerConfig(namespace=("bob",), tokens=TOKENS.tokens)
+    assert Asker(memory, bound, token=ACME).get("/namespaces").status_code == 403
+    assert Asker(memory, bound, token=ROOT).get("/sessions", namespace=ALICE).status_code == 403
+
+
+def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> None:
+    ask = Asker(memory, TOKENS)
+    assert ask.get("/health").status_code == 200
+    assert ask.get("/").headers["location"].endswith("inspector/")
+    assert ask.client.post("/health").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "localhost@evil.example", "", "[::1"],
+)
+def test_a_forged_host_gets_nothing(memory: MemoryEngine, host: str) -> None:
+    before = said(memory)
+    for status, path, text in everything(Asker(memory), host=host):
+        assert status == 421, path
+        assert "Tom" not in text
+    assert Asker(memory).client.get("/health", headers={"host": host}).status_code == 421
+    assert said(memory) == before
+
+
+@pytest.mark.parametrize(
+    ("host", "reached_at", "status"),
+    [
+        ("localhost:8765", "127.0.0.1", 200),
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("[::1]:80", "::1", 200),
+        ("LOCALHOST", "127.0.0.1", 200),
+        ("localhost", "192.0.2.7", 421),
+        ("192.0.2.7", "192.0.2.7", 200),
+        ("192.0.2.7", "::ffff:192.0.2.7", 200),
+        ("192.0.2.8", "192.0.2.7", 421),
+        ("192.0.2.7", "127.0.0.1", 421),
+        ("memory.example.org", "192.0.2.7", 200),
+    ],
+)
+def test_a_server_answers_under_its_address_and_the_names_that_it_was_told(
+    memory: MemoryEngine, host: str, reached_at: str, status: int
+) -> None:
+    app = create_app(memory, config=ServerConfig(allowed_hosts=("Memory.example.org",)))
+    literal = f"[{reached_at}]" if ":" in reached_at else reached_at
+    client = TestClient(app, base_url=f"http://{literal}")
+    assert client.get("/health", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_a_page_of_another_origin_gets_nothing(memory: MemoryEngine, headers: dict[str, str]) -> None:
+    before = said(memory)
+    for status, path, text in everything(Asker(memory), **headers):
+        assert status == 403, path
+        assert "Tom" not in text
+    assert said(memory) == before
+
+
+def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> None:
+    client = Asker(memory).client
+    own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
+    asked = {"namespace": ALICE, "query": "cat"}
+    assert client.post("/recall", json=asked, headers=own).status_code == 200
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=link).status_code == 307
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+def test_only_json_changes_anything(memory: MemoryEngine, kind: str) -> None:
+    body = b'{"namespace": "bob", "category": "domain", "key": "a", "value": "b"}'
+    answer = Asker(memory).client.post("/knowledge", content=body, headers={"content-type": kind})
+    assert (answer.status_code, kind_of(answer)) == (415, "unsupported_media_type")
+    assert not memory.namespace("bob").knowledge.page()
+
+
+def test_nothing_changes_by_get(memory: MemoryEngine) -> None:
+    ask, before = Asker(memory), said(memory)
+    for path, body in WRITES:
+        for method in ("GET", "HEAD"):
+            ask.client.request(method, path, params={"namespace": ALICE}, json=body)
+    assert said(memory) == before
+    assert ask.get("/forget", namespace=ALICE, whole=True, confirm=True).status_code == 405
+
+
+def test_a_large_body_is_refused_before_it_is_read(memory: MemoryEngine) -> None:
+    client = Asker(memory, ServerConfig(max_body_bytes=1000)).client
+    answer = client.post("/recall", json={"namespace": ALICE, "query": "x" * 2000})
+    assert (answer.status_code, kind_of(answer)) == (413, "too_large")
+
+
+def test_a_large_body_without_a_length_is_refused_as_soon_as_it_is_too_large(memory: MemoryEngine) -> None:
+    sent = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(50):
+            sent += 1
+            yield b'{"a":' + b" " * 100
+
+    client = Asker(memory, ServerConfig(max_body_bytes=1000)).client
+    answer = client.post("/recall", content=pieces(), headers={"content-type": "application/json"})
+    assert (answer.status_code, kind_of(answer)) == (413, "too_large")
+
+
+def test_every_answer_has_safe_headers(memory: MemoryEngine) -> None:
+    ask = Asker(memory, TOKENS)
+    for answer in (
+        ask.get("/health"),
+        ask.get("/sessions"),
+        ask.get("/nothing"),
+        ask.get("/"),
+        ask.client.get("/health", headers={"host": "evil.example"}),
+    ):
+        headers = answer.headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'")
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == ("no-cache" if answer.url.path == "/" else "no-store")
+        assert "server" not in headers
+        assert "access-control-allow-origin" not in headers
+
+
+def test_a_token_is_in_no_log_and_in_no_repr(memory: MemoryEngine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    for token in (ROOT, "wrong" * 8):
+        list(everything(Asker(memory, TOKENS, token=token)))
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("langmem_tiers")]
+    assert not any(token in line for line in ours for token in (ROOT, ACME, "wrong" * 8))
+    assert ROOT not in repr(TOKENS)
+
+
+def test_tokens_are_read_from_lines() -> None:
+    text = f"# who may\n\n{ROOT}\n  {ACME}   acme/alice \r\n{BOB} a\\/b\n"
+    assert tokens_of(text) == (Token(ROOT), Token(ACME, ("acme", "alice")), Token(BOB, ("a/b",)))
+
+
+@pytest.mark.parametrize("text", ["short", f"{ROOT}é", f"{ROOT}\n{ROOT} bob", f"{ROOT} a//b"])
+def test_what_is_no_token_is_refused_without_being_told(text: str) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        tokens_of(text)
+    assert text.split(maxsplit=1)[0] not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -1,0 +1,248 @@
+"""What is wrong with a request, or with the database, is said; and the server goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine
+from langmem_tiers.server import ServerConfig
+from langmem_tiers.server.cursors import cursor_of
+from tests.server.asking import ALICE, Asker, kind_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"namespace": "acme/alice", "query": ' + b"9" * 5000 + b"}",
+        b'{"namespace": "acme/alice", "query": NaN}',
+        b'{"namespace": "acme/alice", "query": "a", "limit": "5"}',
+        b'{"namespace": "acme/alice", "query": "a", "limit": true}',
+        b'{"namespace": "acme/alice", "query": "a", "limit": 0}',
+        b'{"namespace": "acme/alice", "query": "a", "limit": 1e99}',
+        b'{"namespace": "acme/alice", "query": "a", "strategy": "guess"}',
+        b'{"namespace": "acme/alice", "query": "a", "since": "yesterday"}',
+        b'{"namespace": "acme/alice", "query": "a", "since": "2026-01-01T00:00:00"}',
+        b'{"namespace": "acme/alice", "query": "a", "since": 5}',
+        b'{"namespace": "acme/alice", "query": "a", "other": 1}',
+        b'{"namespace": ["acme"], "query": "a"}',
+        b'{"namespace": "", "query": "a"}',
+        b'{"namespace": "a//b", "query": "a"}',
+        b'{"namespace": "acme/alice", "query": "\\ud800"}',
+        b'{"query": "a"}',
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: Asker, body: bytes) -> None:
+    answer = ask.client.post("/recall", content=body, headers=JSON)
+    assert answer.status_code in (400, 422)
+    assert kind_of(answer) == "invalid"
+    assert len(answer.json()["error"]["message"]) < 500
+    assert ask.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "status"),
+    [
+        ("/sessions", {"limit": 0}, 422),
+        ("/sessions", {"limit": 201}, 422),
+        ("/sessions", {"limit": "9" * 5000}, 422),
+        ("/sessions", {"limit": "many"}, 422),
+        ("/sessions", {"cursor": "nonsense"}, 400),
+        ("/sessions", {"cursor": "é"}, 400),
+        ("/sessions", {"cursor": cursor_of("messages", "a", 1)}, 400),
+        ("/sessions", {"cursor": cursor_of("sessions", "gone")}, 404),
+        ("/sessions/monday/messages", {"cursor": cursor_of("messages", "gone", 1)}, 404),
+        ("/sessions/monday/messages", {"cursor": cursor_of("messages", "gone", -1)}, 400),
+        ("/learning/optimizer/history", {"cursor": cursor_of("history", 2**80)}, 400),
+        ("/tasks", {"cursor": cursor_of("tasks", 2**63)}, 400),
+        ("/tasks/t/cycles", {"cursor": cursor_of("cycles", "", 2**40, 2**40)}, 422),
+        ("/sessions/monday/timeline", {"budget": 0}, 422),
+        ("/sessions/monday/timeline", {"budget": 1}, 422),
+        ("/sessions/monday/timeline", {"budget": -5}, 422),
+        ("/sessions/none/timeline", {}, 404),
+        ("/sessions/none/messages", {}, 404),
+        ("/sessions//messages", {}, 422),
+        ("/sessions/" + "x" * 2000 + "/messages", {}, 422),
+        ("/entries/none", {}, 404),
+        ("/entries/none", {"session": "monday"}, 404),
+        ("/entries/none", {"session": "none"}, 404),
+        ("/entries/%00%FF", {}, 404),
+        ("/tasks/none/cycles", {}, 404),
+        ("/knowledge", {"category": ""}, 422),
+        ("/nothing", {}, 404),
+    ],
+)
+def test_what_is_not_there_or_makes_no_sense_has_its_status(
+    ask: Asker, path: str, values: dict[str, Any], status: int
+) -> None:
+    answer = ask.get(path, namespace=ALICE, **values)
+    assert answer.status_code == status, answer.text
+    assert kind_of(answer)
+
+
+@pytest.mark.parametrize(
+    "path", ["/overview", "/sessions", "/knowledge", "/tasks", "/learning/optimizer/status"]
+)
+def test_an_unknown_namespace_is_not_found_and_not_made(ask: Asker, memory: MemoryEngine, path: str) -> None:
+    before = memory.namespaces()
+    assert ask.get(path, namespace="nobody").status_code == 404
+    assert ask.post("/recall", namespace="nobody", query="a").status_code == 404
+    assert ask.get(path).status_code == 422
+    assert memory.namespaces() == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"messages": []},
+        {"messages": "Hello."},
+        {"messages": [{"role": "boss", "content": "Hello."}]},
+        {"messages": [{"role": "user", "content": None}]},
+        {"messages": [{"role": "user", "content": ["Hello."]}]},
+        {"messages": [{"role": "user", "content": "Hello.", "id": ""}]},
+        {"messages": [{"role": "user", "content": "Hello.", "id": "x" * 2000}]},
+        {"messages": [{"role": "user", "content": "Hello."}] * 1001},
+    ],
+)
+def test_what_is_no_message_is_not_stored(ask: Asker, memory: MemoryEngine, values: dict[str, Any]) -> None:
+    assert ask.post("/sessions/new/messages", namespace=ALICE, **values).status_code == 422
+    assert memory.namespace("acme", "alice").find_session("new") is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"whole": True, "session": "monday"}, {"entry": "a", "knowledge": {"category": "a", "key": "b"}}],
+)
+def test_to_forget_takes_exactly_one_thing(ask: Asker, values: dict[str, Any]) -> None:
+    assert kind_of(ask.post("/forget", namespace=ALICE, confirm=True, **values)) == "invalid"
+
+
+def test_any_text_that_json_holds_comes_back(ask: Asker) -> None:
+    text = "<script>alert(1)</script> \0 \x1b[31m \u202e \u2028 😀 ' \" \\ {{7*7}}"
+    new = [{"role": "user", "content": text, "name": text}]
+    (message_id,) = ask.done("/sessions/s/messages", namespace=ALICE, messages=new)["ids"]
+    found = ask.told(f"/entries/{message_id}", namespace=ALICE)
+    assert (found["text"], found["name"]) == (text, text)
+
+
+def test_what_no_json_can_be_written_of_is_told_with_a_mark_in_its_place(
+    ask: Asker, memory: MemoryEngine
+) -> None:
+    memory.session(("acme", "alice"), "half\ud800").add("user", "half \udcff a pair of cats")
+    memory.namespace("acme", "alice").knowledge.store("domain", "k\ud800", "v\ud800 cats", source="\ud800")
+    assert ask.told("/sessions", namespace=ALICE)["items"][0]["session"] == "half\ufffd"
+    assert any(
+        "half \ufffd a" in hit["text"] for hit in ask.done("/recall", namespace=ALICE, query="cats")["hits"]
+    )
+    assert ask.told("/knowledge", namespace=ALICE)["items"][0]["value"] == "v\ufffd cats"
+
+
+def test_a_closed_engine_is_unavailable(memory: MemoryEngine) -> None:
+    ask = Asker(memory)
+    memory.close()
+    for answer in (ask.get("/health"), ask.get("/sessions", namespace=ALICE)):
+        assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+        assert answer.headers["retry-after"]
+
+
+def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_it_is_back(
+    tmp_path: Path,
+) -> None:
+    path, aside = tmp_path / "memory.db", tmp_path / "aside.db"
+    new = {"namespace": "bob", "messages": [{"role": "user", "content": "Hello."}]}
+    with MemoryEngine(path, embedder=None) as engine:
+        ask = Asker(engine)
+        ask.done("/sessions/s/messages", **new)
+        path.rename(aside)
+        for answer in (ask.get("/health"), ask.post("/sessions/s/messages", **new)):
+            assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+            assert str(tmp_path) not in answer.text
+        aside.rename(path)
+        assert ask.get("/health").status_code == 200
+        ask.done("/sessions/s/messages", **new)
+        assert len(ask.all("/sessions/s/messages", namespace="bob")) == 2
+        path.rename(aside)
+        path.write_bytes(aside.read_bytes())  # another file under its name
+        assert ask.get("/health").status_code == 503
+
+
+def test_a_fault_of_ours_is_told_without_its_trace_and_logged(
+    ask: Asker, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("the secret detail")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory.optimizer, "report", broken)
+        answer = ask.get("/learning/optimizer/status", namespace=ALICE)
+    assert (answer.status_code, kind_of(answer)) == (500, "internal")
+    assert "secret" not in answer.text
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "the secret detail" in caplog.text
+    assert ask.get("/learning/optimizer/status", namespace=ALICE).status_code == 200
+
+
+def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = threading.Semaphore(0), threading.Event()
+    report = memory.optimizer.report
+
+    def slow(path: Any) -> Any:
+        entered.release()
+        assert leave.wait(30)
+        return report(path)
+
+    monkeypatch.setattr(memory.optimizer, "report", slow)
+    ask = Asker(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=20))
+    answers: list[int] = []
+
+    def go() -> None:
+        answers.append(ask.get("/learning/optimizer/status", namespace=ALICE).status_code)
+
+    with ask.client:  # all in one loop, as in a server
+        threads = [threading.Thread(target=go) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        assert entered.acquire(timeout=20)
+        assert entered.acquire(timeout=20)
+        # Of two more requests at least one is one too many, whichever of them comes first.
+        pair = [threading.Thread(target=go) for _ in range(2)]
+        for thread in pair:
+            thread.start()
+        while not any(status == 503 for status in answers):
+            time.sleep(0.01)
+        refused = ask.get("/sessions", namespace=ALICE)
+        assert (refused.status_code, kind_of(refused)) == (503, "busy")
+        assert ask.get("/health").status_code == 200
+        leave.set()
+        for thread in (*threads, *pair):
+            thread.join(30)
+        assert sorted(answers) == [200, 200, 200, 503, 503]
+        assert ask.get("/sessions", namespace=ALICE).status_code == 200
+
+
+def test_what_takes_too_long_is_answered_all_the_same(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = threading.Event()
+    monkeypatch.setattr(memory.optimizer, "report", lambda _path: leave.wait(30))
+    ask = Asker(memory, ServerConfig(timeout_seconds=0.2))
+    answer = ask.get("/learning/optimizer/status", namespace=ALICE)
+    leave.set()
+    assert (answer.status_code, kind_of(answer)) == (503, "timeout")

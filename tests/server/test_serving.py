@@ -1,0 +1,151 @@
+"""``langmem-tiers serve``: a real process, asked over the network of this machine, and stopped."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine
+from tests.cli.running import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
+TOKEN = "t" * 32
+ENVIRONMENT_TOKEN = "e" * 32
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "memory.db"
+    with MemoryEngine(path, embedder=None) as engine:
+        engine.session(("acme", "alice"), "monday").add("user", "My cat is called Tom.")
+    return path
+
+
+@contextmanager
+def serving(*words: object, **environment: str) -> Iterator[tuple[subprocess.Popen[str], int, list[str]]]:
+    """The process, its port, and what it says of itself."""
+    import os
+
+    command = [sys.executable, "-m", "langmem_tiers", "serve", "--port", "0", *map(str, words)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **environment},
+    )
+    try:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", told[0])
+        assert found is not None, (told, process.stderr and process.stderr.read())
+        yield process, int(found[1]), told
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Content-Type": "application/json"}
+    headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
+    connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, json.loads(text)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
+    database: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN} acme\n")
+    words = ("--database", database, "--token-file", tokens)
+    with serving(*words, LANGMEM_TIERS_TOKEN=ENVIRONMENT_TOKEN) as (process, port, told):
+        assert asked(port, "/health")[0] == 200
+        assert asked(port, "/namespaces")[0] == 401
+        assert asked(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
+        assert asked(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [{"namespace": "acme/alice"}]
+        status, found = asked(port, "/recall", TOKEN, namespace="acme/alice", query="cat")
+        assert (status, found["hits"][0]["text"]) == (200, "My cat is called Tom.")
+        new = [{"role": "user", "content": "Tom is grey."}]
+        assert asked(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0] == 200
+        process.send_signal(how)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert TOKEN not in f"{told}{out}{err}"
+    assert ENVIRONMENT_TOKEN not in f"{told}{out}{err}"
+    assert "Traceback" not in err
+    assert not database.with_name("memory.db-wal").exists()  # gone with the last connection
+    with MemoryEngine(database, embedder=None) as engine:
+        assert engine.session(("acme", "alice"), "monday").count() == 2
+
+
+def test_a_port_in_use_is_named(database: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "-d", database, "--port", port)
+    assert done.code == 1
+    assert f"port {port}" in done.err
+    assert "--port" in done.err
+
+
+@pytest.mark.allow_hosts(["0.0.0.0"])  # noqa: S104 - it is refused
+def test_others_than_this_machine_need_a_token(database: Path) -> None:
+    done = run("serve", "-d", database, "--host", "0.0.0.0", "--port", 0)  # noqa: S104 - it is refused
+    assert done.code == 1
+    assert "--token-file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-d", "{tmp}/none.db"), "there is no memory"),
+        (("-d", "{database}", "--token-file", "{tmp}/none"), "cannot be read"),
+        (("-d", "{database}", "--token-file", "{tmp}/empty"), "no token"),
+        (("-d", "{database}", "--token-file", "{tmp}/short"), "16 characters"),
+        (("-d", "{database}", "--namespace", "a//b"), "acme/alice"),
+        (("-d", "{database}", "--host", "not an address"), "nothing can listen"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_a_line(
+    database: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "empty").write_text("# nobody\n")
+    (tmp_path / "short").write_text("hunter2\n")
+    done = run("serve", "--port", 0, *(word.format(tmp=tmp_path, database=database) for word in words))
+    assert done.code == 1
+    assert said in done.err
+    assert "hunter2" not in done.err + done.out
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
+def test_a_missing_extra_is_named_with_its_command(
+    database: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    done = run("serve", "-d", database, "--port", 0)
+    assert done.code == 1
+    assert "pip install 'langmem-tiers[server]'" in done.err
+
+
+def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    from langmem_tiers.cli.serving import _metrics
+
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert _metrics() == (None, None)
