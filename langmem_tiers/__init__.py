@@ -160,6 +160,7 @@ from langmem_tiers.core.ports import (
     TuningStore,
 )
 from langmem_tiers.core.postgres import PostgresConfig, VectorScan
+from langmem_tiers.core.previews import Preview
 from langmem_tiers.core.recall import Hit, HybridWeights, Recall, RecallFilters, Strategy, TfIdfWeights
 from langmem_tiers.core.reports import (
     AddReport,
@@ -184,6 +185,7 @@ from langmem_tiers.core.transcripts import Listing, ReplaceReport
 from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
 from langmem_tiers.core.upkeep import (
     Compacted,
+    Holdings,
     MaintenanceReport,
     Scrubbed,
     Statistics,
@@ -209,6 +211,7 @@ from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
 from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
+from langmem_tiers.flows.task_history import CyclePage, CyclePlace, SeenCycle, TaskInfo, TaskPage
 from langmem_tiers.memory_system import MemorySystem
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
@@ -302,6 +305,8 @@ __all__ = [
     "Conversation",
     "ConversationStatus",
     "CrashReport",
+    "CyclePage",
+    "CyclePlace",
     "DamagedBackupError",
     "DecayReport",
     "DeleteReport",
@@ -344,6 +349,7 @@ __all__ = [
     "GuardAdvice",
     "HistoryEntry",
     "Hit",
+    "Holdings",
     "HybridWeights",
     "IdSource",
     "IndexStore",
@@ -420,6 +426,7 @@ __all__ = [
     "PoolStore",
     "Pools",
     "PostgresConfig",
+    "Preview",
     "Recall",
     "RecallConfig",
     "RecallFilters",
@@ -441,6 +448,7 @@ __all__ = [
     "Scorer",
     "Scoring",
     "Scrubbed",
+    "SeenCycle",
     "Session",
     "SessionInfo",
     "SessionNotFoundError",
@@ -471,6 +479,8 @@ __all__ = [
     "SyncReport",
     "SystemClock",
     "TableStatistics",
+    "TaskInfo",
+    "TaskPage",
     "TfIdfWeights",
     "Thought",
     "Tier",

@@ -148,6 +148,10 @@ class MessageStore(Protocol):
         """Messages of the record behind the message ``after``, oldest first."""
         ...
 
+    def page_back(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
+        """The newest of the messages of the record before the message ``before``, oldest first."""
+        ...
+
     def view(self, key: int, limit: int) -> tuple[Message, ...]:
         """What is shown, as of one moment, oldest first.
 

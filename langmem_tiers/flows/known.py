@@ -161,12 +161,17 @@ def recalled_message(
     return message, tuple(told)
 
 
+MEMORIES_ID = "recalled-memories-"
+"""How the id of a message begins that tells what was said before; that of what is known begins otherwise."""
+
+
 def message_id(name: str) -> str:
     """The name as an id; a digest of it, if it is too long for one."""
     stored = name.encode("utf-8", "replace")
     if len(stored) <= MAX_NAME_BYTES:
         return name
-    return f"recalled-{hashlib.blake2b(stored, digest_size=16).hexdigest()}"
+    kind = MEMORIES_ID if name.startswith(MEMORIES_ID) else "recalled-"
+    return f"{kind}{hashlib.blake2b(stored, digest_size=16).hexdigest()}"
 
 
 def known_line(item: Knowledge) -> str:

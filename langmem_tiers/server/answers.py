@@ -141,8 +141,9 @@ class MessageItem(Answer):
 
 
 class TimelineItem(MessageItem):
-    """A message, and what would become of it in a context."""
+    """A message, and what would become of it in a context; its position is told where they come oldest first."""
 
+    position: int | None  # type: ignore[assignment]
     state: State
     reason: str
 

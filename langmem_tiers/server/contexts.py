@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from langmem_tiers.core.context import NO_ROOM
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.flows.context import SUMMARY_SHARE
+from langmem_tiers.flows.known import MEMORIES_ID
 from langmem_tiers.flows.session_context import KNOWLEDGE_SHARE, RECALLED_SHARE
 from langmem_tiers.server import answers
 from langmem_tiers.server.wording import clean, cut
@@ -68,7 +69,7 @@ def _messages(context: Context) -> list[answers.PartItem]:
             return "full"
         if message.id in compressed or message.is_summary:
             return "compressed"
-        return "knowledge" if knows and message.id.startswith(_KNOWN) else "recalled"
+        return "recalled" if message.id.startswith(MEMORIES_ID) or not knows else "knowledge"
 
     return [
         answers.PartItem(
@@ -109,7 +110,3 @@ def _left_out(preview: Preview) -> list[answers.LeftOutItem]:
         for one in preview.dropped
     ]
     return [*recalled, *dropped]
-
-
-_KNOWN = "recalled-"
-"""How the id begins of the message that tells what is known; that of what was said begins otherwise."""

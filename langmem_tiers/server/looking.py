@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -89,33 +89,35 @@ def messages(
 
 @router.get("/sessions/{session:path}/timeline")
 @in_thread()
-def timeline(
+def timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
     desk: AtDesk,
     session: InPath,
     namespace: InNamespace = None,
     question: Annotated[str | None, Query(max_length=MOST_CHARACTERS)] = None,
     budget: Budget = None,
+    order: Literal["oldest", "newest"] = "oldest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> answers.Page[answers.TimelineItem]:
-    """The record of a session, oldest first, and what would become of each message in a context.
+    """The record of a session, and what would become of each message in a context.
 
     Without a question nothing is recalled for it.
     """
-    after, before = _place_in_record("timeline", cursor)
+    listing = f"timeline {order}"
+    place, before = _place_in_record(listing, cursor)
     there = desk.session(namespace, session)
     previewed = there.preview(question, budget=desk.budget(budget), recall=bool(question))
-    page = there.page(after, limit)
+    page = there.page(place, limit) if order == "oldest" else there.page_back(place, limit)
     items = [
         answers.TimelineItem(
             **wording.said(one),
-            position=position,
+            position=position if order == "oldest" else None,
             state=previewed.state_of(one),
             reason=wording.clean(previewed.reason_of(one)),
         )
         for position, one in enumerate(page.messages, before + 1)
     ]
-    return answers.Page(items=items, next=_next_in_record("timeline", page.next_after, before + limit))
+    return answers.Page(items=items, next=_next_in_record(listing, page.next_after, before + limit))
 
 
 @router.get("/entries/{id:path}")

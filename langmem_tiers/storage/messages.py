@@ -32,6 +32,7 @@ from langmem_tiers.storage.statements import (
     LATEST,
     NEXT_PAGE,
     ONE,
+    PREVIOUS_PAGE,
     SESSION,
     VIEW,
 )
@@ -156,6 +157,15 @@ class SqlMessageStore:
         found = self.read(NEXT_PAGE, {"key": key, "limit": limit, "after": escape(after)}).messages
         if not found and self.get(key, after) is None:
             raise _no_message(after)
+        return found
+
+    def page_back(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
+        """The newest of the messages before the message ``before``, oldest first."""
+        if before is None:
+            return self.read(LATEST, {"key": key, "limit": limit}).messages
+        found = self.read(PREVIOUS_PAGE, {"key": key, "limit": limit, "after": escape(before)}).messages
+        if not found and self.get(key, before) is None:
+            raise _no_message(before)
         return found
 
     def view(self, key: int, limit: int) -> tuple[Message, ...]:

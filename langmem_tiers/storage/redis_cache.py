@@ -250,6 +250,10 @@ class RedisMessageStore:
         """Messages behind the message ``after``, oldest first."""
         return self._record.page(key, after=after, limit=limit)
 
+    def page_back(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
+        """The newest of the messages before the message ``before``, oldest first."""
+        return self._record.page_back(key, before=before, limit=limit)
+
     def view(self, key: int, limit: int) -> tuple[Message, ...]:
         """What is shown, as of one moment."""
         return self._record.view(key, limit)

@@ -138,6 +138,12 @@ NEXT_PAGE = _with_session(
     .order_by(_position, _pk)
     .limit(bindparam("limit"))
 )
+_at, _its_pk = _of_cursor(_position), _of_cursor(_pk)
+PREVIOUS_PAGE = _with_session(
+    _of_session.where(and_(_position <= _at, or_(_position < _at, _pk < _its_pk)))
+    .order_by(*_backwards)
+    .limit(bindparam("limit"))
+)
 _view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
 _shown = _of_session.where(_from(_view_position, _view_message, inclusive=True), IS_IN_LIST)
 _summary = _of_session.where(_pk == _view_message)

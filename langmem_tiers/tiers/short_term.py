@@ -173,6 +173,19 @@ class ShortTerm(Showing):
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
+    def page_back(self, before: str | None = None, limit: int = 100) -> MessagePage:
+        """A page of the record, newest first.
+
+        Args:
+            before: ``next_after`` of the page before, or any message id; from the end if left out.
+            limit: Messages per page.
+        """
+        check_limit(limit)
+        before = None if before is None else check_name(before, "message id")
+        found = self._parts.messages.page_back(self.key, before=before, limit=limit + 1)[::-1]
+        more = len(found) > limit
+        return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
+
     def messages(self) -> Iterator[Message]:
         """The whole record, oldest first, read in pages."""
         after = None

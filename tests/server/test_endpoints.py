@@ -129,6 +129,8 @@ def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
     for one in listed:
         assert one["reason"]
         assert one["state"] == next((name for name, ids in told.items() if one["id"] in ids), "dropped")
+    newest = ask.all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
+    assert newest == [{**one, "position": None} for one in reversed(listed)]
 
 
 def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(ask: Asker, memory: MemoryEngine) -> None:
@@ -166,7 +168,10 @@ def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(ask: Asker, 
     told = ask.done("/context", **asked, system="Be brief.")
     assert told["used"] <= told["budget"] == 1000
     assert sum(one["tokens"] for one in told["sections"]) == told["used"]
-    assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge"}
+    assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
+    origins = {one["origin"]: one["text"] for one in told["messages"]}
+    assert "sits on the mat" in origins["knowledge"]
+    assert "called Tom" in origins["recalled"]
     assert told["messages"][0]["text"] == "Be brief."
     assert told["left_out"]
     there = {one["id"] for one in told["messages"]}

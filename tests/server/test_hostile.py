@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.servers import OwnPostgres
 from langmem_tiers import MemoryEngine
 from langmem_tiers.server import ServerConfig
 from langmem_tiers.server.cursors import cursor_of
@@ -179,6 +180,26 @@ def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_i
         path.rename(aside)
         path.write_bytes(aside.read_bytes())  # another file under its name
         assert ask.get("/health").status_code == 503
+
+
+def test_a_server_that_is_stopped_is_unavailable_and_nothing_is_lost_until_it_is_back(tmp_path: Path) -> None:
+    with OwnPostgres(tmp_path / "server") as server, MemoryEngine(server.new_database()) as engine:
+        ask = Asker(engine)
+        said = {"namespace": ALICE, "messages": [{"role": "user", "content": "The boat is red."}]}
+        ask.done("/sessions/s/messages", **said)
+        server.stop()
+        for answer in (
+            ask.get("/health"),
+            ask.get("/sessions", namespace=ALICE),
+            ask.post("/recall", namespace=ALICE, query="boat"),
+            ask.post("/sessions/s/messages", **said),
+        ):
+            assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+        server.start()
+        assert ask.get("/health").status_code == 200
+        assert [one["text"] for one in ask.all("/sessions/s/messages", namespace=ALICE)] == [
+            "The boat is red."
+        ]
 
 
 def test_a_fault_of_ours_is_told_without_its_trace_and_logged(

@@ -150,6 +150,17 @@ class MessageStoreConformance(StoreConformance):
             seen.extend(page)
         assert [m.content for m in seen] == [str(i) for i in range(7)]
 
+    @pytest.mark.parametrize("limit", [1, 3, 7, 100])
+    def test_pages_backwards_join_to_the_record(self, stores: Stores, key: int, limit: int) -> None:
+        stores.messages.append(key, [message(str(number)) for number in range(7)], NOW)
+        pages, before = list[tuple[str, ...]](), None
+        while found := stores.messages.page_back(key, before=before, limit=limit):
+            pages.insert(0, tuple(one.content for one in found))
+            before = found[0].id
+        assert [one for page in pages for one in page] == [str(number) for number in range(7)]
+        with pytest.raises(MessageNotFoundError, match="'nowhere'"):
+            stores.messages.page_back(key, before="nowhere", limit=limit)
+
     def test_a_page_after_an_unknown_message_is_an_error(self, stores: Stores, key: int) -> None:
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
             stores.messages.page(key, after="nowhere", limit=3)
