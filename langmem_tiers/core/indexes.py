@@ -128,6 +128,11 @@ class Tried:
     pairs: int
     others: int
 
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """How much that was."""
+        return self.size, self.pairs, self.others
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:
@@ -255,8 +260,8 @@ class VectorStore(Protocol):
         """The cosines of some messages, for stores that find the nearest themselves."""
         ...
 
-    def trust(self, tenant: Tenant, model: int, tried: Tried) -> Trust | None:
-        """What somebody found on these messages; None if nobody has, or something was erased since."""
+    def trust(self, tenant: Tenant, model: int) -> tuple[Tried, Trust] | None:
+        """What somebody found last, and on what; None if nobody has, or something was erased since."""
         ...
 
     def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:

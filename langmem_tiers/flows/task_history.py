@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import InvalidInputError, NotFoundError
+from langmem_tiers.core.showing import Told
 from langmem_tiers.flows.task_journal import NOTES, check_task
 from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, LoopTracker, Step
 from langmem_tiers.tiers.task.cycles import entry_from_dict
@@ -28,7 +29,7 @@ LOOKS_BACK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskInfo:
+class TaskInfo(Told):
     """A recorded task."""
 
     task: str
@@ -38,7 +39,7 @@ class TaskInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPage:
+class TaskPage(Told):
     """Some of the tasks, newest first; there may be fewer than were asked for, or none, before the last page."""
 
     tasks: tuple[TaskInfo, ...]
@@ -63,7 +64,7 @@ class CyclePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCycle:
+class SeenCycle(Told):
     """A step, and the loop that it is part of, if it is."""
 
     number: int
@@ -72,7 +73,7 @@ class SeenCycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CyclePage:
+class CyclePage(Told):
     """Some of the steps of a task, oldest first."""
 
     cycles: tuple[SeenCycle, ...]

@@ -112,11 +112,24 @@ class Filling:
         vectors = held.vectors or self._loaded(held)  # loaded a moment ago, unless somebody began anew
         if vectors is None or not vectors.there(held.places.count).any():
             return False
-        tried = held.try_model(self._embedding, self._index)
-        if tried is not None:
-            self._care.tell(held, vectors, tried)
+        self._try(held, vectors, may_wait=True)
+        if vectors.trial_waits:
+            self._background.submit(("trial", held.path), lambda: self._try_now(held))
         self._care.look_after(held, vectors)
         return True
+
+    def _try(self, held: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
+        tried = held.try_model(self._embedding, self._index, may_wait=may_wait)
+        if tried is not None:
+            self._care.tell(held, vectors, tried)
+
+    def _try_now(self, held: NamespaceIndex) -> None:
+        try:
+            with held.lock:
+                if held.vectors is not None and held.tenant is not None:
+                    self._try(held, held.vectors, may_wait=False)
+        except (EmbeddingError, StorageError):
+            return  # what was found before does until then
 
     def fill(
         self,
@@ -128,6 +141,7 @@ class Filling:
         self._embedding.model()
         done = self._fill(held, go_on, waiting_seconds=-1, progress=progress)
         self._save(held, None)
+        self._try_now(held)
         self._care.index(held, go_on)
         return done
 

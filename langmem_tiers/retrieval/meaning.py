@@ -3,7 +3,8 @@
 A message's cosine is taken together with those of its neighbours, like its words. How much that counts
 is found on the messages themselves: a useful model places what was said in a row nearer to each other
 than to the rest, about as well as shared words do. One that does not has no say. It is tried on the first
-16, 32, 64, ... messages, so that whoever looks at the same memory trusts it alike, whenever they came.
+16, 32, 64, ... messages, so that whoever looks at the same memory trusts it alike, whenever they came; where a
+server keeps the vectors, that of so many more is made behind a recall, by one process for all.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class VectorIndex:
         """The extent of the sample that the trust was found on."""
         self.tried_on = 0
         """How many messages that sample was taken from, if nothing can be added to it."""
+        self.trial_waits = False
+        """Whether there are enough messages for another trial, which nobody had the time for."""
         self.tidied_on = 0
         """The day on which vectors of other models were last looked for."""
         self.refused: dict[int, float] = {}

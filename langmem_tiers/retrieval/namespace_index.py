@@ -96,11 +96,17 @@ class NamespaceIndex:
             if len(keys) < _PAGE:
                 return self.vectors
 
-    def try_model(self, embedding: Embedding, store: IndexStore) -> Tried | None:
+    def try_model(self, embedding: Embedding, store: IndexStore, *, may_wait: bool = False) -> Tried | None:
         """Find how far the embedder is to be trusted here; again each time twice as much is known.
 
-        It follows from what is stored alone, not from when this process looked at it: what another one found
-        is taken over.
+        It follows from what is stored, not from when this process looked at it: what another one found is taken over.
+        Where a server keeps the vectors it takes time to fetch some, so what was found on fewer messages may do for
+        a while; ``vectors.trial_waits`` says so.
+
+        Args:
+            embedding: The embedder.
+            store: Words.
+            may_wait: Whether that is allowed.
 
         Returns:
             What it was tried on, if nobody had done so.
@@ -112,12 +118,25 @@ class NamespaceIndex:
         picked = self._sample(vectors, sizes)
         if picked is None or picked.extent == vectors.tried:
             return None
-        vectors.tried = picked.extent
         assert self.tenant is not None  # noqa: S101 - refresh() came first
         tried = Tried(int(places["keys"][picked.size - 1]), *picked.extent)
-        known = embedding.store.trust(self.tenant, embedding.model(), tried)
-        vectors.trust = self._tried(embedding, store, vectors, picked) if known is None else known
-        return tried if known is None else None
+        known = embedding.store.trust(self.tenant, embedding.model())
+        if known is not None and (known[0] == tried or (vectors.tried is None and self._held_then(known[0]))):
+            vectors.tried, vectors.trust = known[0].extent, known[1]
+        if vectors.tried == picked.extent:
+            vectors.trial_waits = False
+            return None
+        if may_wait and vectors.tried is not None and not vectors.holds_vectors:
+            vectors.tried_on, vectors.trial_waits = 0, True
+            return None
+        vectors.tried, vectors.trial_waits = picked.extent, False
+        vectors.trust = self._tried(embedding, store, vectors, picked)
+        return tried
+
+    def _held_then(self, tried: Tried) -> bool:
+        # Whether the messages that something was tried on are still the first ones.
+        keys = self.places["keys"]
+        return tried.size <= len(keys) and int(keys[tried.size - 1]) == tried.last
 
     def _tried(self, embedding: Embedding, store: IndexStore, vectors: VectorIndex, picked: Sample) -> Trust:
         places = self.places

@@ -95,6 +95,8 @@ class RedisCache:
 
     def wipe(self, patience_seconds: float) -> str | None:
         """Have Redis write its files anew, which hold what was erased; what was not done, and what to do about it."""
+        if self._windows.unremoved:
+            return None  # it does not answer: let_go() has said so
         told = self._link.ask(lambda: (write_anew(self._link.client, patience_seconds),))
         problem = "it does not answer: forget the same again" if told is None else told[0]
         return None if problem is None else f"files of Redis at {self._label!r} may hold it: {problem}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.core.errors import StorageError
-from langmem_tiers.core.indexes import Trust
+from langmem_tiers.core.indexes import Tried, Trust
 from langmem_tiers.storage.columns import UtcDateTime
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection
 
-    from langmem_tiers.core.indexes import Tenant, Tried, Within
+    from langmem_tiers.core.indexes import Tenant, Within
     from langmem_tiers.storage.database import Database
     from langmem_tiers.storage.rows import AnyRow
 
@@ -51,10 +51,9 @@ _REMEMBER = text(
 ).bindparams(bindparam("expires_at", type_=UtcDateTime))
 
 
-_TRUST = select(trials.c.share, trials.c.scale).where(
-    *(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")),
-    *(trials.c[name] == bindparam(name) for name in ("last_pk", "size", "pairs", "others")),
-)
+_TRUST = select(
+    trials.c.last_pk, trials.c.size, trials.c.pairs, trials.c.others, trials.c.share, trials.c.scale
+).where(*(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")))
 _KEEP_TRUST = text(
     """INSERT INTO lmt_trials (
             namespace_pk, embedder_pk, erased, last_pk, size, pairs, others, share, scale
@@ -240,16 +239,27 @@ class SqlVectorStore:
         return pgvector.cosines(self._database, model, query, keys)
 
     @repeatable
-    def trust(self, tenant: Tenant, model: int, tried: Tried) -> Trust | None:
-        """What somebody found on these messages."""
+    def trust(self, tenant: Tenant, model: int) -> tuple[Tried, Trust] | None:
+        """What somebody found last, and on what."""
+        wanted = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erased}
         with self._database.read_raw() as connection:
-            found = self._trust.run(connection, _trial(tenant, model, tried))
-        return None if found is None else Trust(*found)
+            found = self._trust.run(connection, wanted)
+        return None if found is None else (Tried(*found[:4]), Trust(*found[4:]))
 
     @repeatable
     def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:
         """Tell others what was found."""
-        row = {**_trial(tenant, model, tried), "share": trust.share, "scale": trust.scale}
+        row = {
+            "namespace_pk": tenant.key,
+            "embedder_pk": model,
+            "erased": tenant.erased,
+            "last_pk": tried.last,
+            "size": tried.size,
+            "pairs": tried.pairs,
+            "others": tried.others,
+            "share": trust.share,
+            "scale": trust.scale,
+        }
         with self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
             connection.execute(_KEEP_TRUST, row)
 
@@ -291,18 +301,6 @@ class SqlVectorStore:
             if self._untrimmed[model] > keep // 100:  # looking for what is too much costs more than a write
                 _trim(connection, model, now, keep)
                 self._untrimmed[model] = 0
-
-
-def _trial(tenant: Tenant, model: int, tried: Tried) -> dict[str, int]:
-    return {
-        "namespace_pk": tenant.key,
-        "embedder_pk": model,
-        "erased": tenant.erased,
-        "last_pk": tried.last,
-        "size": tried.size,
-        "pairs": tried.pairs,
-        "others": tried.others,
-    }
 
 
 def _put(

@@ -485,6 +485,7 @@ def test_engines_of_different_history_rank_the_same(
             )
             where.recall(f"which {thing} breaks")
         where.recall("which boat breaks")
+        where.embed()  # on a server the last trial is made behind the recall, or here
         assert along._parts.retriever._held[tenant,].vectors.tried_on == 128  # type: ignore[union-attr]
         if backend == "sqlite-memory":  # nobody else can look at it
             along._parts.retriever.forget()
@@ -519,6 +520,30 @@ def test_a_model_that_one_process_tried_is_not_tried_by_another(
             first.namespace(tenant).session(THINGS[0]).delete()
             second.namespace(tenant).recall("which boat breaks")
             assert second._parts.retriever._held[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
+
+
+def test_on_a_server_a_recall_does_not_wait_for_another_trial(
+    new_postgres_database: Callable[[], str], tenant: str
+) -> None:
+    with MemoryEngine(new_postgres_database(), embedder=HashEmbedder(24)) as engine:
+        where, held = engine.namespace(tenant), engine._parts.retriever._held
+        where.session("first").add_many(
+            MessageDraft("user", f"The {thing} breaks again today") for thing in THINGS * 4
+        )
+        where.recall("which boat breaks")
+        vectors = held[tenant,].vectors
+        assert vectors is not None
+        (size, _, _), before = vectors.tried or (0, 0, 0), vectors.trust
+        conversation(where)
+        with held[tenant,].lock:  # it is needed for a trial
+            where.recall("which boat breaks")
+            assert vectors.trust is before
+            assert vectors.trial_waits
+        end = SystemClock().monotonic() + 30
+        while (tried := vectors.tried) is not None and tried[0] == size and SystemClock().monotonic() < end:
+            time.sleep(0.01)
+        assert tried is not None
+        assert tried[0] > size > 0
 
 
 def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
