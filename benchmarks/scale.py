@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rate",
         type=float,
-        default=400.0,
+        default=100.0,
         metavar="N",
         help="messages a second in all; 0: as many as can be",
     )

@@ -3,7 +3,8 @@
 A real server process is asked over loopback. Recalls come at a fixed rate, whether those before were answered or not,
 and are timed from when they were due, so that what waits behind a slow one counts. The baselines: the same questions
 asked of the engine in this process, one after the other, and ``/health`` at the same rate; for the timeline the bare
-page of the record. ``python -m benchmarks.server --json`` prints the figures as one object.
+page of the record. A real browser is timed as well, until the first rows of the page are drawn.
+``python -m benchmarks.server --json`` prints the figures as one object.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import recall_speed
+from benchmarks.browsers import browsing
 from langmem_tiers import Durability, EngineConfig, MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
 
 RATE, P95_MS, TIMELINE_SECONDS = 50, 100.0, 1.0
 CLIENTS = 16
@@ -95,6 +99,11 @@ def timeline(path: Path, messages: int) -> dict[str, Any]:
         for number in range(messages // recall_speed.PER_SESSION):
             session.add_many(recall_speed.talk(_SPACE, number), expect_new=True)
         bare = [_timed(lambda: session.page(limit=50)) for _ in range(5)]
+    with _serving(path) as port, browsing() as browser:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/inspector/#/knowledge?ns={_SPACE}")
+        page.get_by_role("heading", level=1).wait_for()
+        seen = [_seen(page, where) for where in ("session?s=long&ns=", "overview?ns=", "session?s=long&ns=")]
     with _serving(path) as port:
         client = _Client(port)
 
@@ -107,14 +116,27 @@ def timeline(path: Path, messages: int) -> dict[str, Any]:
         overview = _timed(lambda: client.ask("GET", f"/overview?namespace={_SPACE}"))
     return {
         "messages": messages,
+        "first_in_browser_seconds": seen[0] / 1000,
+        "again_in_browser_seconds": seen[2] / 1000,
         "first_seconds": cold / 1000,
         "again_seconds": statistics.median(warm) / 1000,
         "budget_8000_seconds": statistics.median(small) / 1000,
         "overview_seconds": overview / 1000,
         "bare_page_seconds": statistics.median(bare) / 1000,
         "limit_seconds": TIMELINE_SECONDS,
-        "ok": cold / 1000 < TIMELINE_SECONDS,
+        "ok": max(cold, seen[0]) / 1000 < TIMELINE_SECONDS,
     }
+
+
+def _seen(page: Page, where: str) -> float:
+    # Milliseconds from the click on a link until what it leads to is drawn.
+    drawn = "article" if where.startswith("session") else "svg"
+
+    def follow() -> None:
+        page.evaluate("where => { location.hash = `#/${where}` }", where + _SPACE)
+        page.locator(f"main {drawn}").first.wait_for()
+
+    return _timed(follow)
 
 
 class _Client:

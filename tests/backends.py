@@ -17,6 +17,8 @@ BACKENDS = ("sqlite-memory", "sqlite-file", "postgresql")
 WITH_REDIS = "postgresql+redis"
 ALL_BACKENDS = (*BACKENDS, WITH_REDIS)
 """For suites that what is cached must not change: those of stores, of recall and of adapters."""
+ON_DISK = ("sqlite-file", "postgresql", WITH_REDIS)
+"""For adapters: they see nothing of where SQLite keeps its pages."""
 ON_ALL_BACKENDS = pytest.mark.parametrize("backend", ALL_BACKENDS)
 
 
