@@ -30,6 +30,7 @@ from rich.table import Table
 from benchmarks import recall_speed
 from benchmarks.browsers import browsing
 from langmem_tiers import Durability, EngineConfig, MemoryEngine
+from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,31 +158,21 @@ class _Client:
 def _paced(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) -> list[float]:
     # Milliseconds from when each was due until its answer was there.
     start, taken, lock = time.perf_counter() + 0.2, [0.0] * len(requests), threading.Lock()
-    failed: list[BaseException] = []
     numbers = iter(range(len(requests)))
 
     def work() -> None:
         client = _Client(port)
-        try:
-            while True:
-                with lock:
-                    number = next(numbers, None)
-                if number is None:
-                    return
-                due = start + number / RATE
-                time.sleep(max(0.0, due - time.perf_counter()))
-                client.ask(*requests[number])
-                taken[number] = 1000 * (time.perf_counter() - due)
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
-            failed.append(error)
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            due = start + number / RATE
+            time.sleep(max(0.0, due - time.perf_counter()))
+            client.ask(*requests[number])
+            taken[number] = 1000 * (time.perf_counter() - due)
 
-    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    in_threads(CLIENTS, work)
     return taken
 
 

@@ -13,18 +13,16 @@ Nothing of tqdm is imported before the first bar.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from langmem_tiers.core.backups import BackupProgress
+from langmem_tiers.core.closing import Closing
 from langmem_tiers.core.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["Bar", "bar"]
 
 
-class Bar:
+class Bar(Closing):
     """A bar that is told how far a work is, by whatever takes ``progress=``: ``embed``, ``backup``, ``restore``,
     ``move_to``, ``snapshot`` and ``maintenance.run``. Get it from ``bar(...)``; leaving its block ends it.
     """  # noqa: D205 - one sentence
@@ -59,15 +57,8 @@ class Bar:
             self._bar.refresh()
         self._bar.update(done - self._bar.n)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End it."""
         self._bar.close()
 
 

@@ -68,11 +68,11 @@ class AddReport(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePage(Told):
-    """A page of a session's record, oldest first."""
+    """A page of a session's record: oldest first from ``page()``, newest first from ``page_back()``."""
 
     messages: tuple[Message, ...]
     next_after: str | None
-    """Pass it as ``after`` to get the next page; None on the last one."""
+    """Pass it as ``after``, or as ``before`` going back, to get the next page; None on the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
