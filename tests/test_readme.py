@@ -1,4 +1,4 @@
-"""What the README shows runs, as it stands there."""
+"""What the README and the documents show runs, as it stands there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from langmem_tiers.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+SNIPPETS = {
+    f"{document} {number}": snippet
+    for document in DOCUMENTS
+    for number, snippet in enumerate(
+        re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL), 1
+    )
+}
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined] # a group of commands
 
 
@@ -21,10 +29,10 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined] # a g
 # calls old.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.strip().split("\n")[-1][:40])
-def test_each_snippet_runs(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_each_snippet_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(snippet, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102 - that is the point
+    exec(compile(SNIPPETS[name], name, "exec"), {"__name__": "readme"})  # noqa: S102 - that is the point
 
 
 def test_the_quick_start_prints_what_was_said(
@@ -32,8 +40,20 @@ def test_the_quick_start_prints_what_was_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for run in (1, 2):
-        exec(compile(SNIPPETS[0], "README.md", "exec"), {})  # noqa: S102 - that is the point
+        exec(compile(SNIPPETS["README.md 1"], "README.md", "exec"), {})  # noqa: S102 - that is the point
         assert capsys.readouterr().out == f"{run} We chose PostgreSQL for the bookings.\n"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("part", ["TieredMemoryMiddleware", "TieredMemory.from_defaults"])
+def test_the_agents_answer_with_what_another_conversation_was_told(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = next(name for name, text in SNIPPETS.items() if name.startswith("README") and part in text)
+    for _ in range(2):
+        exec(compile(SNIPPETS[name], name, "exec"), {"__name__": "readme"})  # noqa: S102 - as above
+        assert "9:40 from platform 3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -42,7 +62,25 @@ def test_each_command_is_in_the_readme_and_has_help(command: str) -> None:
     assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("document", [*DOCUMENTS, "ARCHITECTURE.md", "CHANGELOG.md"])
+def test_each_link_leads_to_something(document: str) -> None:
+    broken = []
+    for target, anchor in LINK.findall((ROOT / document).read_text()):
+        if "://" in target:
+            continue
+        path = (ROOT / document).parent / target if target else ROOT / document
+        if not path.exists() or (anchor and anchor not in _anchors(path)):
+            broken.append(f"{target}#{anchor}")
+    assert broken == []
+
+
+def _anchors(path: Path) -> set[str]:
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "ARCHITECTURE.md", "CHANGELOG.md"])
 def test_each_path_that_a_document_names_exists(document: str) -> None:
     folders = "tests|langmem_tiers|storage|benchmarks|core|scoring|compression|tiers|flows"
     named = re.findall(rf"`((?:{folders})/[\w./]*)`", (ROOT / document).read_text())
