@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.knowledge import Knowledge
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.recall import Hit
-    from langmem_tiers.engine import MemoryEngine, Namespace
+    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.namespace import Namespace
 
 _log = logging.getLogger("langmem_tiers")
 _TOLD = ("kind", "category", "role", "name", "session", "created_at", "confidence")

@@ -30,7 +30,7 @@ def serve(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bo
     Args:
         engine: Where the memory is.
         namespace: Whose memory; no tool reaches another.
-        read_only: Whether only tools that read are offered.
+        read_only: Whether only tools that read are offered; what they find counts as no use then.
 
     Raises:
         InvalidNameError: That is no namespace.

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from langmem_tiers.adapting.hits import described
 from langmem_tiers.adapting.told import safe
 from langmem_tiers.core.fences import CLOSING, OPENING
+from langmem_tiers.mcp_server.arguments import MAX_NAME
 
 if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
@@ -50,7 +51,7 @@ class Memory(Answer):
     kind: str = Field(description="message, knowledge, or a kind of what was learned from messages.")
     content: str
     is_cut: bool = Field(default=False, description="There is more: ask again with more max_characters.")
-    session: str | None = Field(None, description="Of a message: where it is. forget needs it with the id.")
+    session: str | None = Field(None, description="Of a message: where it is. forget takes it with the id.")
     learned_in: str | None = Field(None, description="Of all else: the session that it was learned in.")
     role: str | None = None
     speaker: str | None = None
@@ -196,7 +197,7 @@ def _memory(hit: Hit, most: int) -> dict[str, Any]:
         "is_cut": len(content) > most,
         place: hit.entry.session,
         "role": told.get("role"),
-        "speaker": told.get("name"),
+        "speaker": _short(told.get("name")),
         "said_at": told["created_at"],
         "category": told.get("category"),
         "key": told.get("key"),
@@ -204,6 +205,10 @@ def _memory(hit: Hit, most: int) -> dict[str, Any]:
         "score": round(hit.score, 3),
         "found_by": hit.found_by,
     }
+
+
+def _short(name: str | None) -> str | None:
+    return name if name is None or len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
 
 
 def _known(one: Knowledge, most: int) -> dict[str, Any]:
@@ -214,6 +219,6 @@ def _known(one: Knowledge, most: int) -> dict[str, Any]:
         "value": one.value[:most],
         "is_cut": len(one.value) > most,
         "confidence": round(one.confidence, 3),
-        "source": one.source,
+        "source": _short(one.source),
         "updated_at": one.updated_at.isoformat(),
     }

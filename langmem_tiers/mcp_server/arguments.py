@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
+from langmem_tiers.adapting.times import written_time
+from langmem_tiers.core.names import MAX_ENTRY_ID_BYTES
 from langmem_tiers.tiers.confidence import INITIAL_CONFIDENCE
 
 MAX_TEXT = 100_000
@@ -26,7 +36,9 @@ def _with_words(text: str) -> str:
 
 _Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_with_words)]
 _Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+_Id = Annotated[str, Field(min_length=1, max_length=MAX_ENTRY_ID_BYTES)]
 _Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY), AfterValidator(_with_words)]
+_Moment = Annotated[AwareDatetime | None, BeforeValidator(written_time)]
 _Shown = Annotated[
     int,
     Field(
@@ -71,10 +83,10 @@ class Remember(Arguments):
 class _Filtered(Arguments):
     query: _Query = Field(description="A question, or words.")
     session: _Name | None = Field(None, description="Only from this session.")
-    since: AwareDatetime | None = Field(
+    since: _Moment = Field(
         None, description="Only what was said then or later: ISO 8601 with the offset, 2025-03-01T00:00:00Z."
     )
-    until: AwareDatetime | None = Field(None, description="Only what was said before then.")
+    until: _Moment = Field(None, description="Only what was said before then.")
 
 
 class Recall(_Filtered, _Listing):
@@ -95,7 +107,7 @@ class LookUp(_Listing):
     query: _Query | None = Field(None, description="A question, or words; left out, all are listed.")
     category: _Name | None = Field(None, description="Only of this category.")
     key: _Name | None = Field(None, description="Exactly what is known under this key of the category.")
-    after: _Name | None = Field(None, description="Of a list: next_after of the answer before.")
+    after: _Id | None = Field(None, description="Of a list: next_after of the answer before.")
     limit: int = Field(20, ge=1, le=MAX_KNOWN, description="How many at most.")
 
     @model_validator(mode="after")
@@ -123,7 +135,9 @@ class StoreKnowledge(Arguments):
 class Forget(Arguments):
     """What ``forget`` takes."""
 
-    id: _Name = Field(description="The id of one memory, as an answer gave it.")
+    id: _Id = Field(description="The id of one memory, as an answer gave it.")
     session: _Name | None = Field(
-        None, description="Of a message: the session that the answer gave with it. Left out for all else."
+        None,
+        description="Of a message: the session that the answer gave with it; it is needed where several have such an "
+        "id. Left out for all else.",
     )

@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -22,6 +23,7 @@ from pydantic import ValidationError
 
 from langmem_tiers.adapting.told import in_words, safe
 from langmem_tiers.core.names import check_namespace
+from langmem_tiers.mcp_server.lines import relay
 from langmem_tiers.mcp_server.tools import MemoryTools
 from langmem_tiers.version import __version__
 
@@ -48,8 +50,11 @@ def run(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bool
     server = server_of(engine, namespace, read_only=read_only)
 
     async def speak() -> None:
-        async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+        onward, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
+            tasks.start_soon(relay, reading, onward, writing.send)
+            await server.run(read, writing, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
 
     anyio.run(speak)
 
@@ -60,9 +65,9 @@ def server_of(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only
     Args:
         engine: Where the memory is.
         namespace: Whose memory; no tool reaches another.
-        read_only: Whether only tools that read are offered.
+        read_only: Whether only tools that read are offered; what they find counts as no use then.
     """
-    offered = MemoryTools(engine, check_namespace(namespace)).offered()
+    offered = MemoryTools(engine, check_namespace(namespace), counts=not read_only).offered()
     tools = {tool.name: tool for tool in offered if tool.reads or not read_only}
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:

@@ -14,7 +14,7 @@ from langmem_tiers.core.recall import RecallFilters
 from langmem_tiers.mcp_server import answers, arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from langmem_tiers.core.knowledge import Knowledge
     from langmem_tiers.core.names import NamespacePath
@@ -44,10 +44,12 @@ class MemoryTools:
     Args:
         engine: Where the memory is.
         namespace: Whose memory.
+        counts: Whether what is found counts as used, which is written down.
     """
 
-    def __init__(self, engine: MemoryEngine, namespace: NamespacePath) -> None:
+    def __init__(self, engine: MemoryEngine, namespace: NamespacePath, *, counts: bool = True) -> None:
         self._engine = engine
+        self._counts = counts
         self._space = engine.namespace(namespace)
 
     def offered(self) -> tuple[MemoryTool, ...]:
@@ -121,8 +123,8 @@ class MemoryTools:
 
     def recall(self, asked: arguments.Recall) -> answers.Recalled:
         """What answers a query, best first. What is found counts as used."""
-        found = self._space.recall(asked.query, limit=asked.limit, filters=_filters(asked))
-        count_use(self._space, (hit.knowledge for hit in found if hit.knowledge is not None))
+        found = self._space.recall(asked.query, limit=asked.limit, filters=_filters(asked), use=self._counts)
+        self._count_use(hit.knowledge for hit in found if hit.knowledge is not None)
         return answers.recalled(found, asked.max_characters)
 
     def build_context(self, asked: arguments.BuildContext) -> answers.ContextText:
@@ -137,7 +139,7 @@ class MemoryTools:
         if asked.query is None and asked.key is None:
             return self._listed(asked)
         found = self._asked_for(asked)
-        count_use(self._space, found)
+        self._count_use(found)
         return answers.looked_up(found, asked.max_characters)
 
     def remember(self, asked: arguments.Remember) -> answers.Remembered:
@@ -159,12 +161,21 @@ class MemoryTools:
 
     def forget(self, asked: arguments.Forget) -> answers.Receipt:
         """Erase one memory."""
-        path = self._space.path
-        if asked.session is None:
+        path, session = self._space.path, asked.session or self._session_of(asked.id)
+        if session is None:
             return answers.receipt_of(self._engine.forget(namespace=path, entry=asked.id))
-        return answers.receipt_of(
-            self._engine.forget(namespace=path, session=asked.session, message=asked.id)
-        )
+        return answers.receipt_of(self._engine.forget(namespace=path, session=session, message=asked.id))
+
+    def _session_of(self, entry_id: str) -> str | None:
+        try:
+            found = self._space.entry(entry_id)
+        except NotFoundError:  # it is gone already, or was never there: once more is safe
+            return None
+        return None if found.message is None else found.entry.session
+
+    def _count_use(self, known: Iterable[Knowledge]) -> None:
+        if self._counts:
+            count_use(self._space, known)
 
     def _asked_for(self, asked: arguments.LookUp) -> tuple[Knowledge, ...]:
         known = self._space.knowledge

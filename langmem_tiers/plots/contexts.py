@@ -9,7 +9,7 @@ from langmem_tiers.core.context import Context
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.memory_system import ContextBuildResult, ItemKind
-from langmem_tiers.plots.drawing import GREY, axes_for, colour, empty, entitle, hatch, legend, tidy
+from langmem_tiers.plots.drawing import GREY, axes_for, colour, drawn, empty, entitle, hatch, legend, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ def usage(contexts: Iterable[Context], *, ax: Axes | None = None) -> Axes:
         contexts: In their order, such as one for each turn.
         ax: Where to draw.
     """
-    turns = list(contexts)
+    turns = drawn(contexts, Context, "build_context() of each turn")
     ax = axes_for(ax)
     if not turns:
         return empty(ax, "Tokens of each turn", "no context was built yet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.context import NO_ROOM
+from langmem_tiers.core.context import IN_FEW_WORDS, NO_ROOM, RECALLED
 from langmem_tiers.plots.drawing import GREY, axes_for, empty, entitle, legend, tidy
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 MOST_BARS = 120
 """Beyond so many messages, a bar stands for several."""
-_FULL, _COMPRESSED, _SAVED, _RECALLED = "in full", "compressed", "saved by compressing", "recalled"
+_FULL, _COMPRESSED, _SAVED = "in full", "compressed", "saved by compressing"
 _BEHIND, _ARCHIVED, _NOT_SHOWN = "behind the summary", "archived", "not shown"
 _COLOURS = {
     _FULL: "#0072B2",
     _COMPRESSED: "#E69F00",
     _SAVED: "#F0D9A8",
-    _RECALLED: "#009E73",
+    RECALLED: "#009E73",
+    IN_FEW_WORDS: "#56B4E9",
     _BEHIND: "#CC79A7",
     _ARCHIVED: "#A07855",
     NO_ROOM: "#D55E00",
@@ -78,9 +79,7 @@ def _draw(ax: Axes, sums: Sequence[Counter[str]], step: int) -> dict[str, Artist
 
 def _tokens_by_state(context: Context, said: Sequence[Message]) -> Iterator[tuple[str, Counter[str]]]:
     full, compressed = set(context.full), set(context.compressed)
-    recalled = {hit.entry.id for hit in context.recalled}
     shown = {message.id: message.token_count for message in context.messages}
-    rest = _BEHIND if any(message.is_summary for message in context.messages) else _NOT_SHOWN
     dropped = {
         name: NO_ROOM if context.reasons.get(name) == NO_ROOM else _ARCHIVED for name in context.dropped
     }
@@ -90,8 +89,11 @@ def _tokens_by_state(context: Context, said: Sequence[Message]) -> Iterator[tupl
             kept = min(tokens, shown.get(message.id, tokens))
             yield _COMPRESSED, Counter({_COMPRESSED: kept, _SAVED: tokens - kept})
             continue
-        state = (
-            _FULL if message.id in full else _RECALLED if message.id in recalled else dropped.get(message.id)
-        )
-        state = state or rest
+        told = _FULL if message.id in full else _told_as(context.reasons.get(message.id, ""))
+        state = told or dropped.get(message.id) or (_BEHIND if message.is_compressed else _NOT_SHOWN)
         yield state, Counter({state: tokens})
+
+
+def _told_as(reason: str) -> str | None:
+    # Memories of other sessions are named otherwise, whatever their ids are.
+    return next((one for one in (RECALLED, IN_FEW_WORDS) if reason.startswith(f"{one}:")), None)

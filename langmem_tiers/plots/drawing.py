@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from langmem_tiers.core.errors import InvalidInputError, MissingExtraError
 from langmem_tiers.plots.lettering import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.legend import Legend
 
+T = TypeVar("T")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE6", "#A07855")
 """Of Okabe and Ito, without those that a light or a dark ground swallows, and two more."""
 GREY = "#8A8A8A"
@@ -44,6 +46,27 @@ def axes_for(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axe
             f"ax must be matplotlib axes, got a {type(ax).__name__}: use figure.add_subplot(), or leave it out"
         )
     return ax
+
+
+def drawn(values: object, kind: type[T], how: str) -> list[T]:
+    """What is to be drawn, in a list.
+
+    Args:
+        values: As they were handed in.
+        kind: What each of them must be.
+        how: Where one gets them.
+
+    Raises:
+        InvalidInputError: They are something else.
+    """
+    found: list[T] = []
+    for one in values if isinstance(values, Iterable) else [values]:
+        if not isinstance(one, kind):
+            raise InvalidInputError(
+                f"{kind.__name__} objects are drawn here, got a {type(one).__name__}: use what {how} gave"
+            )
+        found.append(one)
+    return found
 
 
 def colour(index: int) -> str:

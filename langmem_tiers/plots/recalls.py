@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.recall import Recall
-from langmem_tiers.plots.drawing import axes_for, colour, empty, entitle, hatch, legend, tidy
+from langmem_tiers.core.recall import Hit, Recall
+from langmem_tiers.plots.drawing import axes_for, colour, drawn, empty, entitle, hatch, legend, tidy
 from langmem_tiers.plots.lettering import cut, legible, plain
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-
-    from langmem_tiers.core.recall import Hit
 
 
 def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = None) -> Axes:
@@ -25,7 +23,7 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
         limit: Hits that are drawn at most; the title says how many are left out.
         ax: Where to draw.
     """
-    found = list(hits)
+    found = drawn(hits, Hit, "recall() or search()")
     shown = found[: max(1, limit)]
     ax = axes_for(ax, height=max(2.4, 1.1 + 0.3 * len(shown)))
     query = f" for “{cut(hits.query)}”" if isinstance(hits, Recall) else ""

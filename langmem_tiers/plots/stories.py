@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.episodes import KEY_MOMENT, EpisodeKind
-from langmem_tiers.plots.drawing import GREY, axes_for, colour, empty, entitle, legend, tidy
+from langmem_tiers.core.episodes import KEY_MOMENT, EpisodeKind, NarrativeArc
+from langmem_tiers.plots.drawing import GREY, axes_for, colour, drawn, empty, entitle, legend, tidy
 from langmem_tiers.plots.lettering import cut
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-    from langmem_tiers.core.episodes import Episode, NarrativeArc
+    from langmem_tiers.core.episodes import Episode
 
 _MARKERS = {
     EpisodeKind.DECISION_MADE: "D",
@@ -38,6 +38,7 @@ def arc(story: NarrativeArc, *, named: int = 6, ax: Axes | None = None) -> Axes:
         named: How many of the key moments are named, the most significant first; 8 at most.
         ax: Where to draw.
     """
+    (story,) = drawn((story,), NarrativeArc, "session.arc()")
     episodes = [*story.beginning, *story.middle, *story.end]
     ax = axes_for(ax, width=9.0)
     if not episodes:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.checks import check_positive
 from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.plots.drawing import GREY, axes_for, colour, empty, entitle, legend, tidy
+from langmem_tiers.core.entries import Entry
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.messages import check_time
+from langmem_tiers.core.tuning import Snapshot
+from langmem_tiers.plots.drawing import GREY, axes_for, colour, drawn, empty, entitle, legend, tidy
 from langmem_tiers.scoring.decay import HALF_LIFE_DAYS, decay_of
 from langmem_tiers.scoring.decay import decay as left_of
 
@@ -17,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-    from langmem_tiers.core.entries import Entry
-    from langmem_tiers.core.tuning import Snapshot
 
 _USES = (0, 1, 3, 5)
 _POINTS = 200
@@ -33,7 +36,14 @@ def tuning(history: Iterable[Snapshot], *, ax: Axes | None = None) -> Axes:
         history: What ``engine.optimizer.history(namespace)`` gave, in any order.
         ax: Where to draw; the number of messages in full has an axis of its own on the right.
     """
-    runs = sorted(history, key=lambda run: run.created_at)
+    given = drawn(history, Snapshot, "engine.optimizer.history(namespace)")
+    runs = sorted(given, key=lambda run: run.created_at)
+    for run in runs:
+        if not (isfinite(run.usage_before) and isfinite(run.usage_after)):
+            raise InvalidInputError(
+                f"the run of {run.created_at} has a usage of {run.usage_before} before and {run.usage_after} after, "
+                "and only finite ones can be drawn: leave it out"
+            )
     ax = axes_for(ax, width=8.6)
     if not runs:
         return empty(ax, "The optimizer", "it has not run yet")
@@ -103,8 +113,8 @@ def decay(
         ax: Where to draw.
     """
     check_positive(half_life_days, "half_life_days")
-    shown = list(entries)
-    moment = SystemClock().now() if now is None else now
+    shown = drawn(entries, Entry, "namespace.long_term.latest()")
+    moment = SystemClock().now() if now is None else check_time(now)
     ages = [max(0.0, _days_unused(entry, moment)) for entry in shown]
     most = max(4 * half_life_days, max(ages, default=0.0) * 1.05)
     ax = axes_for(ax)

@@ -114,6 +114,8 @@ class Overview(Answer):
     growth: list[DayItem]
     growth_is_whole: bool
     optimizer: OptimizerStatus
+    budget: int
+    """Tokens for memory that a run of the optimizer here adapts the parameters to."""
 
 
 class SessionItem(Answer):
@@ -159,6 +161,8 @@ class EntryAnswer(Answer):
     time: datetime
     tokens: int
     text: str
+    result: str | None
+    """What came of a step of a run, whole; its text holds no more of it than recall looks at."""
     tier: str
     state: str
     reason: str
@@ -228,7 +232,7 @@ class PartItem(Answer):
 
 
 class LeftOutItem(Answer):
-    """What is not in a context."""
+    """What is not in a context, or only in a few words: then it is ``compressed``."""
 
     id: str
     session: str | None
@@ -236,6 +240,7 @@ class LeftOutItem(Answer):
     text: str
     cut: bool
     tokens: int
+    origin: Literal["compressed", "dropped"]
     reason: str
 
 
@@ -247,6 +252,9 @@ class ContextAnswer(Answer):
     sections: list[SectionItem]
     messages: list[PartItem]
     left_out: list[LeftOutItem]
+    """What was recalled or is known and is not told, then the newest messages without room."""
+    left_out_count: int
+    """How many there are of them all."""
     warnings: list[str]
     problems: list[str]
 
@@ -258,6 +266,8 @@ class KnowledgeItem(Answer):
     category: str
     key: str
     value: str
+    cut: bool
+    """Whether the value goes on."""
     confidence: float
     created_at: datetime
     updated_at: datetime
@@ -285,6 +295,7 @@ class CycleItem(Answer):
     """As JSON, cut like every text in a list."""
     result: str
     cut: bool
+    """Whether thought, parameters or result go on."""
     outcome: str
     success: bool
     url: str

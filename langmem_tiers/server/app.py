@@ -48,9 +48,27 @@ def app_of(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegist
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (LangmemTiersError, HTTPException):
         app.add_exception_handler(kind, _failed)
-    app.add_api_route("/", _front, include_in_schema=False)
+    app.add_api_route("/", _front, methods=["GET", "HEAD"], include_in_schema=False)
+    _document_limit(app, engine.config.recall.max_limit)
     app.mount("/inspector", StaticFiles(directory=_INSPECTOR, html=True, check_dir=False))
     return app
+
+
+def _document_limit(app: FastAPI, most: int) -> None:
+    # It is the engine's, and no model knows it.
+    made = app.openapi
+
+    def document() -> dict[str, Any]:
+        told = made()
+        (limit,) = (
+            one
+            for one in told["components"]["schemas"]["AskRecall"]["properties"]["limit"]["anyOf"]
+            if one["type"] == "integer"
+        )
+        limit["maximum"] = most
+        return told
+
+    app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
 async def _front() -> Response:

@@ -7,17 +7,21 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from langmem_tiers.adapting.times import written_time
+from langmem_tiers.core.config import MAX_LIMIT
 from langmem_tiers.core.recall import Strategy  # noqa: TC001 - as above
 
 MOST_CHARACTERS = 20_000
 """Of a question."""
-_MOST_TOKENS = 10_000_000
+_OWN = "the token's own, or the only one there is"
+_MOST_TOKENS = 2_000_000
 _MOST_MESSAGES = 1_000
+_MOST_NAME = 1_024
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before; the first page, if left out.")]
 InNamespace = Annotated[
     str | None,
-    Query(description="Labels parted by slashes, as acme/alice; the token's own, if left out."),
+    Query(description=f"Labels parted by slashes, as acme/alice; {_OWN}, if left out."),
 ]
 Budget = Annotated[int | None, Query(ge=1, le=_MOST_TOKENS, description="Tokens; the engine's, if left out.")]
 InPath = Annotated[str, Path(min_length=1)]
@@ -26,13 +30,7 @@ InSession = Annotated[
 ]
 
 
-def _as_text(value: object) -> object:
-    if value is not None and not isinstance(value, str):
-        raise ValueError("a time is a text, such as 2026-01-31T09:30:00Z")
-    return value
-
-
-Moment = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(_as_text)]
+Moment = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(written_time)]
 
 
 class Ask(BaseModel):
@@ -40,7 +38,7 @@ class Ask(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    namespace: str | None = Field(None, description="Labels parted by slashes; the token's own, if left out.")
+    namespace: str | None = Field(None, description=f"Labels parted by slashes; {_OWN}, if left out.")
 
 
 class NewMessage(BaseModel):
@@ -50,7 +48,7 @@ class NewMessage(BaseModel):
 
     role: Literal["user", "assistant", "system", "tool"]
     content: str
-    name: str | None = None
+    name: str | None = Field(None, max_length=_MOST_NAME)
     id: str | None = Field(None, description="Adding the same id to a session twice stores it once.")
 
 
@@ -64,7 +62,7 @@ class AskRecall(Ask):
     """A question to memory."""
 
     query: str = Field(max_length=MOST_CHARACTERS)
-    limit: int | None = Field(None, ge=1, le=200)
+    limit: int | None = Field(None, ge=1, le=MAX_LIMIT)  # the engine's own most holds, and is documented
     strategy: Annotated[Strategy | None, Field(strict=False)] = None
     session: str | None = None
     since: Moment = None
@@ -87,7 +85,7 @@ class AskKnow(Ask):
     key: str
     value: str
     confidence: float = Field(0.5, ge=0, le=1, allow_inf_nan=False)
-    source: str | None = None
+    source: str | None = Field(None, max_length=_MOST_NAME)
 
 
 class AskEntry(Ask):

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.messages import MessageDraft
 from langmem_tiers.server import answers, forgetting, wording
+from langmem_tiers.server.addresses import any_name
 from langmem_tiers.server.asks import AskAdd, AskEntry, AskForget, AskKnow, InPath  # noqa: TC001 - read at run time
 from langmem_tiers.server.desk import AtDesk, in_thread
 from langmem_tiers.server.problems import Problem
@@ -15,8 +16,8 @@ from langmem_tiers.server.workers import Pace
 router = APIRouter()
 
 
-@router.post("/sessions/{session:path}/messages")
-@in_thread()
+@router.post(f"/sessions/{any_name('session')}/messages")
+@in_thread(writes=True)
 def add(desk: AtDesk, session: InPath, asked: AskAdd) -> answers.Added:
     """Store messages in a session, which is made if it is not there: all of them or none."""
     drafts = [MessageDraft(one.role, one.content, id=one.id, name=one.name) for one in asked.messages]
@@ -28,20 +29,22 @@ def add(desk: AtDesk, session: InPath, asked: AskAdd) -> answers.Added:
     )
 
 
-@router.post("/entries/{id:path}/promote")
-@in_thread()
+@router.post(f"/entries/{any_name('id')}/promote")
+@in_thread(writes=True)
 def promote(desk: AtDesk, id: InPath, asked: AskEntry) -> answers.EntryAnswer:  # noqa: A002 - as in the path
     """Move a message into the long-term tier."""
     there = desk.there(asked.namespace)
     found = there.entry(id, session=asked.session)
     if found.message is None or found.entry.session is None:
         raise InvalidInputError(f"{id!r} is no message: it is in the {found.entry.tier.value} tier already")
+    if found.message.is_summary:
+        raise InvalidInputError(f"{id!r} is a summary: promote one of the messages that it stands for")
     desk.session(asked.namespace, found.entry.session).promote(found.message)
     return wording.entry_of(there.entry(id, session=found.entry.session))
 
 
 @router.post("/knowledge")
-@in_thread()
+@in_thread(writes=True)
 def know(desk: AtDesk, asked: AskKnow) -> answers.KnowledgeItem:
     """Remember a value under a category and a key; another value than before supersedes it."""
     known = desk.made(asked.namespace).knowledge
@@ -52,7 +55,7 @@ def know(desk: AtDesk, asked: AskKnow) -> answers.KnowledgeItem:
 
 
 @router.post("/forget")
-@in_thread(Pace.LONG)
+@in_thread(Pace.LONG, writes=True)
 def forget(desk: AtDesk, asked: AskForget) -> answers.Erasure:
     """Erase something everywhere, with what was made of it; without `confirm`, say what that would be."""
     target = forgetting.target_of(desk, asked)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.names import check_namespace
-from langmem_tiers.server.tokens import Token
+from langmem_tiers.server.hosts import allowed_name
+from langmem_tiers.server.tokens import Token, check_distinct
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -20,8 +21,10 @@ class ServerConfig:
 
     Args:
         tokens: Who shows none of them gets nothing but ``/health`` and the empty pages. With none, all are answered.
+            No secret may stand there twice.
         namespace: The only one that is served, with all that lie below it; all, if left out.
-        allowed_hosts: Names under which the server is reached, besides those of this machine; ``*`` allows all.
+        allowed_hosts: Names under which the server is reached, besides those of this machine; ``*`` allows all. A port
+            behind one says nothing.
         max_body_bytes: Of a request.
         max_threads: Requests that the engine works on at once.
         max_waiting: Requests that wait for that; who comes then is told to come again.
@@ -44,9 +47,8 @@ class ServerConfig:
             put(self, name, tuple(getattr(self, name)))
         if not all(isinstance(token, Token) for token in self.tokens):
             raise InvalidConfigError("tokens must be Token objects: use Token(secret), or tokens_of(text)")
-        if not all(self.allowed_hosts):
-            raise InvalidConfigError("allowed_hosts must be names: use e.g. 'memory.example.org'")
-        put(self, "allowed_hosts", tuple(host.lower() for host in self.allowed_hosts))
+        check_distinct(self.tokens)
+        put(self, "allowed_hosts", tuple(map(allowed_name, self.allowed_hosts)))
         if self.namespace is not None:
             put(self, "namespace", check_namespace(self.namespace))
         for name in ("max_body_bytes", "max_threads"):

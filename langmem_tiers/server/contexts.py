@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.core.context import NO_ROOM
+from langmem_tiers.core.context import name_of
 from langmem_tiers.core.messages import Message, Role
 from langmem_tiers.flows.context import SUMMARY_SHARE
 from langmem_tiers.flows.known import MEMORIES_ID
 from langmem_tiers.flows.session_context import KNOWLEDGE_SHARE, RECALLED_SHARE
+from langmem_tiers.scoring.tokens import count_messages
+from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
 from langmem_tiers.server import answers
 from langmem_tiers.server.wording import clean, cut
 
@@ -16,16 +18,45 @@ if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.ports import TokenCounter
     from langmem_tiers.core.previews import Preview
+    from langmem_tiers.core.recall import Hit
 
 _SHARES = {"summary": SUMMARY_SHARE, "known": KNOWLEDGE_SHARE, "memories": RECALLED_SHARE}
 """What each part may take at most; the conversation has all that is left."""
 _MOST_LEFT_OUT = 200
 
 
-def system_part(counter: TokenCounter, text: str | None) -> answers.PartItem | None:
-    """A system prompt as the first message of a context."""
-    if not text:
-        return None
+def system_tokens(counter: TokenCounter, text: str | None) -> int:
+    """What a system prompt takes of a context, with its frame."""
+    return counter.count(text) + FRAME_TOKENS if text else 0
+
+
+def told(
+    preview: Preview, counter: TokenCounter, *, budget: int, system: str | None
+) -> answers.ContextAnswer:
+    """A context, with the system prompt before it.
+
+    Args:
+        preview: The context, and what is not in it.
+        counter: Counts tokens.
+        budget: What there is for both.
+        system: The system prompt, if there is one.
+    """
+    context = preview.context
+    before = [_system_part(counter, system)] if system else []
+    sections = _sections(context, counter, system)
+    return answers.ContextAnswer(
+        budget=budget,
+        used=sum(one.tokens for one in sections),
+        sections=sections,
+        messages=[*before, *_messages(context)],
+        left_out=_left_out(preview, counter)[:_MOST_LEFT_OUT],
+        left_out_count=_left_out_count(preview),
+        warnings=list(preview.warnings),
+        problems=[clean(one) for one in context.problems],
+    )
+
+
+def _system_part(counter: TokenCounter, text: str) -> answers.PartItem:
     return answers.PartItem(
         id=None,
         role=Role.SYSTEM.value,
@@ -37,27 +68,16 @@ def system_part(counter: TokenCounter, text: str | None) -> answers.PartItem | N
     )
 
 
-def told(preview: Preview, budget: int, system: answers.PartItem | None) -> answers.ContextAnswer:
-    """A context, with the system prompt before it."""
-    context = preview.context
-    left_out = _left_out(preview)
-    taken = 0 if system is None else system.tokens
-    return answers.ContextAnswer(
-        budget=budget,
-        used=context.token_count + taken,
-        sections=_sections(context, taken),
-        messages=[*([] if system is None else [system]), *_messages(context)],
-        left_out=left_out[:_MOST_LEFT_OUT],
-        warnings=list(context.warnings),
-        problems=[clean(one) for one in context.problems],
-    )
-
-
-def _sections(context: Context, system: int) -> list[answers.SectionItem]:
-    room = context.token_budget
-    parts = {"system": (system, system)} if system else {}
-    parts |= {name: (used, int(room * _SHARES.get(name, 1.0))) for name, used in context.sections.items()}
-    return [answers.SectionItem(name=name, tokens=used, limit=most) for name, (used, most) in parts.items()]
+def _sections(context: Context, counter: TokenCounter, system: str | None) -> list[answers.SectionItem]:
+    room, taken = context.token_budget, system_tokens(counter, system)
+    used = dict(context.sections)
+    if taken and not context.messages:
+        used["frame"] = count_messages(counter, ())
+    parts = {"system": (taken, taken)} if taken else {}
+    parts |= {name: (tokens, int(room * _SHARES.get(name, 1.0))) for name, tokens in used.items()}
+    return [
+        answers.SectionItem(name=name, tokens=tokens, limit=most) for name, (tokens, most) in parts.items()
+    ]
 
 
 def _messages(context: Context) -> list[answers.PartItem]:
@@ -85,8 +105,10 @@ def _messages(context: Context) -> list[answers.PartItem]:
     ]
 
 
-def _left_out(preview: Preview) -> list[answers.LeftOutItem]:
+def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutItem]:
     context = preview.context
+    in_few_words = {name_of(hit, preview.session) for hit in context.summarised}
+    hits = {name_of(hit, preview.session): hit for hit in _hits(context)}
     recalled = [
         answers.LeftOutItem(
             id=clean(hit.entry.id),
@@ -94,9 +116,22 @@ def _left_out(preview: Preview) -> list[answers.LeftOutItem]:
             role=None if hit.entry.role is None else hit.entry.role.value,
             **cut(hit.entry.content),
             tokens=hit.entry.token_count,
-            reason=f"recalled, and {NO_ROOM}",
+            origin="compressed" if name in in_few_words else "dropped",
+            reason=clean(context.reasons[name]),
         )
-        for hit in context.left_out
+        for name, hit in hits.items()
+    ]
+    known = [
+        answers.LeftOutItem(
+            id=clean(hit.knowledge.id),
+            session=None,
+            role=None,
+            **cut(hit.knowledge.told),
+            tokens=counter.count(hit.knowledge.told),
+            origin="dropped",
+            reason=clean(context.reasons[hit.knowledge.id]),
+        )
+        for hit in context.knowledge_left_out
     ]
     dropped = [
         answers.LeftOutItem(
@@ -105,8 +140,28 @@ def _left_out(preview: Preview) -> list[answers.LeftOutItem]:
             role=one.role.value,
             **cut(one.content),
             tokens=one.token_count,
+            origin="dropped",
             reason=clean(preview.reason_of(one)),
         )
         for one in preview.dropped
+        if one.id not in hits
     ]
-    return [*recalled, *dropped]
+    return [*recalled, *known, *dropped]
+
+
+def _left_out_count(preview: Preview) -> int:
+    context = preview.context
+    dropped = set(context.dropped)
+
+    def is_one_more(hit: Hit) -> bool:
+        # A message of the session is among those without room, unless it is hidden.
+        if hit.session != preview.session or hit.message is None:
+            return True
+        return hit.entry.id not in dropped and (preview.is_whole or hit.message.is_compressed)
+
+    others = sum(map(is_one_more, _hits(context))) + len(context.knowledge_left_out)
+    return len(dropped) + preview.unseen + others
+
+
+def _hits(context: Context) -> tuple[Hit, ...]:
+    return (*context.left_out, *context.passed_over)

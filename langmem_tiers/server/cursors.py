@@ -8,7 +8,7 @@ import json
 
 from langmem_tiers.server.problems import Problem
 
-_LONGEST = 8_000
+_LONGEST = 20_000  # a category and a key of the longest, with each character escaped, take 16,400
 _MOST = 2**53  # any number of ours is less
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -11,7 +11,9 @@ from fastapi import Depends, Request
 from langmem_tiers.core.errors import InvalidInputError, NotFoundError, SessionNotFoundError
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.server.guard import REACH, Reach
+from langmem_tiers.server.holding import held_from
 from langmem_tiers.server.problems import Problem
+from langmem_tiers.server.timelines import Timelines
 from langmem_tiers.server.workers import Pace, Workers
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.budget import TokenBudget
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.engine import MemoryEngine, Namespace
+    from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.flows.session import Session
+    from langmem_tiers.namespace import Namespace
 
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ class Served:
     engine: MemoryEngine
     workers: Workers
     registry: CollectorRegistry | None
+    timelines: Timelines = field(default_factory=Timelines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,25 @@ class Desk:
         return self.served.engine
 
     def path(self, namespace: str | None) -> NamespacePath:
-        """The namespace that is meant: the one that the request is bound to, if it names none.
+        """The namespace that is meant; if none is named, the one that it is bound to, or the only one there is.
 
         Raises:
             Problem: It lies outside of what the request may reach.
             InvalidInputError: None is named, or it is none.
         """
-        if namespace is None and self.reach.namespace is None:
-            raise InvalidInputError("namespace: say whose memory is meant, as namespace=acme/alice")
-        path = self.reach.namespace if namespace is None else path_of(namespace)
-        assert path is not None  # noqa: S101 - one of both is there
+        if namespace is None:
+            return self.reach.namespace or self._only()
+        path = path_of(namespace)
         if not self.reach.holds(path):
-            raise Problem(403, "forbidden", f"{shown(path)!r} is not yours to ask for with this token")
+            why = "is not yours to ask for with this token" if self.reach.is_bound else "is not served here"
+            raise Problem(403, "forbidden", f"{shown(path)!r} {why}")
         return path
+
+    def _only(self) -> NamespacePath:
+        found = self.engine.namespaces(limit=2)
+        if len(found) != 1:
+            raise InvalidInputError("namespace: say whose memory is meant, as namespace=acme/alice")
+        return found[0]
 
     def made(self, namespace: str | None) -> Namespace:
         """The namespace, whether it holds anything yet or not."""
@@ -74,7 +84,7 @@ class Desk:
             NotFoundError: It does not.
         """
         path = self.path(namespace)
-        if self.engine.namespaces(path, limit=1) != (path,):
+        if path not in held_from(self.engine, path):
             raise NotFoundError(f"there is nothing in {shown(path)!r}: GET /namespaces tells what there is")
         return self.engine.namespace(path)
 
@@ -89,9 +99,10 @@ class Desk:
             raise SessionNotFoundError(f"there is no session {name!r}: GET /sessions tells which there are")
         return found
 
-    def budget(self, tokens: int | None) -> TokenBudget:
-        """So many tokens for memory, divided as the engine's budget; as many as that has, if left out."""
-        budget = self.engine.config.budget
+    @staticmethod
+    def budget(session: Session, tokens: int | None) -> TokenBudget:
+        """So many tokens for memory, divided as in contexts of a session; as many as the engine's, if left out."""
+        budget = session.tuned_budget()
         return budget.resized(budget.available if tokens is None else tokens)
 
 
@@ -103,7 +114,7 @@ AtDesk = Annotated[Desk, Depends(_desk)]
 
 
 def in_thread(
-    pace: Pace = Pace.QUICK,
+    pace: Pace = Pace.QUICK, *, writes: bool = False
 ) -> Callable[[Callable[..., T]], Callable[..., Awaitable[T]]]:
     """For endpoints, which wait for the engine: they run in a thread of the server's."""
 
@@ -116,7 +127,7 @@ def in_thread(
                 desk.engine.check()
                 return work(**values)
 
-            return await desk.served.workers.run(pace, checked)
+            return await desk.served.workers.run(pace, checked, writes=writes)
 
         return run
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.knowledge import id_from_name
 from langmem_tiers.core.paths import shown
+from langmem_tiers.server.holding import holdings_of
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -38,9 +39,9 @@ def target_of(desk: Desk, asked: AskForget) -> Target:
         raise InvalidInputError("name one thing to forget: an entry, a session, knowledge, or whole: true")
     path = desk.there(asked.namespace).path
     if asked.whole:
-        held = desk.engine.namespace(path).holdings()
-        told = f"{shown(path)!r} with {held.sessions:,} sessions and {held.messages:,} messages"
-        return Target(namespace=path, told=told)
+        held = holdings_of(desk.engine.namespace(path))
+        what = "its items" if held is None else f"{held.sessions:,} sessions and {held.messages:,} messages"
+        return Target(namespace=path, told=f"{shown(path)!r} with {what}")
     if asked.knowledge is not None:
         entry_id = id_from_name(asked.knowledge.category, asked.knowledge.key)
         return _entry(desk, path, entry_id, None)

@@ -34,7 +34,7 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _SAFE = frozenset({"GET", "HEAD"})
-_OPEN = frozenset({"/", "/health", "/favicon.ico"})
+_OPEN = frozenset({"/", "/health", "/favicon.ico", "/inspector"})
 _OPEN_BELOW = "/inspector/"
 
 
@@ -97,7 +97,8 @@ class Guard:
             raise Problem(
                 421,
                 "wrong_host",
-                "this server does not answer under that name: if it is its own, start it with --allowed-host",
+                "this server does not answer under that name: if it is its own, start it with --allowed-host, "
+                "or with ServerConfig(allowed_hosts=...)",
             )
 
     def _reach(self, headers: Headers, *, is_open: bool) -> Reach:
@@ -133,12 +134,12 @@ def too_large(most: int) -> Problem:
 
 
 class _Body:
-    """Counts what comes in, also where nobody said how much it would be."""
+    """Counts what comes in, also where nobody said how much it would be; all of it has to come in time."""
 
     def __init__(self, receive: Receive, config: ServerConfig) -> None:
         self._receive = receive
         self._most = config.max_body_bytes
-        self._seconds = config.timeout_seconds
+        self._end = asyncio.get_running_loop().time() + config.timeout_seconds
         self._taken = 0
         self._is_whole = False
 
@@ -146,7 +147,8 @@ class _Body:
         if self._is_whole:
             return await self._receive()
         try:
-            message = await asyncio.wait_for(self._receive(), self._seconds)
+            async with asyncio.timeout_at(self._end):
+                message = await self._receive()
         except TimeoutError as error:
             raise Problem(408, "timeout", "the request did not come to its end: send it again") from error
         self._is_whole = not message.get("more_body", False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
+from langmem_tiers.core.errors import InvalidConfigError
+
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_HOST = "*"
 
@@ -18,6 +20,20 @@ def host_of(header: str) -> str | None:
         return None
     is_plain = parts.netloc == header and not set("@/?#\\ \t") & set(header)
     return parts.hostname if is_plain else None
+
+
+def allowed_name(text: str) -> str:
+    """A name that a server is told to answer under, as ``host_of`` gives it: in small letters, without a port.
+
+    Raises:
+        InvalidConfigError: It is none.
+    """
+    if text == ANY_HOST or address_of(text) is not None:
+        return text.lower()
+    name = host_of(text)
+    if not name:
+        raise InvalidConfigError(f"{text!r} is no name of a host: use e.g. 'memory.example.org'")
+    return name
 
 
 def is_allowed(host: str | None, reached_at: str | None, allowed: tuple[str, ...]) -> bool:

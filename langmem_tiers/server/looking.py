@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.core.upkeep import Holdings
 from langmem_tiers.flows.task_history import CyclePlace
 from langmem_tiers.server import answers, wording
+from langmem_tiers.server.addresses import any_name
 from langmem_tiers.server.asks import (
     MOST_CHARACTERS,
     Budget,
@@ -20,8 +22,10 @@ from langmem_tiers.server.asks import (
 )
 from langmem_tiers.server.cursors import cursor_of, place_of
 from langmem_tiers.server.desk import AtDesk, in_thread
+from langmem_tiers.server.holding import holdings_of
 
 router = APIRouter()
+_NOTHING = Holdings(sessions=0, messages=0, tokens=0, tiers={}, knowledge=0, growth=(), growth_is_whole=True)
 
 
 @router.get("/namespaces")
@@ -41,7 +45,7 @@ def namespaces(desk: AtDesk, limit: Limit = 50, cursor: Cursor = None) -> answer
 def overview(desk: AtDesk, namespace: InNamespace = None) -> answers.Overview:
     """What a namespace holds, by tier, and by day for 90 days."""
     there = desk.there(namespace)
-    held = there.holdings()
+    held = holdings_of(there) or _NOTHING
     return answers.Overview(
         namespace=wording.clean(shown(there.path)),
         sessions=held.sessions,
@@ -57,6 +61,7 @@ def overview(desk: AtDesk, namespace: InNamespace = None) -> answers.Overview:
         ],
         growth_is_whole=held.growth_is_whole,
         optimizer=wording.status_of(desk.engine.optimizer.report(there.path)),
+        budget=desk.engine.config.budget.available,
     )
 
 
@@ -72,7 +77,7 @@ def sessions(
     return answers.Page(items=[wording.session_item(one) for one in page.sessions], next=more)
 
 
-@router.get("/sessions/{session:path}/messages")
+@router.get(f"/sessions/{any_name('session')}/messages")
 @in_thread()
 def messages(
     desk: AtDesk, session: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
@@ -87,7 +92,7 @@ def messages(
     return answers.Page(items=items, next=_next_in_record("messages", page.next_after, before + limit))
 
 
-@router.get("/sessions/{session:path}/timeline")
+@router.get(f"/sessions/{any_name('session')}/timeline")
 @in_thread()
 def timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
     desk: AtDesk,
@@ -106,21 +111,23 @@ def timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
     listing = f"timeline {order}"
     place, before = _place_in_record(listing, cursor)
     there = desk.session(namespace, session)
-    previewed = there.preview(question, budget=desk.budget(budget), recall=bool(question))
+    verdicts = desk.served.timelines.verdicts(
+        there, question, desk.budget(there, budget), is_first=cursor is None
+    )
     page = there.page(place, limit) if order == "oldest" else there.page_back(place, limit)
     items = [
         answers.TimelineItem(
             **wording.said(one),
             position=position if order == "oldest" else None,
-            state=previewed.state_of(one),
-            reason=wording.clean(previewed.reason_of(one)),
+            state=verdicts.state_of(one),
+            reason=wording.clean(verdicts.reason_of(one)),
         )
         for position, one in enumerate(page.messages, before + 1)
     ]
     return answers.Page(items=items, next=_next_in_record(listing, page.next_after, before + limit))
 
 
-@router.get("/entries/{id:path}")
+@router.get(f"/entries/{any_name('id')}")
 @in_thread()
 def entry(
     desk: AtDesk,
@@ -168,7 +175,7 @@ def tasks(
     return answers.Page(items=[wording.task_item(one) for one in page.tasks], next=more)
 
 
-@router.get("/tasks/{task:path}/cycles")
+@router.get(f"/tasks/{any_name('task')}/cycles")
 @in_thread()
 def cycles(
     desk: AtDesk, task: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.core.recall import RecallFilters
+from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.server import answers, contexts, wording
 from langmem_tiers.server.asks import AskContext, AskRecall  # noqa: TC001 - read at run time
 from langmem_tiers.server.desk import AtDesk, in_thread
@@ -45,12 +46,12 @@ def _filters(asked: AskRecall) -> RecallFilters | None:
 def context(desk: AtDesk, asked: AskContext) -> answers.ContextAnswer:
     """What would go to the model for a question, within a budget, and what would be left out. Nothing is changed."""
     session = desk.session(asked.namespace, asked.session)
-    system = contexts.system_part(desk.engine.counter, asked.system)
-    taken = 0 if system is None else system.tokens
-    whole = desk.budget(asked.budget)
-    if taken >= whole.available:
+    counter = desk.engine.counter
+    taken = contexts.system_tokens(counter, asked.system)
+    whole = desk.budget(session, asked.budget)
+    if taken and taken + count_messages(counter, ()) >= whole.available:
         raise BudgetExceededError(
             f"the system prompt takes {taken} of {whole.available} tokens: raise the budget or shorten it"
         )
     previewed = session.preview(asked.question, budget=whole.resized(whole.available - taken))
-    return contexts.told(previewed, whole.available, system)
+    return contexts.told(previewed, counter, budget=whole.available, system=asked.system)

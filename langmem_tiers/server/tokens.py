@@ -10,7 +10,7 @@ from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.paths import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from langmem_tiers.core.names import NamespacePath
 
@@ -45,7 +45,8 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     Empty lines and those that begin with ``#`` say nothing.
     """
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Other signs that end a line for Python would part a token from the namespace that it is bound to.
+    for number, line in enumerate(text.split("\n"), 1):
         words = line.strip().split(maxsplit=1)
         if not words or words[0].startswith("#"):
             continue
@@ -53,9 +54,18 @@ def tokens_of(text: str) -> tuple[Token, ...]:
             found.append(Token(words[0], path_of(words[1]) if len(words) > 1 else None))
         except ValueError as error:
             raise InvalidConfigError(f"line {number} of the tokens: {error}") from None
-    if len({token.secret for token in found}) < len(found):
-        raise InvalidConfigError("a token stands there twice: give each namespace its own")
+    check_distinct(found)
     return tuple(found)
+
+
+def check_distinct(tokens: Collection[Token]) -> None:
+    """Each secret stands there once: of two with the same, one could open more than the other was meant to.
+
+    Raises:
+        InvalidConfigError: One stands there twice.
+    """
+    if len({token.secret for token in tokens}) < len(tokens):
+        raise InvalidConfigError("a token stands there twice: give each namespace its own")
 
 
 def matching(tokens: Iterable[Token], shown: str) -> Token | None:

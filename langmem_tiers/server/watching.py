@@ -17,6 +17,7 @@ from langmem_tiers.version import __version__
 router = APIRouter()
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 @in_thread(Pace.WATCH)
 def health(desk: AtDesk) -> answers.Health:
@@ -59,7 +60,7 @@ def optimizer_history(
 
 
 @router.post("/learning/optimizer/run")
-@in_thread(Pace.LONG)
+@in_thread(Pace.LONG, writes=True)
 def optimizer_run(desk: AtDesk, asked: Ask) -> answers.OptimizerRun:
     """Tidy the sessions of a namespace that changed since the last run, and adapt the parameters."""
     done = desk.engine.optimizer.run(desk.there(asked.namespace).path)

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.flows.task_history import step_of
 from langmem_tiers.server import answers
 
 if TYPE_CHECKING:
@@ -14,12 +16,14 @@ if TYPE_CHECKING:
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.recall import Hit
     from langmem_tiers.core.reports import SessionInfo
+    from langmem_tiers.core.tasks import MemoryEntry
     from langmem_tiers.core.tuning import EfficiencyReport, Snapshot
-    from langmem_tiers.flows.found import Found
+    from langmem_tiers.flows.found import FoundEntry
     from langmem_tiers.flows.task_history import SeenCycle, TaskInfo
 
 MOST_CHARACTERS = 2_000
 """Of a text in a list; ``GET /entries/{id}`` tells it whole."""
+_MOST_NAME = 1_024
 _TOLD_SIGNALS = 3
 
 
@@ -36,6 +40,13 @@ def _clean(text: str | None) -> str | None:
     return None if text is None else clean(text)
 
 
+def short_name(name: str | None) -> str | None:
+    """A name or a source for a list; one that is too long goes on with a mark."""
+    if name is None or len(name) <= _MOST_NAME:
+        return _clean(name)
+    return f"{clean(name[:_MOST_NAME])}…"
+
+
 def cut(text: str) -> dict[str, Any]:
     """A text for a list, and whether it goes on."""
     return {"text": clean(text[:MOST_CHARACTERS]), "cut": len(text) > MOST_CHARACTERS}
@@ -46,7 +57,7 @@ def said(message: Message) -> dict[str, Any]:
     return {
         "id": clean(message.id),
         "role": message.role.value,
-        "name": _clean(message.name),
+        "name": short_name(message.name),
         "time": message.created_at,
         "tokens": message.token_count,
         **cut(message.content),
@@ -88,7 +99,7 @@ def run_of(snapshot: Snapshot) -> answers.OptimizerRun:
     )
 
 
-def entry_of(found: Found) -> answers.EntryAnswer:
+def entry_of(found: FoundEntry) -> answers.EntryAnswer:
     """A memory, whole."""
     entry, message = found.entry, found.message
     return answers.EntryAnswer(
@@ -100,6 +111,7 @@ def entry_of(found: Found) -> answers.EntryAnswer:
         time=entry.created_at,
         tokens=entry.token_count if message is None else message.token_count,
         text=clean(entry.content if message is None else message.content),
+        result=None if message is None else _clean(_came_of(message)),
         tier=entry.tier.value,
         state=entry.state.value,
         reason=clean(entry.reason),
@@ -121,22 +133,35 @@ def task_item(task: TaskInfo) -> answers.TaskItem:
 def cycle_item(seen: SeenCycle) -> answers.CycleItem:
     """One step of a run."""
     entry = seen.entry
-    result = "" if entry.observation is None else entry.observation.text
-    told = cut(entry.error_message or result)
+    thought, parameters, result = map(
+        cut, (entry.thought.content, entry.action.parameters_json, _result(entry))
+    )
     return answers.CycleItem(
         id=clean(entry.entry_id),
         number=seen.number,
-        thought=clean(entry.thought.content[:MOST_CHARACTERS]),
+        thought=thought["text"],
         action=clean(entry.action.tool_name),
-        parameters=clean(entry.action.parameters_json[:MOST_CHARACTERS]),
-        result=told["text"],
-        cut=told["cut"],
+        parameters=parameters["text"],
+        result=result["text"],
+        cut=thought["cut"] or parameters["cut"] or result["cut"],
         outcome=entry.outcome.value,
         success=not entry.outcome.is_failure,
         url=clean(entry.url),
         time=datetime.fromtimestamp(entry.timestamp, UTC),
         loop=None if seen.loop is None else clean(seen.loop.message),
     )
+
+
+def _came_of(message: Message) -> str | None:
+    try:
+        step = step_of(message)
+    except InvalidInputError:  # somebody else's payload
+        return None
+    return None if step is None else _result(step)
+
+
+def _result(step: MemoryEntry) -> str:
+    return step.error_message or ("" if step.observation is None else step.observation.text)
 
 
 def erasure_of(receipt: ErasureReceipt) -> answers.Erasure:
@@ -156,16 +181,18 @@ def erasure_of(receipt: ErasureReceipt) -> answers.Erasure:
 
 def knowledge_item(known: Knowledge) -> answers.KnowledgeItem:
     """Something known."""
+    value = cut(known.value)
     return answers.KnowledgeItem(
         id=clean(known.id),
         category=clean(known.category),
         key=clean(known.key),
-        value=clean(known.value),
+        value=value["text"],
+        cut=value["cut"],
         confidence=known.confidence,
         created_at=known.created_at,
         updated_at=known.updated_at,
         uses=known.use_count,
-        source=_clean(known.source),
+        source=short_name(known.source),
     )
 
 

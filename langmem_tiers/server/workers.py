@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from langmem_tiers.server.problems import unavailable
+from langmem_tiers.server.problems import Problem, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class _Pool:
         self._places = threading.BoundedSemaphore(threads + waiting)
         self._seconds = seconds
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, writes: bool) -> T:
         if not self._places.acquire(blocking=False):
             raise unavailable("busy", "too many requests are waiting: try again in a moment")
         context = contextvars.copy_context()
@@ -55,9 +55,25 @@ class _Pool:
         done, _ = await asyncio.wait({future}, timeout=self._seconds)
         if done:
             return await future
+        has_begun = not submitted.cancel()
         future.cancel()
-        raise unavailable(
-            "timeout", f"it took more than {self._seconds:g} s: try again later, or ask for less"
+        raise (
+            self._late_write(has_begun=has_begun)
+            if writes
+            else self._late("try again later, or ask for less")
+        )
+
+    def _late(self, what_next: str) -> Problem:
+        return unavailable("timeout", f"it took more than {self._seconds:g} s: {what_next}")
+
+    def _late_write(self, *, has_begun: bool) -> Problem:
+        if not has_begun:
+            return self._late("it was not begun and is called off, try again later")
+        return Problem(  # without a word on when to come again: programs would write twice
+            503,
+            "timeout",
+            f"it takes more than {self._seconds:g} s and may still be done: "
+            "look before you send it again, or send messages with ids",
         )
 
 
@@ -72,10 +88,15 @@ class Workers:
             Pace.WATCH: _Pool("watch", 1, most, min(_WATCH_SECONDS, seconds)),
         }
 
-    async def run(self, pace: Pace, work: Callable[[], T]) -> T:
+    async def run(self, pace: Pace, work: Callable[[], T], *, writes: bool = False) -> T:
         """Do it in a thread.
+
+        Args:
+            pace: How long it takes.
+            work: What is to be done.
+            writes: Whether doing it twice is another thing than doing it once.
 
         Raises:
             Problem: Too many wait already, or it took too long.
         """
-        return await self._pools[pace].run(work)
+        return await self._pools[pace].run(work, writes=writes)

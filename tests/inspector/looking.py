@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request
 
 _HEIGHT = 800
-_BY_DESIGN = ("status of 401", "status of 404", "status of 409")  # the browser tells of each refusal
+_BY_DESIGN = (
+    "status of 401",
+    "status of 404",
+    "status of 409",
+    "status of 422",
+)  # the browser tells of each refusal
 
 
 class Look:

@@ -14,11 +14,16 @@ STORY = ("tidepool", "mara")
 HOSTILE = ("hostile", "<img src=x onerror=alert(1)>")
 FORGETTABLE = ("forgettable",)
 LONG = ("long",)
+UNTOUCHED = ("untouched",)
 HOSTILE_SESSION = "<b>a/b</b>?x=1&y=2#z"
 SCRIPT = "<script>window.ran = true; alert('ran')</script><img src=x onerror='window.ran = true'>"
 RIGHT_TO_LEFT = "שלום עולם, this is \u202eevil\u202c text"
+OVERRIDING = "\u202ekcab"
+LONG_NAME = "n" * 1_000
 LONG_SESSION = "a line"
 LONG_LINE = "x" * 1_000_000
+LONG_VALUE = "y" * 5_000
+LONG_TASK, LONG_THOUGHT, LONG_RESULT = "a long step", "t" * 5_000, "r" * 15_000
 
 
 def fill(engine: MemoryEngine) -> None:
@@ -28,6 +33,8 @@ def fill(engine: MemoryEngine) -> None:
     for number in (1, 2):
         doomed = engine.session(FORGETTABLE, f"session {number}")
         doomed.add_many([MessageDraft("user", f"remark {n} of session {number}") for n in range(3)])
+    for name in ("left False", "left True", "kept"):
+        engine.session(UNTOUCHED, name).add_many([MessageDraft("user", f"remark {n}") for n in range(2)])
     long = engine.session(LONG, "all")
     long.add_many([MessageDraft("user", f"remark number {n}") for n in range(3_000)])
 
@@ -58,7 +65,12 @@ def _hostile(engine: MemoryEngine) -> None:
             MessageDraft("user", SCRIPT, id="script", name='"><script>window.ran = true</script>'),
             MessageDraft("user", RIGHT_TO_LEFT, id="right-to-left"),
             MessageDraft("user", "", id="empty"),
+            MessageDraft("user", "backwards", id="backwards", name=OVERRIDING),
         ]
     )
+    engine.session(HOSTILE, LONG_NAME).add("user", "A long name.")
     engine.session(HOSTILE, LONG_SESSION).add("assistant", LONG_LINE)
     engine.namespace(*HOSTILE).knowledge.store("<i>kind</i>", SCRIPT, SCRIPT)
+    engine.namespace(*HOSTILE).knowledge.store("domain", "long", LONG_VALUE)
+    with AgentMemory(engine=engine, namespace=HOSTILE, task=LONG_TASK) as agent:
+        agent.record_cycle(LONG_THOUGHT, AgentAction("look"), LONG_RESULT)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.memories import LONG, STORY
+from tests.inspector.memories import HOSTILE, LONG, LONG_NAME, STORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,8 @@ def test_the_overview_tells_what_there_is_and_charts_what_the_optimizer_did(
     chart = page.get_by_role("img", name=re.compile("Tokens saved by each run: 7 values"))
     expect(chart.locator("rect")).to_have_count(7)
     expect(chart.locator("text.tick").first).to_have_text("0")
+    run = page.get_by_role("button", name="Run it now, for a budget of 190,904 tokens")
+    expect(run).to_be_enabled()
 
 
 def test_a_session_is_a_timeline_of_states_with_the_original_one_click_away(
@@ -79,6 +81,42 @@ def test_search_says_when_nothing_answers(looking: Callable[..., Look]) -> None:
     expect(look.page.get_by_text("Nothing answers that")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("page", "asked", "label"),
+    [
+        ("search", {"q": "   "}, "Search for"),
+        ("preview", {"s": "04-payment-switch", "b": 5}, "Budget in tokens"),
+    ],
+)
+def test_a_form_stays_when_the_server_refuses_what_it_asked(
+    looking: Callable[..., Look], page: str, asked: dict[str, object], label: str
+) -> None:
+    look = looking().at(page, STORY, **asked)
+    expect(look.page.get_by_role("alert")).to_be_visible()
+    expect(look.page.get_by_label(label)).to_have_value(str(list(asked.values())[-1]))
+
+
+@pytest.mark.parametrize("page", ["constructor", "__proto__", "no-such-page"])
+def test_an_address_that_names_no_page_shows_the_overview(looking: Callable[..., Look], page: str) -> None:
+    look = looking().at(page, STORY)
+    expect(look.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    expect(look.page.get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
+
+
+def test_a_very_long_name_takes_a_few_lines(looking: Callable[..., Look]) -> None:
+    look = looking(width=360).at("sessions", HOSTILE)
+    link = look.page.get_by_role("link", name=LONG_NAME)
+    heights = [link.evaluate("e => e.offsetHeight")]
+    look.at("session", HOSTILE, s=LONG_NAME)
+    heading = look.page.get_by_role("heading", level=1)
+    heights.append(heading.evaluate("e => e.offsetHeight"))
+    expect(heading.locator("bdi")).to_have_attribute("title", LONG_NAME)
+    look.rows().first.get_by_role("button", name="Original").click()
+    name = look.page.get_by_role("dialog").locator(".facts dd").filter(has_text=LONG_NAME)
+    heights.append(name.evaluate("e => e.offsetHeight"))
+    assert max(heights) < 160
+
+
 def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(looking: Callable[..., Look]) -> None:
     look = looking().at("preview", STORY, s="04-payment-switch", q=QUESTION, b=1000)
     used = look.page.locator(".usage strong").inner_text()
@@ -90,6 +128,18 @@ def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(looking: Cal
     outside = look.page.get_by_role("list", name="What stays out").get_by_role("listitem")
     assert outside.count() > 0
     assert all(outside.locator(".reason").all_text_contents())
+    for row in outside.all():
+        is_told = row.locator(".reason").inner_text().startswith("in few words")
+        expect(row.locator(".mark")).to_contain_text("compressed" if is_told else "dropped")
+
+
+def test_the_preview_of_a_long_session_counts_all_that_is_out(looking: Callable[..., Look]) -> None:
+    look = looking().at("preview", LONG, s="all", q="Which remark?", b=500)
+    heading = look.page.get_by_role("heading", name=re.compile(r"Out: 2,9\d\d memories, 200 of them listed"))
+    expect(heading).to_be_visible()
+    out = int(re.findall(r"[\d,]+", heading.inner_text())[0].replace(",", ""))
+    shown = look.page.get_by_role("list", name="What the model sees").locator("article.is-full").count()
+    assert 0 < out <= 3_000 - shown
 
 
 def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:

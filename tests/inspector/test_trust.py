@@ -14,7 +14,11 @@ from tests.inspector.memories import (
     HOSTILE,
     HOSTILE_SESSION,
     LONG_LINE,
+    LONG_RESULT,
     LONG_SESSION,
+    LONG_TASK,
+    LONG_THOUGHT,
+    LONG_VALUE,
     RIGHT_TO_LEFT,
     SCRIPT,
     STORY,
@@ -55,6 +59,35 @@ def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., 
     look.page.get_by_role("button", name="Show the other 980,000 characters").click()
     assert len(whole.evaluate("e => e.textContent")) == len(LONG_LINE)
     assert look.width == 360
+
+
+@pytest.mark.parametrize(
+    ("page", "parameters", "whole"),
+    [
+        ("knowledge", {"category": "domain"}, {"Text": LONG_VALUE}),
+        ("task", {"t": LONG_TASK}, {"Text": LONG_THOUGHT, "Result": LONG_RESULT}),
+    ],
+)
+def test_what_is_long_is_whole_in_its_original(
+    looking: Callable[..., Look], page: str, parameters: dict[str, str], whole: dict[str, str]
+) -> None:
+    look = looking(width=360).at(page, HOSTILE, **parameters)
+    assert len(look.rows().locator(".said").first.inner_text()) <= len("… ") + 2_000
+    look.rows().get_by_role("button", name="Original").click()
+    for name, text in whole.items():
+        shown = look.page.get_by_role("dialog").get_by_role("region", name=name)
+        expect(shown).to_contain_text(text)
+    assert look.width == 360
+
+
+def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[..., Look]) -> None:
+    look = looking().at("sessions", STORY)
+    told = {"error": {"kind": "conflict", "message": "somebody else is at it"}}
+    look.page.route("**/forget", lambda route: route.fulfill(status=409, json=told))
+    look.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
+    dialog = look.page.get_by_role("dialog", name="Forget this session?")
+    expect(dialog).to_contain_text("omebody else is at it")
+    expect(dialog.get_by_role("button", name="Erase for good")).to_have_count(0)
 
 
 def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., Look]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from mcp import MCPError
 
 from langmem_tiers import MemoryEngine
+from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
 from tests.mcp_server.serving import COMMAND, ask, refusal, serving
 
@@ -98,9 +99,8 @@ async def test_what_was_remembered_survives_a_kill(tmp_path: Path) -> None:
         assert "there is no tool 'forget'" in await refusal(client, "forget", id=ids[0], session="notes")
 
 
-def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: Path) -> None:
-    database = tmp_path / "memory.db"
-    hello = {
+HELLO = json.dumps(
+    {
         "jsonrpc": "2.0",
         "id": 0,
         "method": "initialize",
@@ -110,7 +110,78 @@ def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: P
             "clientInfo": {"name": "raw", "version": "1"},
         },
     }
-    lines = [json.dumps(hello).encode(), b"garbage", b"\xff\xfe{", b"[]", b'{"jsonrpc": "2.0", "id": 7}', b""]
+).encode()
+
+
+INITIALIZED = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
+REMEMBER = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "remember", "arguments": {"text": "The tea is green."}},
+    }
+).encode()
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_at_once_and_closes_its_memory(
+    tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    database = tmp_path / "memory.db"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*COMMAND, "-d", database, "-n", "alice"], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n".join([HELLO, INITIALIZED, REMEMBER, b""]))
+        process.stdin.flush()
+        told = [json.loads(process.stdout.readline()) for _ in range(2)]
+        assert told[1]["result"]["structuredContent"]["is_new"]
+        assert database.with_name("memory.db-wal").exists()
+        process.send_signal(how)
+        try:
+            assert process.wait(timeout=10) == code
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert not database.with_name("memory.db-wal").exists()  # gone with the last connection
+    with MemoryEngine(database, embedder=None) as engine:
+        assert engine.session("alice", "notes").count() == 1
+
+
+def test_a_line_that_is_no_message_is_answered_where_it_has_an_id(tmp_path: Path) -> None:
+    lines = [
+        HELLO,
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud83d"}}',
+        b'{"jsonrpc": "2.0", "id": "two", "method": "tools/list", "params": []}',
+        b'{"jsonrpc": "2.0", "id": 3}',
+        b'{"jsonrpc": "2.0", "id": 4, "result": []}',  # an answer, which is not answered
+        b'{"jsonrpc": "2.0", "method": "x", "params": []}',
+        b'{"jsonrpc": "2.0", "id": true, "method": "x", "params": []}',
+        b"[" * 100_000,
+        b'{"jsonrpc": "2.0", "id": 5, "method": "tools/list"}',
+        b"",
+    ]
+    done = subprocess.run(
+        [*COMMAND, "-d", tmp_path / "memory.db", "-n", "alice"],
+        input=b"\n".join(lines),
+        capture_output=True,
+        check=True,
+    )
+    answers = {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
+    codes = {key: one["error"]["code"] for key, one in answers.items() if "error" in one}
+    assert codes == {1: -32700, "two": -32600, 3: -32600}
+    assert "params" in answers["two"]["error"]["message"]
+    assert set(answers) == {0, 1, "two", 3, 5}
+    assert done.stderr == b""
+
+
+def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: Path) -> None:
+    database = tmp_path / "memory.db"
+    lines = [HELLO, b"garbage", b"\xff\xfe{", b"[]", b'{"jsonrpc": "2.0", "id": 7}', b""]
     done = subprocess.run(
         [*COMMAND, "-d", database, "-n", "alice"], input=b"\n".join(lines), capture_output=True, check=True
     )
@@ -167,3 +238,16 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path)
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "MissingExtraError: an MCP server needs mcp: pip install 'langmem-tiers[mcp]'\n"
+
+
+async def test_a_memory_with_vectors_of_another_embedder_gets_no_others(tmp_path: Path) -> None:
+    database = tmp_path / "memory.db"
+    with MemoryEngine(database, embedder=HashEmbedder()) as engine:
+        engine.session("alice", "s").add("user", "My cat is called Tom.")
+        engine.namespace("alice").embed()
+        own = engine.embedders()
+    async with serving(database, "alice") as client:
+        assert (await ask(client, "recall", query="Which cat?"))["memories"]
+    assert "words alone rank" in (tmp_path / "log").read_text()
+    with MemoryEngine(database, embedder=None) as engine:
+        assert engine.embedders() == own

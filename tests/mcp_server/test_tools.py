@@ -106,6 +106,8 @@ async def test_what_memory_told_is_not_remembered_again(client: InProcess, engin
         ("remember", {"text": "x", "session": "ä" * 1000}, "a session name takes at most 1024 bytes"),
         ("recall", {"query": "x", "limit": 51}, "limit: Input should be less than or equal to 50"),
         ("recall", {"query": "x", "since": "yesterday"}, "since: Input should be a valid datetime"),
+        ("recall", {"query": "x", "since": "2025"}, "since: a time is a text with its day and offset"),
+        ("recall", {"query": "x", "until": 2025}, "until: a time is a text with its day and offset"),
         ("recall", {"query": "x", "since": "2025-01-01T00:00:00"}, "should have timezone info"),
         (
             "recall",
@@ -155,6 +157,14 @@ async def test_long_memories_are_cut_and_say_so(client: InProcess, engine: Memor
     await ask(client, "store_knowledge", category="c", key="k", value="v" * 5000)
     (known,) = (await ask(client, "look_up_knowledge"))["known"]
     assert (len(known["value"]), known["is_cut"]) == (2000, True)
+
+
+async def test_long_names_and_sources_are_cut(client: InProcess, engine: MemoryEngine) -> None:
+    engine.session(("acme", "alice"), "long").add(MessageDraft("user", "Green tea.", name="x" * 5000))
+    (found,) = (await ask(client, "recall", query="tea"))["memories"]
+    assert found["speaker"] == "x" * 1024 + "…"
+    engine.namespace("acme", "alice").knowledge.store("c", "k", "v", source="x" * 5000)
+    assert (await ask(client, "look_up_knowledge"))["known"][0]["source"] == "x" * 1024 + "…"
 
 
 async def test_recall_keeps_to_a_session_and_a_time(client: InProcess, engine: MemoryEngine) -> None:
@@ -246,3 +256,43 @@ async def test_what_was_learned_is_forgotten_by_its_id_alone(client: InProcess, 
         assert (await ask(client, "forget", id=one["id"]))["erased"]
     left = (await ask(client, "recall", query="PostgreSQL bookings", limit=50))["memories"]
     assert {one["kind"] for one in left} <= {"message", "knowledge"}
+
+
+async def test_a_message_is_forgotten_by_its_id_alone_where_one_session_has_it(
+    client: InProcess, engine: MemoryEngine
+) -> None:
+    for session, name in (("monday", "a"), ("monday", "b"), ("tuesday", "b")):
+        await ask(client, "remember", text=f"Tea {name}.", session=session, id=name)
+    assert (await ask(client, "forget", id="a"))["erased"]["messages"] == 1
+    assert (await ask(client, "forget", id="a"))["erased"] == {}
+    assert "several sessions have a message 'b'" in await refusal(client, "forget", id="b")
+    assert [engine.session(("acme", "alice"), name).count() for name in ("monday", "tuesday")] == [1, 1]
+
+
+async def test_whatever_can_be_known_is_listed_and_forgotten_by_its_id(client: InProcess) -> None:
+    for number in range(3):
+        names = {"category": "/" * 1023 + str(number), "key": "k" * 1024}
+        assert (await ask(client, "store_knowledge", **names, value="tea"))["is_new"]
+    first = await ask(client, "look_up_knowledge", limit=2)
+    (last,) = (await ask(client, "look_up_knowledge", after=first["next_after"]))["known"]
+    for one in (*first["known"], last):
+        assert (await ask(client, "forget", id=one["id"]))["erased"]["knowledge"] == 1
+    assert (await ask(client, "look_up_knowledge"))["known"] == []
+
+
+async def test_a_server_that_only_reads_counts_no_use(engine: MemoryEngine) -> None:
+    space = engine.namespace("alice")
+    space.session("s").add("user", "I decided to use PostgreSQL for the bookings, my name is Nora.")
+    space.session("s").learn()
+    space.knowledge.store("domain", "bookings", "PostgreSQL")
+    question = "Which bookings use PostgreSQL?"
+    for is_read_only in (True, False):
+        client = InProcess(server_of(engine, "alice", read_only=is_read_only))
+        assert (await ask(client, "recall", query=question))["memories"]
+        assert (await ask(client, "look_up_knowledge", query=question))["known"]
+        assert (await ask(client, "look_up_knowledge", category="domain", key="bookings"))["known"]
+        assert (await ask(client, "build_context", query=question))["text"]
+        known = space.knowledge.get("domain", "bookings", use=False)
+        assert known is not None
+        learned = {hit.entry.access_count for hit in space.recall(question, use=False) if hit.message is None}
+        assert (known.use_count, learned) == ((0, {0}) if is_read_only else (3, {0, 1})), learned

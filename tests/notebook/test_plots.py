@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -237,7 +238,8 @@ def test_the_context_of_a_memory_system_is_drawn_too(tmp_path: Path) -> None:
 
 
 def test_a_conversation_shows_what_became_of_each_message() -> None:
-    said = [message(n, tokens=100) for n in range(6)]
+    said = [message(n, tokens=100) for n in range(9)]
+    said[0] = replace(said[0], is_compressed=True)
     short = Message(id="m3", role=Role.USER, content="w", created_at=NOW, token_count=20, token_counter="c")
     summary = Message(
         id="s",
@@ -249,22 +251,31 @@ def test_a_conversation_shows_what_became_of_each_message() -> None:
     )
     built = Context(
         messages=(summary, short, said[4]), token_count=125, token_budget=200, full=("m4",), compressed=("m3",),
-        dropped=("m1", "m2"), reasons={"m1": "no room", "m2": "archived"},
-        recalled=(Hit(entry=Entry(**{**as_dict(entry(5)), "id": "m5"}), score=1, signals={"a": 1.0}, found_by="a"),),
+        dropped=("m1", "m2", "m6"),
+        reasons={
+            "m1": "no room", "m2": "archived", "m5": "recalled: score 1.00, found by a",
+            "m6": "in few words: score 0.50, found by a", "elsewhere/m7": "recalled: score 1.00, found by a",
+        },
+        recalled=tuple(
+            Hit(entry=Entry(**{**as_dict(entry(5)), **named}), score=1, signals={"a": 1.0}, found_by="a")
+            for named in ({"id": "m5", "session": "s"}, {"id": "m7", "session": "elsewhere"})
+        ),
     )  # fmt: skip
     axes = plots.conversation(built, [summary, *said])
     assert labels(axes) == [
-        "in full: 1", "compressed: 1", "saved by compressing", "recalled: 1", "behind the summary: 1",
-        "archived: 1", "no room: 1",
+        "in full: 1", "compressed: 1", "saved by compressing", "recalled: 1", "in few words: 1",
+        "behind the summary: 1", "archived: 1", "no room: 1", "not shown: 2",
     ]  # fmt: skip
     heights = {
         label.split(":")[0]: [bar.get_height() for bar in bars]
         for label, bars in zip(labels(axes), axes.containers, strict=True)
     }
-    assert heights["compressed"] == [0, 0, 0, 20, 0, 0]
-    assert heights["saved by compressing"] == [0, 0, 0, 80, 0, 0]
-    assert heights["no room"] == [0, 100, 0, 0, 0, 0]
-    assert sum(map(sum, heights.values())) == 600
+    assert heights["compressed"] == [0, 0, 0, 20, 0, 0, 0, 0, 0]
+    assert heights["saved by compressing"] == [0, 0, 0, 80, 0, 0, 0, 0, 0]
+    assert heights["no room"] == [0, 100, 0, 0, 0, 0, 0, 0, 0]
+    assert heights["recalled"] == [0, 0, 0, 0, 0, 100, 0, 0, 0]
+    assert heights["behind the summary"] == [100, 0, 0, 0, 0, 0, 0, 0, 0]
+    assert sum(map(sum, heights.values())) == 900
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("message", "tokens as said")
 
 
@@ -405,6 +416,29 @@ def test_what_is_no_context_is_refused(wrong: Any) -> None:
         plots.budget(wrong)
     with pytest.raises(InvalidInputError, match="matplotlib axes"):
         plots.scores([], ax="figure")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, "text", [3]])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("usage", "Context objects"),
+        ("scores", "Hit objects"),
+        ("tuning", "Snapshot objects"),
+        ("decay", "Entry objects"),
+        ("arc", "NarrativeArc objects"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named_with_what_is_wanted(name: str, wanted: str, wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=rf"{wanted} are drawn here, got a \w+: use what .*\(\w*\)"):
+        getattr(plots, name)(wrong)
+
+
+def test_a_usage_without_end_and_a_time_without_a_zone_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="usage of inf before and 0.6 after"):
+        plots.tuning([snapshot(0), replace(snapshot(1), usage_before=float("inf"))])
+    with pytest.raises(InvalidInputError, match="has no time zone"):
+        plots.decay([entry(1)], now=NOW.replace(tzinfo=None))
 
 
 @pytest.mark.parametrize("name", DRAWN)

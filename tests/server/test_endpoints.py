@@ -73,7 +73,16 @@ def test_namespaces_are_listed_page_by_page(ask: Asker, memory: MemoryEngine) ->
 
 
 def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: Asker) -> None:
-    names = ["plain", "with/slash", "with/messages", "100%", "é 😀", "nul\0in it", "a b+c?d#e"]
+    names = [
+        "plain",
+        "with/slash",
+        "with/messages",
+        "100%",
+        "é 😀",
+        "nul\0in it",
+        "a b+c?d#e",
+        "two\nlines\n",
+    ]
     for name in names:
         path = f"/sessions/{quoted(name)}/messages"
         assert ask.done(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
@@ -90,12 +99,28 @@ def test_messages_come_oldest_first_with_their_positions(ask: Asker, memory: Mem
     assert [(one["id"], one["position"]) for one in listed] == [(f"m{n}", n + 1) for n in range(7)]
 
 
-def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
-    text = "é" * 5000
-    added = memory.session(("acme", "alice"), "monday").add("user", text).message
-    listed = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
-    assert (len(listed["text"]), listed["cut"]) == (2000, True)
-    assert ask.told(f"/entries/{added.id}", namespace=ALICE)["text"] == text
+def test_an_id_that_ends_a_line_is_not_the_one_without(ask: Asker) -> None:
+    new = [{"role": "user", "content": "The plain one.", "id": "m"}]
+    ask.done("/sessions/s/messages", namespace=ALICE, messages=new)
+    assert ask.get("/entries/m%0A", namespace=ALICE).status_code == 404
+    new = [{"role": "user", "content": "The other one.", "id": "m\n"}]
+    ask.done("/sessions/s/messages", namespace=ALICE, messages=new)
+    assert ask.told("/entries/m%0A", namespace=ALICE)["text"] == "The other one."
+    assert ask.done("/entries/m%0A/promote", namespace=ALICE)["text"] == "The other one."
+
+
+def test_a_long_name_or_source_is_cut_in_lists(ask: Asker, memory: MemoryEngine) -> None:
+    monday = memory.session(("acme", "alice"), "monday")
+    stored = monday.add(MessageDraft("user", "Hello.", name="x" * 5000))
+    item = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
+    assert item["name"] == "x" * 1024 + "…"
+    assert (
+        ask.told(f"/entries/{stored.stored[0].id}", namespace=ALICE, session="monday")["name"] == "x" * 5000
+    )
+    known = {"namespace": ALICE, "category": "domain", "key": "cat", "value": "Tom"}
+    assert ask.post("/knowledge", **known, source="x" * 1025).status_code == 422
+    memory.namespace("acme", "alice").knowledge.store("domain", "cat", "Tom", source="x" * 5000)
+    assert ask.told("/knowledge", namespace=ALICE)["items"][0]["source"] == "x" * 1024 + "…"
 
 
 def test_messages_that_are_added_again_are_stored_once(ask: Asker) -> None:
@@ -202,6 +227,15 @@ def test_what_is_known_is_stored_listed_and_found(ask: Asker) -> None:
     assert len(ask.all("/knowledge", namespace=ALICE, category="domain")) == 2
 
 
+def test_a_summary_is_not_promoted(ask: Asker, memory: MemoryEngine) -> None:
+    session = talk(memory, 10)
+    session.compress("m6", "They spoke of boats.")
+    (summary,) = [one for one in session.view() if one.is_summary]
+    answer = ask.post(f"/entries/{quoted(summary.id)}/promote", namespace=ALICE, session="long")
+    assert (answer.status_code, kind_of(answer)) == (422, "invalid")
+    assert "summary" in answer.json()["error"]["message"]
+
+
 def test_a_message_is_promoted_by_its_id(ask: Asker) -> None:
     first = ask.all("/sessions/monday/messages", namespace=ALICE)[0]
     assert ask.told(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
@@ -228,6 +262,7 @@ def test_the_overview_counts_what_is_there(ask: Asker, memory: MemoryEngine) -> 
     assert sum(one["tokens"] for one in told["growth"]) == told["tokens"]
     assert told["growth_is_whole"]
     assert told["optimizer"] == ask.told("/learning/optimizer/status", namespace=ALICE)
+    assert told["budget"] == memory.config.budget.available
 
 
 def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: Asker, memory: MemoryEngine) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import ASGITransport, AsyncClient
 
 from langmem_tiers import InvalidConfigError, MemoryEngine
 from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
 from tests.server.asking import ALICE, Asker, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from httpx2 import Response
 
 ROOT, ACME, BOB = "r" * 32, "a" * 32, "b" * 32
 TOKENS = ServerConfig(tokens=(Token(ROOT), Token(ACME, ("acme",)), Token(BOB, ("bob",))))
@@ -111,7 +115,8 @@ def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
 def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
     ask = Asker(memory, ServerConfig(namespace=("bob",)))
     assert [one["namespace"] for one in ask.all("/namespaces")] == ["bob"]
-    assert ask.get("/sessions", namespace=ALICE).status_code == 403
+    refused = ask.get("/sessions", namespace=ALICE)
+    assert (refused.status_code, "'acme/alice' is not served here" in refused.text) == (403, True)
     bound = ServerConfig(namespace=("bob",), tokens=TOKENS.tokens)
     assert Asker(memory, bound, token=ACME).get("/namespaces").status_code == 403
     assert Asker(memory, bound, token=ROOT).get("/sessions", namespace=ALICE).status_code == 403
@@ -121,6 +126,8 @@ def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> 
     ask = Asker(memory, TOKENS)
     assert ask.get("/health").status_code == 200
     assert ask.get("/").headers["location"].endswith("inspector/")
+    assert ask.get("/inspector").headers["location"].endswith("inspector/")
+    assert (ask.client.head("/health").status_code, ask.client.head("/").status_code) == (200, 307)
     assert ask.client.post("/health").status_code == 401
 
 
@@ -150,15 +157,27 @@ def test_a_forged_host_gets_nothing(memory: MemoryEngine, host: str) -> None:
         ("192.0.2.8", "192.0.2.7", 421),
         ("192.0.2.7", "127.0.0.1", 421),
         ("memory.example.org", "192.0.2.7", 200),
+        ("with-port.example.org:444", "192.0.2.7", 200),
+        ("[2001:db8::1]", "192.0.2.7", 200),
     ],
 )
 def test_a_server_answers_under_its_address_and_the_names_that_it_was_told(
     memory: MemoryEngine, host: str, reached_at: str, status: int
 ) -> None:
-    app = create_app(memory, config=ServerConfig(allowed_hosts=("Memory.example.org",)))
+    told = ("Memory.example.org", "with-port.example.org:443", "2001:db8::1")
+    app = create_app(memory, config=ServerConfig(allowed_hosts=told))
     literal = f"[{reached_at}]" if ":" in reached_at else reached_at
     client = TestClient(app, base_url=f"http://{literal}")
-    assert client.get("/health", headers={"host": host}).status_code == status
+    answer = client.get("/health", headers={"host": host})
+    assert answer.status_code == status
+    assert status == 200 or "--allowed-host, or with ServerConfig(allowed_hosts=" in answer.text
+
+
+@pytest.mark.parametrize("name", ["", "https://memory.example.org", "memory.example.org:port", "a b"])
+def test_what_is_no_name_of_a_host_is_refused_with_its_value(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match="no name of a host") as caught:
+        ServerConfig(allowed_hosts=(name,))
+    assert repr(name) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -226,6 +245,22 @@ def test_a_large_body_without_a_length_is_refused_as_soon_as_it_is_too_large(mem
     assert (answer.status_code, kind_of(answer)) == (413, "too_large")
 
 
+def test_a_body_that_never_ends_is_given_up_in_time_however_often_a_piece_comes(memory: MemoryEngine) -> None:
+    async def dripping() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            yield b" "
+
+    async def asked() -> Response:
+        app = create_app(memory, config=ServerConfig(timeout_seconds=0.2))
+        kind = {"content-type": "application/json"}
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://localhost") as client:
+            return await client.post("/recall", content=dripping(), headers=kind)
+
+    answer = asyncio.run(asked())
+    assert (answer.status_code, kind_of(answer)) == (408, "timeout")
+
+
 def test_every_answer_has_safe_headers(memory: MemoryEngine) -> None:
     ask = Asker(memory, TOKENS)
     for answer in (
@@ -258,6 +293,17 @@ def test_a_token_is_in_no_log_and_in_no_repr(memory: MemoryEngine, caplog: pytes
 def test_tokens_are_read_from_lines() -> None:
     text = f"# who may\n\n{ROOT}\n  {ACME}   acme/alice \r\n{BOB} a\\/b\n"
     assert tokens_of(text) == (Token(ROOT), Token(ACME, ("acme", "alice")), Token(BOB, ("a/b",)))
+
+
+def test_a_secret_that_stands_there_twice_is_refused_without_being_told() -> None:
+    with pytest.raises(InvalidConfigError, match="twice") as caught:
+        ServerConfig(tokens=(Token(ACME, ("acme",)), Token(BOB, ("bob",)), Token(ACME)))
+    assert ACME not in str(caught.value)
+
+
+@pytest.mark.parametrize("between", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
+def test_only_the_end_of_a_line_parts_a_token_from_its_namespace(between: str) -> None:
+    assert tokens_of(f"{ACME}{between}acme/alice") == (Token(ACME, ("acme", "alice")),)
 
 
 @pytest.mark.parametrize("text", ["short", f"{ROOT}é", f"{ROOT}\n{ROOT} bob", f"{ROOT} a//b"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -40,6 +43,9 @@ JSON = {"content-type": "application/json"}
         b'{"namespace": "acme/alice", "query": "a", "since": "yesterday"}',
         b'{"namespace": "acme/alice", "query": "a", "since": "2026-01-01T00:00:00"}',
         b'{"namespace": "acme/alice", "query": "a", "since": 5}',
+        b'{"namespace": "acme/alice", "query": "a", "since": "2025"}',
+        b'{"namespace": "acme/alice", "query": "a", "until": "-1.5e3"}',
+        b'{"namespace": "acme/alice", "query": "a", "limit": 101}',
         b'{"namespace": "acme/alice", "query": "a", "other": 1}',
         b'{"namespace": ["acme"], "query": "a"}',
         b'{"namespace": "", "query": "a"}',
@@ -115,6 +121,7 @@ def test_an_unknown_namespace_is_not_found_and_not_made(ask: Asker, memory: Memo
         {"messages": [{"role": "boss", "content": "Hello."}]},
         {"messages": [{"role": "user", "content": None}]},
         {"messages": [{"role": "user", "content": ["Hello."]}]},
+        {"messages": [{"role": "user", "content": "Hello.", "name": "x" * 1025}]},
         {"messages": [{"role": "user", "content": "Hello.", "id": ""}]},
         {"messages": [{"role": "user", "content": "Hello.", "id": "x" * 2000}]},
         {"messages": [{"role": "user", "content": "Hello."}] * 1001},
@@ -260,6 +267,38 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
         assert ask.get("/sessions", namespace=ALICE).status_code == 200
 
 
+def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_it_may_be_sent_again(
+    tmp_path: Path,
+) -> None:
+    path, answers = tmp_path / "memory.db", {}
+    with MemoryEngine(path, embedder=None) as engine, closing(sqlite3.connect(path)) as other:
+        ask = Asker(engine, ServerConfig(max_threads=1, timeout_seconds=0.3))
+
+        def go(content: str) -> None:
+            new = [{"role": "user", "content": content}]
+            answers[content] = ask.post("/sessions/s/messages", namespace="bob", messages=new)
+
+        with ask.client:  # all in one loop, as in a server
+            other.execute("BEGIN IMMEDIATE")
+            threads = [threading.Thread(target=go, args=(content,)) for content in ("one", "two")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            other.rollback()
+            # Of two on one thread one is begun, and is done once it can be; the other may be sent again.
+            assert {(one.status_code, kind_of(one)) for one in answers.values()} == {(503, "timeout")}
+            begun, waited = sorted(answers, key=lambda name: "retry-after" in answers[name].headers)
+            assert "may still be done" in answers[begun].text
+            assert "retry-after" not in answers[begun].headers
+            assert "not begun" in answers[waited].text
+            assert "retry-after" in answers[waited].headers
+            end = time.monotonic() + 30  # who is answered comes behind both of them
+            while (listed := ask.get("/sessions/s/messages", namespace="bob")).status_code != 200:
+                assert time.monotonic() < end
+    assert [one["text"] for one in listed.json()["items"]] == [begun]
+
+
 def test_what_takes_too_long_is_answered_all_the_same(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,3 +308,19 @@ def test_what_takes_too_long_is_answered_all_the_same(
     answer = ask.get("/learning/optimizer/status", namespace=ALICE)
     leave.set()
     assert (answer.status_code, kind_of(answer)) == (503, "timeout")
+    assert answer.headers["retry-after"]
+
+
+@pytest.mark.parametrize(
+    "longest", ["\x01" * 1_020, "é" * 510, "%" * 340], ids=["control", "accent", "percent"]
+)
+def test_whatever_can_be_known_is_listed_told_and_forgotten(ask: Asker, longest: str) -> None:
+    for number in range(3):
+        ask.done("/knowledge", namespace=ALICE, category=f"{longest}{number}", key=longest, value="tea")
+    listed = ask.all("/knowledge", namespace=ALICE, limit=1)
+    assert len(listed) == 3
+    for one in listed:
+        assert ask.told(f"/entries/{quote(one['id'])}", namespace=ALICE)["text"].endswith("tea")
+        named = {"category": one["category"], "key": one["key"]}
+        assert ask.done("/forget", namespace=ALICE, knowledge=named, confirm=True)
+    assert ask.all("/knowledge", namespace=ALICE) == []

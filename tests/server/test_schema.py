@@ -63,6 +63,11 @@ def test_whatever_the_document_allows_is_answered_as_it_says(case: schemathesis.
     case.call_and_validate(checks=CHECKS, headers={"Host": "localhost"})
 
 
+def test_the_document_tells_how_many_memories_the_engine_recalls_at_most(document: BaseSchema) -> None:
+    shapes = document.raw_schema["components"]["schemas"]["AskRecall"]["properties"]["limit"]["anyOf"]
+    assert [one["maximum"] for one in shapes if one["type"] == "integer"] == [100]
+
+
 def test_the_document_names_no_other_host(document: BaseSchema) -> None:
     text = str(document.raw_schema)
     assert "http://" not in text

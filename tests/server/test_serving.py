@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI
 
-from langmem_tiers import MemoryEngine
+from langmem_tiers import MemoryEngine, OfflineEmbedder
+from langmem_tiers.server import ServerConfig
+from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
 
 if TYPE_CHECKING:
@@ -69,15 +73,24 @@ def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[
     return answer.status, json.loads(text)
 
 
+def looked_at(port: int, path: str) -> tuple[int, bytes]:
+    """The answer to HEAD, as it goes over the wire."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(f"HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        head, body = b"".join(iter(lambda: connection.recv(65_536), b"")).split(b"\r\n\r\n", 1)
+    return int(head.split()[1]), body
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
     database: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text(f"{TOKEN} acme\n")
+    tokens.write_text(f"\ufeff{TOKEN} acme\r\n", "utf-8")  # as an editor on Windows writes it
     words = ("--database", database, "--token-file", tokens)
     with serving(*words, LANGMEM_TIERS_TOKEN=ENVIRONMENT_TOKEN) as (process, port, told):
         assert asked(port, "/health")[0] == 200
+        assert [looked_at(port, path) for path in ("/health", "/")] == [(200, b""), (307, b"")]
         assert asked(port, "/namespaces")[0] == 401
         assert asked(port, "/sessions?namespace=acme/alice", TOKEN)[1]["items"][0]["session"] == "monday"
         assert asked(port, "/namespaces", ENVIRONMENT_TOKEN)[1]["items"] == [{"namespace": "acme/alice"}]
@@ -94,6 +107,22 @@ def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
     assert not database.with_name("memory.db-wal").exists()  # gone with the last connection
     with MemoryEngine(database, embedder=None) as engine:
         assert engine.session(("acme", "alice"), "monday").count() == 2
+
+
+def test_the_database_is_given_up_before_the_request_is(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def run_server(server: uvicorn.Server, **_: object) -> None:
+        app = server.config.app
+        assert isinstance(app, FastAPI)
+        waits.append(app.state.served.engine.config.busy_timeout_seconds)
+
+    monkeypatch.setattr(uvicorn.Server, "run", run_server)
+    assert run("serve", "-d", database, "--port", 0).code == 0
+    assert waits == [10]
+    assert waits[0] < ServerConfig().timeout_seconds
 
 
 def test_a_port_in_use_is_named(database: Path) -> None:
@@ -119,6 +148,7 @@ def test_others_than_this_machine_need_a_token(database: Path) -> None:
         (("-d", "{database}", "--token-file", "{tmp}/none"), "cannot be read"),
         (("-d", "{database}", "--token-file", "{tmp}/empty"), "no token"),
         (("-d", "{database}", "--token-file", "{tmp}/short"), "16 characters"),
+        (("-d", "{database}", "--token-file", "{tmp}/latin"), "no UTF-8 (byte 34)"),
         (("-d", "{database}", "--namespace", "a//b"), "acme/alice"),
         (("-d", "{database}", "--host", "not an address"), "nothing can listen"),
     ],
@@ -128,10 +158,29 @@ def test_what_cannot_be_served_is_said_in_a_line(
 ) -> None:
     (tmp_path / "empty").write_text("# nobody\n")
     (tmp_path / "short").write_text("hunter2\n")
+    (tmp_path / "latin").write_bytes(f"{TOKEN} Müller\n".encode("latin-1"))
     done = run("serve", "--port", 0, *(word.format(tmp=tmp_path, database=database) for word in words))
     assert done.code == 1
     assert said in done.err
     assert "hunter2" not in done.err + done.out
+    assert TOKEN not in done.err + done.out
+
+
+def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_told(
+    database: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tokens").write_text(f"{TOKEN} acme\n")
+    words = ("serve", "-d", database, "--port", 0, "--token-file", tmp_path / "tokens")
+    done = run(*words, env={"LANGMEM_TIERS_TOKEN": TOKEN})
+    assert (done.code, "twice" in done.err) == (1, True)
+    assert TOKEN not in done.err + done.out
+
+
+def test_the_budget_of_the_agents_is_what_the_optimizer_goes_by(database: Path) -> None:
+    with serving("-d", database, "--budget", 1000) as (_, port, _):
+        assert asked(port, "/overview")[1]["budget"] == 1000
+        run_of_it = asked(port, "/learning/optimizer/run", namespace="acme/alice")[1]
+    assert run_of_it["usage_before"] == run_of_it["tokens_before"] / 1000 > 0
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
@@ -149,3 +198,29 @@ def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest
 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert _metrics() == (None, None)
+
+
+def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_no_others(
+    database: Path,
+) -> None:
+    with MemoryEngine(database, embedder=HashEmbedder()) as engine:
+        engine.namespace("acme", "alice").embed()
+        (own,) = engine.embedders()
+    with serving("-d", database) as (process, port, _):
+        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    (line,) = said.splitlines()
+    assert repr(own) in line
+    assert "words alone rank" in line
+    with MemoryEngine(database, embedder=None) as engine:
+        assert engine.embedders() == (own,)
+
+
+def test_a_memory_without_vectors_gets_those_of_the_offline_embedder(database: Path) -> None:
+    with serving("-d", database) as (process, port, _):
+        assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[1] == ""
+    with MemoryEngine(database, embedder=None) as engine:
+        assert engine.embedders() == (OfflineEmbedder.identity,)

@@ -1,7 +1,7 @@
 // The frame: which page is shown, for which namespace, and where the focus goes.
 
 import { get, onTokenWanted } from "./api.js";
-import { tokenDialog } from "./dialogs.js";
+import { closeDialogs, tokenDialog } from "./dialogs.js";
 import { announce, h, named } from "./dom.js";
 import { failure, loading, nothing } from "./notices.js";
 import { field } from "./parts.js";
@@ -26,6 +26,8 @@ async function show() {
   const { signal } = open;
   const isFirst = !main.hasChildNodes();
   const route = readRoute();
+  if (!Object.hasOwn(PAGES, route.page)) route.page = "overview";
+  closeDialogs();
   main.setAttribute("aria-busy", "true");
   main.replaceChildren(loading());
   try {
@@ -44,7 +46,7 @@ async function show() {
 }
 
 async function showPage({ page, parameters }, namespace, signal) {
-  const { title, render } = PAGES[page] ?? PAGES.overview;
+  const { title, render } = PAGES[page];
   const heading = title(parameters);
   document.title = `${heading} · ${namespace} · Memory inspector`;
   const content = h("div", { class: "content" });

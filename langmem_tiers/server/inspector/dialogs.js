@@ -23,23 +23,36 @@ function open(heading, attributes, ...children) {
   return dialog;
 }
 
+/** Close what belongs to a page that is left; the token is asked for by all of them. */
+export function closeDialogs() {
+  document.querySelectorAll("dialog:not(.token)").forEach((dialog) => dialog.close());
+}
+
 /** Ask for a token; resolves to one. */
 export function tokenDialog(wasRefused) {
   const { promise, resolve } = Promise.withResolvers();
-  const plain = { pattern: "[!-~]+", title: "Letters, digits and signs without spaces" };
+  const plain = { pattern: "\\s*[!-~]+\\s*", title: "Letters, digits and signs without spaces" };
   const input = h("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false", ...plain });
   const why = wasRefused
     ? h("p", { class: "notice bad", role: "alert" }, "The server did not take that token.")
     : h("p", {}, "This server wants a token. It is kept in this tab until you close it.");
+  let isGiven = false;
   const send = (event) => {
     event.preventDefault();
+    isGiven = true;
     resolve(input.value.trim());
     dialog.close();
   };
   const done = actions(h("button", { class: "primary" }, "Go on"));
   const form = h("form", { onsubmit: send }, why, field("Token", input), done);
-  const dialog = open("Token", { class: "small", modal: true }, form);
+  const dialog = open("Token", { class: "small token", modal: true }, form);
   dialog.addEventListener("cancel", (event) => event.preventDefault()); // there is nothing to see without it
+  dialog.addEventListener("close", () => {
+    if (isGiven) return;
+    document.body.append(dialog); // browsers let a second Escape through
+    dialog.showModal();
+    input.focus();
+  });
   input.focus();
   return promise;
 }
@@ -61,12 +74,17 @@ export async function entryDialog(namespace, at, onGone) {
   }
 }
 
+/** A button that shows it. */
+export function originalButton(namespace, at, onGone) {
+  return button("Original", () => entryDialog(namespace, at, onGone), { class: "quiet original" });
+}
+
 function entryParts(namespace, entry, dialog, onGone) {
   const result = h("div", { role: "status" });
   const of = entry.at.session;
   const promote = async () => {
     try {
-      const now = await post(`entries/${part(entry.id)}/promote`, { namespace, session: of });
+      const now = await post(`entries/${part(entry.at.id)}/promote`, { namespace, session: of });
       result.replaceChildren(h("p", { class: "notice good" }, `Promoted: it is in the ${words(now.tier)} tier.`));
     } catch (error) {
       result.replaceChildren(failure(error));
@@ -74,11 +92,12 @@ function entryParts(namespace, entry, dialog, onGone) {
   };
   const forget = () => {
     dialog.close();
-    forgetDialog(namespace, { entry: entry.id, session: of }, of ? "this message" : "this memory", onGone);
+    forgetDialog(namespace, { entry: entry.at.id, session: of }, of ? "this message" : "this memory", onGone);
   };
   return [
     facts(about(entry).filter(([, value]) => value)),
     wholeText(entry.text),
+    ...cameOf(entry),
     result,
     actions(
       button("Copy", (event) => copy(entry.text, event.target)),
@@ -88,9 +107,15 @@ function entryParts(namespace, entry, dialog, onGone) {
   ];
 }
 
+// The text of a step of a run holds no more of its result than recall looks at.
+function cameOf({ text, result }) {
+  if (!result || text.includes(result)) return [];
+  return [h("h3", {}, "Result"), wholeText(result, "Result")];
+}
+
 function about(entry) {
   return [
-    ["Role", entry.role && named(entry.name ? `${entry.role} (${entry.name})` : entry.role)],
+    ["Role", entry.role && [named(entry.role), entry.name ? [" (", named(entry.name), ")"] : null]],
     ["Kind", entry.kind !== "message" && named(words(entry.kind))],
     ["Session", entry.session && named(entry.session)],
     ["Time", time(entry.time)],
@@ -124,10 +149,11 @@ export async function forgetDialog(namespace, what, told, onGone, typed = null) 
   const dialog = open(`Forget ${told}?`, { class: "small" }, body);
   let erased = false;
   dialog.addEventListener("close", () => erased && onGone());
+  dialog.addEventListener("cancel", (event) => body.ariaBusy && event.preventDefault());
   const erase = async (event) => {
     event.preventDefault();
     body.setAttribute("aria-busy", "true");
-    body.querySelectorAll("button").forEach((button) => (button.disabled = true));
+    dialog.querySelectorAll("button").forEach((button) => (button.disabled = true));
     try {
       const receipt = await post("forget", { namespace, ...what, confirm: true });
       erased = true;
@@ -139,6 +165,8 @@ export async function forgetDialog(namespace, what, told, onGone, typed = null) 
       body.replaceChildren(failure(error));
     }
     body.removeAttribute("aria-busy");
+    dialog.querySelectorAll("button").forEach((button) => (button.disabled = false));
+    if (!dialog.open) onGone(); // browsers let a second Escape through
   };
   body.replaceChildren(question(await wouldErase(namespace, what), erase, dialog, typed));
   body.querySelector("input, .cancel")?.focus();
@@ -155,7 +183,7 @@ async function wouldErase(namespace, what) {
 }
 
 function question(answer, erase, dialog, typed) {
-  if (answer.status !== 409) return failure(answer);
+  if (answer.kind !== "not_confirmed") return failure(answer);
   const sure = h("button", { class: "danger solid", disabled: typed !== null }, "Erase for good");
   const keep = button("Keep it", () => dialog.close(), { class: "cancel" });
   return h(

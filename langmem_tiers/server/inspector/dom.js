@@ -1,6 +1,7 @@
 // Builds elements. What was said in a memory only ever becomes text: nothing here reads markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const LONG = 100; // characters of a name, which then shows whole under the pointer
 
 /** An element: `on...` attributes are listeners, `true` is a bare attribute, null and false are left out. */
 export function h(tag, attributes, ...children) {
@@ -22,9 +23,10 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** A name that somebody chose, kept apart from the text around it whichever way it is written. */
+/** A name that somebody chose, kept apart from the text around it whichever way it is written; a long one may be cut. */
 export function named(text) {
-  return h("bdi", {}, String(text));
+  const name = String(text);
+  return h("bdi", { title: name.length > LONG && name }, name);
 }
 
 /** What somebody said, as a block of its own direction. */

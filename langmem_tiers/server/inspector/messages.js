@@ -1,6 +1,6 @@
 // One message as a row: who, when, how much, what, and its original one click away.
 
-import { entryDialog } from "./dialogs.js";
+import { originalButton } from "./dialogs.js";
 import { h, named, said } from "./dom.js";
 import { count, time, words } from "./format.js";
 import { stateMark } from "./marks.js";
@@ -21,7 +21,6 @@ const SHOWN = 2_000; // characters of a row
  */
 export function messageRow({ namespace, session, message, state, extra, link, hasOriginal = true, opens, onGone }) {
   const text = h("div", { class: "text" }, shortText(message));
-  const original = () => entryDialog(namespace, { id: message.id, session }, onGone);
   return h(
     "article",
     { class: `message${state ? ` is-${state}` : ""}`, role: "listitem", tabindex: "-1" },
@@ -30,7 +29,7 @@ export function messageRow({ namespace, session, message, state, extra, link, ha
       {},
       h("span", { class: "meta" }, about(message, state, link)),
       opens && isLong(message.text) ? opener(message, text) : null,
-      hasOriginal ? button("Original", original, { class: "quiet original" }) : null,
+      hasOriginal ? originalButton(namespace, { id: message.id, session }, onGone) : null,
     ),
     text,
     message.reason ? h("p", { class: "reason", dir: "auto" }, message.reason) : null,

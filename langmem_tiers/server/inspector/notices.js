@@ -23,3 +23,14 @@ export const nothing = (...text) => h("div", { class: "notice" }, h("p", {}, ...
 
 /** It is on its way. */
 export const loading = () => h("p", { class: "loading", "aria-hidden": "true" }, "Loading …");
+
+/** Fill a place with what was asked for, or with what went wrong; the form that asked stays beside it. */
+export async function fill(place, ask, retry) {
+  place.replaceChildren(loading());
+  try {
+    place.replaceChildren(...(await ask()));
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    place.replaceChildren(failure(error, retry));
+  }
+}

@@ -8,10 +8,10 @@ import { actions, button } from "./parts.js";
 const PIECE = 20_000; // characters
 
 /** A text with all that it holds, from the first piece on. */
-export function wholeText(text) {
+export function wholeText(text, label = "Text") {
   if (!text) return h("p", { class: "muted" }, "It holds no text.");
   const [first, ...others] = pieces(text).map((piece) => h("span", { class: "piece" }, piece));
-  const attributes = { class: "said whole", dir: "auto", tabindex: "0", role: "region", "aria-label": "Text" };
+  const attributes = { class: "said whole", dir: "auto", tabindex: "0", role: "region", "aria-label": label };
   const block = h("div", attributes, first);
   if (!others.length) return block;
   const left = count(text.length - first.textContent.length);

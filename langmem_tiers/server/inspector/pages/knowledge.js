@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { bar } from "../charts.js";
-import { forgetDialog } from "../dialogs.js";
+import { forgetDialog, originalButton } from "../dialogs.js";
 import { h, named, said } from "../dom.js";
 import { percent, plural, time, words } from "../format.js";
 import { PagedList } from "../list.js";
@@ -40,11 +40,12 @@ function row(one, namespace, reload) {
   const what = { knowledge: { category: one.category, key: one.key } };
   const forget = () => forgetDialog(namespace, what, "this knowledge", reload);
   const forgetButton = button("Forget …", forget, { class: "quiet danger", "aria-label": `Forget ${one.key}` });
+  const original = originalButton(namespace, { id: one.id }, reload);
   return h(
     "article",
     { class: "message", role: "listitem", tabindex: "-1" },
-    h("header", {}, h("span", { class: "meta" }, about(one)), forgetButton),
-    said(one.value, { class: "said short" }),
+    h("header", {}, h("span", { class: "meta" }, about(one)), original, forgetButton),
+    said(one.cut ? `${one.value} …` : one.value, { class: "said short" }),
     h(
       "p",
       { class: "sure" },

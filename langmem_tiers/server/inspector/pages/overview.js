@@ -34,7 +34,7 @@ export async function render({ content, namespace, signal, reload }) {
   content.replaceChildren(
     tiles(told),
     h("div", { class: "columns" }, tiers(told), growth(told)),
-    optimizer(namespace, told.optimizer, history.items.reverse(), reload),
+    optimizer(namespace, told, history.items.reverse(), reload),
     leaving(namespace),
   );
 }
@@ -86,7 +86,7 @@ function filled(told) {
   return all;
 }
 
-function optimizer(namespace, status, runs, reload) {
+function optimizer(namespace, { optimizer: status, budget }, runs, reload) {
   const result = h("div", { role: "status" });
   const run = async ({ target }) => {
     target.disabled = true;
@@ -106,7 +106,7 @@ function optimizer(namespace, status, runs, reload) {
     h("div", { class: "multiples" }, Object.keys(PARAMETERS).map((name) => parameter(name, runs, status))),
     runs.length ? runsTable(runs) : null,
     result,
-    actions(button("Run it now", run)),
+    actions(button(`Run it now, for a budget of ${plural(budget, "token")}`, run)),
   );
 }
 

@@ -6,12 +6,12 @@ import { h } from "../dom.js";
 import { count, percent, plural, words } from "../format.js";
 import { PagedList } from "../list.js";
 import { messageRow } from "../messages.js";
-import { loading, nothing } from "../notices.js";
+import { fill, nothing } from "../notices.js";
 import { askForm, completions, field, panel, plainPanel, table, wideField } from "../parts.js";
 import { go } from "../routes.js";
 
 const SHOWN = 100; // of what is in or out, at once
-const KEPT = new Set(["full", "compressed", "dropped"]); // the others are put together for the context
+const KEPT = new Set(["full", "compressed"]); // the others are put together for the context
 const COLUMNS = [
   { name: "Section" },
   { name: "Tokens", class: "number" },
@@ -36,9 +36,8 @@ export async function render({ content, parameters, namespace, signal, reload })
     results.replaceChildren(nothing(HINT));
     return;
   }
-  results.replaceChildren(loading());
-  const context = await post("context", { namespace, ...asked }, signal);
-  results.replaceChildren(...parts(context, { namespace, session: asked.session, signal, reload }));
+  const at = { namespace, session: asked.session, signal, reload };
+  await fill(results, async () => parts(await post("context", { namespace, ...asked }, signal), at), reload);
 }
 
 function form(namespace, { session, question, budget }, sessions) {
@@ -51,7 +50,8 @@ function form(namespace, { session, question, budget }, sessions) {
 }
 
 function parts(context, at) {
-  const { messages, left_out: out, problems } = context;
+  const { messages, left_out: out, left_out_count: total, problems } = context;
+  const listed = out.length < total ? `, ${count(out.length)} of them listed` : "";
   return [
     ...problems.map((text) => h("p", { class: "notice bad", dir: "auto" }, text)),
     usage(context),
@@ -59,7 +59,7 @@ function parts(context, at) {
       "div",
       { class: "columns" },
       plainPanel(`In: ${plural(messages.length, "message")}`, rows(messages, "What the model sees", at)),
-      plainPanel(`Out: ${plural(out.length, "message")}`, rows(out, "What stays out", at)),
+      plainPanel(`Out: ${plural(total, "memory", "memories")}${listed}`, rows(out, "What stays out", at)),
     ),
   ];
 }
@@ -78,8 +78,9 @@ function usage({ budget, used, sections, warnings }) {
 
 function rows(all, label, { namespace, session, signal, reload }) {
   const render = (message) => {
-    const state = message.origin ?? "dropped";
-    const how = { hasOriginal: KEPT.has(state), opens: state !== "dropped", onGone: reload };
+    const state = message.origin;
+    const isOut = message.cut !== undefined; // what is told of it is the beginning
+    const how = { hasOriginal: isOut || KEPT.has(state), opens: !isOut, onGone: reload };
     const of = message.role ? (message.session ?? session) : null; // other memories have no role
     return messageRow({ namespace, session: of, message, state, ...how });
   };

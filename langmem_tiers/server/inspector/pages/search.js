@@ -5,7 +5,7 @@ import { bar } from "../charts.js";
 import { h, named } from "../dom.js";
 import { plural, score, words } from "../format.js";
 import { messageRow } from "../messages.js";
-import { loading, nothing } from "../notices.js";
+import { fill, nothing } from "../notices.js";
 import { askForm, choice, field, wideField } from "../parts.js";
 import { go, href } from "../routes.js";
 
@@ -40,9 +40,8 @@ export async function render({ content, parameters, namespace, signal, reload })
     results.replaceChildren(nothing(HINT));
     return;
   }
-  results.replaceChildren(loading());
-  const found = await post("recall", { namespace, ...asked }, signal);
-  results.replaceChildren(...hits(found, namespace, reload));
+  const find = async () => hits(await post("recall", { namespace, ...asked }, signal), namespace, reload);
+  await fill(results, find, reload);
 }
 
 function form(namespace, { query, strategy, session, limit }) {

@@ -4,7 +4,6 @@ import { get } from "../api.js";
 import { h, named } from "../dom.js";
 import { plural, time } from "../format.js";
 import { PagedList } from "../list.js";
-import { stateMark } from "../marks.js";
 import { nothing } from "../notices.js";
 import { href } from "../routes.js";
 
@@ -29,15 +28,9 @@ function row(one, namespace) {
     h(
       "span",
       { class: "meta" },
-      h("a", { class: "name", href: href("task", { ns: namespace, t: one.task }) }, named(one.goal ?? one.task)),
+      h("a", { class: "name", href: href("task", { ns: namespace, t: one.task }) }, named(one.task)),
       h("span", { class: "muted number" }, plural(one.cycles, "cycle")),
-      loops(one),
       h("time", { class: "muted", datetime: one.updated_at }, time(one.updated_at)),
     ),
   );
-}
-
-function loops({ loops: number }) {
-  if (number === undefined) return null;
-  return number ? stateMark("loop", plural(number, "loop")) : h("span", { class: "muted" }, "no loop");
 }

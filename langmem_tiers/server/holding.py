@@ -1,0 +1,31 @@
+"""Which namespaces hold anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.errors import NotFoundError
+from langmem_tiers.core.items import NamespaceMatch
+
+if TYPE_CHECKING:
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.upkeep import Holdings
+    from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.namespace import Namespace
+
+
+def held_from(engine: MemoryEngine, path: NamespacePath) -> set[NamespacePath]:
+    """Some of the namespaces that begin with these labels and hold sessions, memories or items.
+
+    The namespace itself is among them, if it holds any.
+    """
+    found = set(engine.namespaces(path, limit=1))
+    return found if path in found else found | set(engine.items.namespaces([NamespaceMatch("prefix", path)]))
+
+
+def holdings_of(namespace: Namespace) -> Holdings | None:
+    """What it holds; None if that is nothing but items."""
+    try:
+        return namespace.holdings()
+    except NotFoundError:
+        return None
