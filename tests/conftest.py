@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +19,6 @@ from tests.backends import BACKENDS, config_of, opened, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from langmem_tiers import EngineConfig, MemoryEngine
 
@@ -29,6 +31,16 @@ settings.register_profile(
 # The same examples each time, so that a change is not held up by what it did not touch: make fuzz takes new ones.
 settings.register_profile("ours", settings.get_profile("random"), derandomize=True, max_examples=20)
 settings.load_profile("ours")
+
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux's, and only where it has room
+ROOM_BYTES = 4_000_000_000
+
+
+def pytest_configure() -> None:
+    """Put temporary folders into memory: thousands of databases are made here, and each waits for the disk."""
+    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.fixture(scope="session")

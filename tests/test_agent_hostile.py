@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.tasks import LearnedPattern, StateSnapshot
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from tests.timing import takes_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,9 +95,7 @@ def test_a_counter_that_fails_does_not_lose_a_cycle() -> None:
 @pytest.mark.parametrize("blank", [" ", "\t", "\n", "- ", "[1] "])
 def test_runs_of_blanks_in_a_page_hold_nobody_up(memory: AgentMemory, blank: str) -> None:
     page = "Some ordinary words of a page. " * 600 + "\n" + blank * 50_000 + "end"
-    start = time.process_time()
-    memory.record_cycle("t", AgentAction("extract_text"), page)
-    assert time.process_time() - start < 5
+    assert takes_at_most(5, lambda: memory.record_cycle("t", AgentAction("extract_text"), page))
 
 
 @pytest.mark.parametrize(
@@ -124,9 +122,9 @@ def test_deep_values_are_the_same_after_a_restart_or_refused(memory: AgentMemory
 
 
 def test_a_million_numbers_as_a_parameter_are_cut_and_hold_nobody_up(memory: AgentMemory) -> None:
-    start = time.process_time()
-    entry = memory.record_cycle("t", AgentAction("plot", {"points": list(range(1_000_000))}))
-    assert time.process_time() - start < 1
+    action = AgentAction("plot", {"points": list(range(1_000_000))})
+    assert takes_at_most(1, lambda: memory.record_cycle("t", action))
+    entry = memory.record_cycle("t", action)
     assert len(entry.action.parameters["points"]) <= 20_000
     assert again(memory).short_term == memory.short_term
 

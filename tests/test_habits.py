@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers.core import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "langmem_tiers").rglob("*.py"))
@@ -16,9 +22,14 @@ READS_THE_CLOCK = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "pe
 READS_THE_ENVIRONMENT = {"environ", "getenv"}
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def attributes(path: Path) -> set[tuple[str, str]]:
     """Each ``a.b`` in the file."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     return {
         (node.value.id, node.attr)
         for node in ast.walk(tree)
@@ -27,7 +38,7 @@ def attributes(path: Path) -> set[tuple[str, str]]:
 
 
 def imports_of(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
 
 
@@ -54,7 +65,7 @@ def test_every_error_is_used_somewhere() -> None:
         node.id
         for path in SOURCES
         if path.name not in {"errors.py", "__init__.py"}
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Name)
     }
     roots = {"NotFoundError"}  # for those who catch, not for us
@@ -64,3 +75,39 @@ def test_every_error_is_used_somewhere() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_inside_imports_the_package_root(path: Path) -> None:
     assert "langmem_tiers" not in imports_of(path)
+
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
+}
+
+
+def run_at_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module that its own import needs: none in functions, none for type checkers alone."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from run_at_import(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for part in ("body", "orelse", "finalbody"):
+                yield from run_at_import(getattr(node, part, []))
+
+
+def needed_by(path: Path) -> set[str]:
+    """Modules of the package that have to be there before this one."""
+    found: set[str] = set()
+    for node in run_at_import(tree_of(path).body):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        else:
+            assert node.level == 0, f"{path} imports by a relative name"
+            parts = {f"{node.module}.{name.name}" for name in node.names}
+            found |= parts & MODULES.keys() or {str(node.module)}
+    return found & MODULES.keys()
+
+
+def test_no_module_needs_itself_on_the_way_in_so_each_can_be_imported_first() -> None:
+    needs = {name: needed_by(path) for name, path in MODULES.items()}
+    assert sum(map(len, needs.values())) > len(MODULES)  # or nothing was read
+    graphlib.TopologicalSorter(needs).prepare()  # names the circle, if there is one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -25,6 +24,7 @@ from langmem_tiers import (
 )
 from tests.backups.children import BATCH, backup_and_hang, restore_and_hang, write_batches
 from tests.backups.filled import fill, lines_of, opened, records_of
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 @contextmanager
 def child(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Any, Connection]]:
     """A process of its own, and the line to it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.backups.children", "psycopg", "sqlalchemy.dialects.postgresql"])
+    context = fork_server()
     here, there = context.Pipe()
     process = context.Process(target=target, args=(*arguments, there))
     process.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
@@ -14,6 +13,7 @@ import pytest
 
 from langmem_tiers import AdviceLevel, AgentMemory, MemoryEngine
 from tests.faults.agent_writer import HOME, STUCK, TASK, do_step, steps_done, work_until_killed
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,8 +57,7 @@ def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
 
 @pytest.mark.timeout(120)
 def test_no_kill_in_the_middle_of_a_task_changes_what_it_knows(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.agent_writer"])
+    context = fork_server()
     chance, notes = random.Random(2025), tmp_path / "notes"
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     last = 0

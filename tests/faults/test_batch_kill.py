@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -19,8 +18,10 @@ import pytest
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from tests.faults.batch_writer import draft_of, write_until_killed
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
+    import multiprocessing
     from collections.abc import Callable
 
 ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
@@ -32,8 +33,7 @@ ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 def test_no_kill_loses_what_was_acknowledged(
     url: str, kills: int, acknowledge: str, tenant: str, tmp_path: Path
 ) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.batch_writer", "psycopg", "sqlalchemy.dialects.postgresql"])
+    context = fork_server()
     chance, acknowledged, reported = random.Random(7), list[str](), 0
     with MemoryEngine(url) as engine:
         for kill in range(kills):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -25,8 +24,10 @@ from tests.faults.context_writer import (
     save_until_killed,
     save_until_step,
 )
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
+    import multiprocessing
     from collections.abc import Callable
     from pathlib import Path
 
@@ -36,10 +37,7 @@ PROCESSES, EACH = 4, 40
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    # The server imports the package once; each child is forked from it.
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.context_writer", "psycopg", "sqlalchemy.dialects.postgresql"])
-    return found
+    return fork_server()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -26,18 +25,13 @@ from tests.faults.forgetters import (
     retain_together,
     retain_until_killed,
 )
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 SESSIONS, OLD, NEW = 8, 30, 3
-
-
-def children() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.forgetters", "psycopg", "sqlalchemy.dialects.postgresql"])
-    return context
 
 
 def fill_old(url: str) -> None:
@@ -79,7 +73,7 @@ def test_no_kill_in_the_middle_of_retention_leaves_half_of_a_step(
     fill_old(url)
     chance, seen = random.Random(7), set[int]()
     for kill in range(8):
-        child = children().Process(target=retain_until_killed, args=(url,))
+        child = fork_server().Process(target=retain_until_killed, args=(url,))
         child.start()
         # On a machine that is slow today, nothing was done yet: the next is given more time.
         time.sleep((0.2 + chance.random() * 0.4) * (1 if len(seen) > 1 else 1 + kill))
@@ -113,7 +107,7 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
             session.add("user", f"We decided to use {SECRET}.")
             session.learn()
         engine.session("bob", "monday").add("user", f"Keep {OTHER}.")
-    child = children().Process(target=forget_until, args=(url, step, {"user": "alice"}))
+    child = fork_server().Process(target=forget_until, args=(url, step, {"user": "alice"}))
     child.start()
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
@@ -136,7 +130,7 @@ def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
     with opened(url) as engine:
         ids = fill(engine, "alice")
     asked = {"namespace": "alice", "session": "monday", "message": ids[7]}
-    context = children()
+    context = fork_server()
     barrier = context.Barrier(4)
     started = [
         context.Process(target=forget_together, args=(url, barrier, asked)),

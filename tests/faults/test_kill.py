@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -10,11 +9,16 @@ import sqlite3
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers import MemoryEngine
 from tests.faults.writer import draft_of, write_until_killed
+from tests.fork_server import fork_server
+
+if TYPE_CHECKING:
+    import multiprocessing
 
 
 @pytest.mark.timeout(900)
@@ -26,9 +30,7 @@ from tests.faults.writer import draft_of, write_until_killed
 def test_no_kill_loses_what_was_acknowledged(
     url: str, kills: int, longest_seconds: float, tenant: str, tmp_path: Path
 ) -> None:
-    # The server imports the package once; each child is forked from it and opens the database anew.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.writer", "psycopg", "sqlalchemy.dialects.postgresql"])
+    context = fork_server()
     chance = random.Random(2025)
     acknowledged: list[str] = []
     for kill in range(kills):

@@ -14,7 +14,8 @@ from langmem_tiers import EntryDraft, MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 from tests.faults.starters import start_and_add
-from tests.faults.together import all_at_once, fork_server
+from tests.faults.together import all_at_once
+from tests.fork_server import fork_server
 from tests.storage.test_memory_migration import back_to_version_8
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_eight_processes_that_start_together_migrate_once(
         MemoryEngine(url, embedder=None).close()
         back_to_version_8(url)
     texts = [str(number) for number in range(STARTERS)]
-    all_at_once(fork_server("tests.faults.starters"), start_and_add, [(url, text) for text in texts])
+    all_at_once(fork_server(), start_and_add, [(url, text) for text in texts])
     with psycopg.connect(url) as connection:
         versions = connection.execute("SELECT version FROM lmt_schema_versions ORDER BY version").fetchall()
         identities = connection.execute("SELECT count(*) FROM lmt_database").fetchone()

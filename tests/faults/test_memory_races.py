@@ -22,7 +22,8 @@ from langmem_tiers.core.long_term import EntryDraft, EntryFilters, Outcome, Rela
 from langmem_tiers.core.memory_store import Access, MemoryWrite
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
-from tests.faults.together import all_at_once, fork_server
+from tests.faults.together import all_at_once
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     import multiprocessing
@@ -40,7 +41,7 @@ on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    return fork_server("tests.faults.memory_writers")
+    return fork_server()
 
 
 def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tenant: str) -> None:

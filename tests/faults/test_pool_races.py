@@ -18,7 +18,8 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
-from tests.faults.together import all_at_once, fork_server
+from tests.faults.together import all_at_once
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     import multiprocessing
@@ -35,7 +36,7 @@ on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 @pytest.fixture(scope="module")
 def context() -> multiprocessing.context.ForkServerContext:
-    return fork_server("tests.faults.pool_writers")
+    return fork_server()
 
 
 def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]:

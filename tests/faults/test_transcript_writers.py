@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -16,6 +15,7 @@ from langmem_tiers import MemoryEngine, MessageDraft, SessionNotFoundError
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.list_writers import ADDERS, write_lists, write_lists_in_a_process
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,7 @@ def test_threads_that_add_and_change_a_list_lose_and_double_nothing(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 def test_processes_that_add_and_change_a_list_lose_and_double_nothing(url: str, tenant: str) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.list_writers", "psycopg", "sqlalchemy.dialects.postgresql"])
+    context = fork_server()
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         children = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,6 @@ _PATIENCE_SECONDS = 60
 @dataclass(frozen=True)
 class _Failed:
     told: str
-
-
-def fork_server(module: str) -> ForkServerContext:
-    """Makes processes quickly: a server imports the package and the module once, each child is forked from it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [module, "langmem_tiers.retrieval.item_ranking", "psycopg", "sqlalchemy.dialects.postgresql"]
-    )
-    return context
 
 
 def all_at_once(

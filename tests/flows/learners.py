@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from datetime import timedelta
@@ -12,6 +11,7 @@ from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft
 from langmem_tiers.core.config import LearningConfig, OptimizerConfig
 from langmem_tiers.flows import consolidate as consolidation
 from langmem_tiers.testing import FrozenClock
+from tests.fork_server import fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,16 +41,9 @@ STATEMENTS = (
 """Each becomes a long-term entry; no two of them speak of the same thing."""
 
 
-def children() -> multiprocessing.context.ForkServerContext:
-    """Where children come from: a server that has imported the package once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.flows.learners", "psycopg", "sqlalchemy.dialects.postgresql"])
-    return context
-
-
 def run(target: Callable[..., None], *arguments: Any) -> int | None:
     """Run one child to its end; its exit code."""
-    child = children().Process(target=target, args=arguments)
+    child = fork_server().Process(target=target, args=arguments)
     child.start()
     child.join(LONGEST_SECONDS)
     return child.exitcode
@@ -58,7 +51,7 @@ def run(target: Callable[..., None], *arguments: Any) -> int | None:
 
 def run_together(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> list[int | None]:
     """Run children that wait for each other before they begin; their exit codes."""
-    context = children()
+    context = fork_server()
     gate = context.Barrier(len(arguments))
     processes = [context.Process(target=target, args=(gate, *some)) for some in arguments]
     for process in processes:
