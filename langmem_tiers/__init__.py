@@ -182,7 +182,7 @@ from langmem_tiers.core.tasks import (
     Thought,
 )
 from langmem_tiers.core.transcripts import Listing, ReplaceReport
-from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, TuningParameters
+from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, SnapshotPage, TuningParameters
 from langmem_tiers.core.upkeep import (
     Compacted,
     Holdings,
@@ -201,11 +201,12 @@ from langmem_tiers.core.writing import (
     WriterConfig,
     WriterReport,
 )
-from langmem_tiers.engine import MemoryEngine, Namespace
+from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.batching import BatchWriter
 from langmem_tiers.flows.compact import CompactionReport, compact
 from langmem_tiers.flows.context_diff import ContextDiff
+from langmem_tiers.flows.found import FoundEntry
 from langmem_tiers.flows.learn import LearnReport
 from langmem_tiers.flows.maintain import Maintenance
 from langmem_tiers.flows.optimize import Optimizer
@@ -213,6 +214,7 @@ from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.task_history import CyclePage, CyclePlace, SeenCycle, TaskInfo, TaskPage
 from langmem_tiers.memory_system import MemorySystem
+from langmem_tiers.namespace import Namespace
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
 from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
@@ -345,6 +347,7 @@ __all__ = [
     "Facts",
     "Figures",
     "FlushReport",
+    "FoundEntry",
     "Guard",
     "GuardAdvice",
     "HistoryEntry",
@@ -459,6 +462,7 @@ __all__ = [
     "SitemapLimits",
     "SitemapPage",
     "Snapshot",
+    "SnapshotPage",
     "SnapshotReport",
     "StateSnapshot",
     "Statistics",

@@ -29,7 +29,7 @@ from langmem_tiers.retrieval.retriever import Retriever
 from langmem_tiers.scoring.tables import Scoring
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import ContentAwareCounter
-from langmem_tiers.storage.backup import SqlBackups
+from langmem_tiers.storage.backup import SqlBackups, checked
 from langmem_tiers.storage.backup_file import BackupReader, new_file, reading_file
 from langmem_tiers.storage.backup_writing import Terms
 from langmem_tiers.storage.batches import SqlBatchStore
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from langmem_tiers.core.backups import BackupInfo, BackupStore
+    from langmem_tiers.core.backups import BackupInfo, BackupStore, RestoreWish
     from langmem_tiers.core.instruments import Metrics, Tracer
     from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
     from langmem_tiers.core.writing import WriterConfig
@@ -146,6 +146,12 @@ def backup_info(path: Path) -> BackupInfo:
     """What a backup says of itself; its records are not read."""
     with reading_file(path) as file:
         return BackupReader(path, file).info
+
+
+def check_backup(path: Path, wish: RestoreWish) -> None:
+    """Read a backup to its end, as a restore does before it writes."""
+    with reading_file(path) as file:
+        checked(path, file, wish)
 
 
 def whole_file(path: Path) -> AbstractContextManager[Path]:

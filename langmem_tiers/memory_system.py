@@ -13,11 +13,11 @@ from langmem_tiers.core.config import EngineConfig, LearningConfig, RecallConfig
 from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, NotFoundError
 from langmem_tiers.core.memory_system import Conversation, ConversationStatus, MemorySystemConfig
-from langmem_tiers.core.names import check_name
+from langmem_tiers.core.names import CONVERSATIONS, check_name
 from langmem_tiers.core.recall import RecallFilters, Strategy, TfIdfWeights
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.flows.allocate import Allocator, Material
-from langmem_tiers.flows.conversations import CONVERSATIONS, Conversations
+from langmem_tiers.flows.conversations import Conversations
 from langmem_tiers.flows.project_files import CONVERSATIONS_FILE, project_files
 from langmem_tiers.flows.recall import Asked
 from langmem_tiers.flows.recall import recall as recall_memories
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.episodes import NarrativeArc
+    from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.ids import IdSource
     from langmem_tiers.core.long_term import ConsolidationReport
     from langmem_tiers.core.memory_system import ContextBuildResult
     from langmem_tiers.core.messages import Message, Role
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.core.recall import Hit
-    from langmem_tiers.engine import Namespace
     from langmem_tiers.flows.session import Session
+    from langmem_tiers.namespace import Namespace
 
 DATABASE_FILE = "memory.db"
 _ENDED_SIGNIFICANCE = 0.6
@@ -98,6 +99,18 @@ class MemorySystem(Closing):
         self._place_written = (f"{CONVERSATIONS}, written", self.config.project_name)
         self._current: Session | None = None
         self._refuse_other_projects()
+        self.engine.parts.erasers.append(self._write_anew)
+
+    def _write_anew(self, erased: Erased) -> dict[str, int]:
+        # What people read holds nothing either of what is gone.
+        places = (
+            *erased.namespaces,
+            *erased.entries,
+            *(path for path, _ in (*erased.sessions, *erased.messages)),
+        )
+        if self.project.path in places:
+            self.flush()
+        return {}
 
     def _refuse_other_projects(self) -> None:
         for project in self._talks.projects(self.engine.namespaces()):

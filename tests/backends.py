@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-BACKENDS = ("sqlite-memory", "sqlite-file", "postgresql")
+BACKENDS = ("sqlite-file", "postgresql")
+"""For what stands above the stores: it sees nothing of where SQLite keeps its pages."""
 WITH_REDIS = "postgresql+redis"
-ALL_BACKENDS = (*BACKENDS, WITH_REDIS)
-"""For suites that what is cached must not change: those of stores, of recall and of adapters."""
-ON_DISK = ("sqlite-file", "postgresql", WITH_REDIS)
-"""For adapters: they see nothing of where SQLite keeps its pages."""
+ON_DISK = (*BACKENDS, WITH_REDIS)
+"""For adapters, which what is cached must not change."""
+ALL_BACKENDS = ("sqlite-memory", *ON_DISK)
+"""For the suites of stores and of recall."""
 ON_ALL_BACKENDS = pytest.mark.parametrize("backend", ALL_BACKENDS)
 
 

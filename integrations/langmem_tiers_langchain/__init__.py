@@ -1,4 +1,4 @@
-"""Memory for LangChain and LangGraph; see "What works today" in the README."""
+"""Memory for LangChain and LangGraph; see "LangChain and LangGraph" in the README."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from langmem_tiers.core.tasks import Action, ExecutionOutcome, plain_value
 
 if TYPE_CHECKING:
     from llama_index.core.tools import ToolOutput
+    from pydantic import BaseModel
 
 HANDOFF = "handoff"
 """The framework's name for the tool that hands off to another agent; no other tool of an agent can have it."""
@@ -40,11 +41,17 @@ class Call:
         return text.replace(self.reason, "...") if self.reason else text
 
 
-def call_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """The call of a tool with these arguments."""
+def call_of(name: str, schema: type[BaseModel] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """The call of a tool with these arguments; the same, whether they are given by name or by place."""
     given = {key: value for key, value in kwargs.items() if not isinstance(value, Context)}
     if args:
-        given["args"] = [value for value in args if not isinstance(value, Context)]
+        placed = [value for value in args if not isinstance(value, Context)]
+        names = [] if schema is None else [*schema.model_fields][: len(placed)]
+        if given.keys() & names:  # the tool itself refuses that
+            names = []
+        given |= dict(zip(names, placed, strict=False))
+        if len(placed) > len(names):
+            given["args"] = placed[len(names) :]
     reason = given.pop("reason", "") if name == HANDOFF else ""
     # As plain values: the same call is known again, and a tool may change what it was handed.
     return Call(Action(name, plain_value(given)), _address(given), str(reason))

@@ -71,7 +71,7 @@ class WatchedTool(AsyncBaseTool):
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
         """Call the tool, unless the guard blocks it."""
-        call = call_of(self._name, args, kwargs)
+        call = call_of(self._name, self.metadata.fn_schema, args, kwargs)
         with self._watch.turns.taken(self._key(call)):
             return self._call(call, *args, **kwargs)
 
@@ -92,7 +92,7 @@ class WatchedTool(AsyncBaseTool):
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
         """The same without blocking."""
-        call = call_of(self._name, args, kwargs)
+        call = call_of(self._name, self.metadata.fn_schema, args, kwargs)
         async with self._watch.turns.ataken(self._key(call)):
             return await self._acall(call, *args, **kwargs)
 

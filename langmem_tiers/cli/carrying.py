@@ -54,6 +54,8 @@ def export(
     """Write messages as JSON Lines, as they were said: for other programs. A backup holds all else as well."""
     teller = Teller(is_json=json)
     with told_errors(teller), opened(database, redis=redis) as engine:
+        if json and str(output) == "-":
+            raise InvalidInputError("--json tells of the file that was written: name one with --output")
         count = 0
         with _written(output) as file, teller.progress("Exporting") as done:
             for count, told in enumerate(_exported(engine, namespace, session), 1):

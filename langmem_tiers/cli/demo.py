@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers.cli.assistants import Assistants
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import Message
-    from langmem_tiers.engine import Namespace
+    from langmem_tiers.namespace import Namespace
 
 _TENANT = ("tidepool", "mara")
 _BUDGET = 3000  # tokens for a prompt: less than any of the sessions takes

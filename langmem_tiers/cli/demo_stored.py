@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.tuning import EfficiencyReport
-    from langmem_tiers.engine import Namespace
+    from langmem_tiers.namespace import Namespace
 
 
 def intro(budget: int) -> Panel:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.assembly import backup_info
+from langmem_tiers.assembly import backup_info, check_backup
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Database,
     IsJson,
@@ -16,9 +16,9 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Redis,
     Yes,
 )
-from langmem_tiers.cli.places import database_url, known, label, opened
+from langmem_tiers.cli.places import database_url, is_new, known, label, opened
 from langmem_tiers.cli.telling import Teller, told_errors
-from langmem_tiers.core.backups import BackupScope
+from langmem_tiers.core.backups import BackupScope, RestoreWish
 from langmem_tiers.core.errors import InvalidInputError, RestoreConflictError
 from langmem_tiers.core.paths import path_of
 
@@ -49,7 +49,8 @@ def backup(
         report = engine.backup(file, namespace=path, prefix=below, progress=progress)
         size = f"{report.size_bytes:,} bytes"
         teller.result(
-            report, [f"{_records(report.counts)} are in {file} ({size}).", f"sha256 {report.sha256}"]
+            report,
+            [f"{_records(report.counts)} are in {file} ({size}).", f"sha256 of its records {report.sha256}"],
         )
 
 
@@ -67,7 +68,9 @@ def restore(
     teller = Teller(is_json=json)
     with told_errors(teller):
         place = None if into is None else path_of(into)
-        backup_info(file).scope.moved(place)  # what cannot be is refused before a database is made for it
+        if is_new(database):
+            check_backup(file, RestoreWish(into=place))  # before a database is made for it
+        backup_info(file).scope.moved(place)
         if replace:
             teller.confirm(f"erase what is in {label(database)} where the backup goes", yes=yes)
         with opened(database, redis=redis, creates=True) as engine, _bar(teller, "Restoring") as progress:

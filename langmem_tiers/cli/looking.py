@@ -87,7 +87,11 @@ def search(
     with told_errors(teller), opened(database, redis=redis, embedder=embedder) as engine:
         found = engine.namespace(known(engine, namespace)).recall(query, limit=limit)
         teller.table(
-            {"query": query, "hits": [_hit(one) for one in map(plain, found.hits)]},
+            {
+                "query": query,
+                "hits": [_hit(one) for one in map(plain, found.hits)],
+                "problems": list(found.problems),
+            },
             f"Found for {_line(query)!r}",
             ("score", "found by", "session", "what"),
             [
@@ -95,6 +99,8 @@ def search(
                 for one in found.hits
             ],
         )
+        for problem in found.problems:
+            teller.err.print(problem)
 
 
 def _show_namespaces(teller: Teller, engine: MemoryEngine, limit: int) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - typer reads the annotations at run time
-from langmem_tiers.cli.places import label, opened
+from langmem_tiers.cli.places import label, opened_for_others
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.mcp_server import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from langmem_tiers.engine import MemoryEngine
 
 
 def mcp(
@@ -33,9 +42,31 @@ def mcp(
     teller = Teller()
     with told_errors(teller):
         path = path_of(namespace)
-        with opened(database, redis=redis, embedder="offline", creates=not read_only) as engine:
+        with opened_for_others(database, teller, redis=redis, creates=not read_only) as engine:
             if sys.stdin.isatty():  # somebody tries it by hand: a client starts it with a pipe
                 teller.err.print(
                     f"Serving {shown(path)} of {label(database)} to an MCP client on standard input; Ctrl-D ends it."
                 )
-            serve(engine, path, read_only=read_only)
+            with _ended_by_signals(engine):
+                serve(engine, path, read_only=read_only)
+
+
+@contextmanager
+def _ended_by_signals(engine: MemoryEngine) -> Iterator[None]:
+    # Nothing wakes the thread that waits for standard input: whoever ends the process must not wait for it.
+    def end(number: int, _frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)  # a second one ends it, whatever the database does
+        try:
+            engine.close()
+        finally:
+            os._exit(128 + number)  # as shells tell it
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in before:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from langmem_tiers.core.budget import TokenBudget
+
 Database = Annotated[
     str,
     typer.Option(
@@ -18,6 +20,15 @@ Redis = Annotated[
         "--redis",
         envvar="LANGMEM_TIERS_REDIS",
         help="The URL of the Redis that agents use; URL#prefix, if their keys begin otherwise.",
+    ),
+]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        "--budget",
+        min=1,
+        help="Tokens that your agents have for memory: parameters are adapted to them. "
+        f"{TokenBudget().available:,}, if left out.",
     ),
 ]
 IsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from langmem_tiers.assembly import url_label
+from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.config import EngineConfig, MaintenanceConfig
 from langmem_tiers.core.errors import InvalidConfigError, NotFoundError, StorageUnavailableError
-from langmem_tiers.core.items import NamespaceMatch
 from langmem_tiers.core.levels import RedisConfig
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.server.holding import held_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langmem_tiers.cli.telling import Teller
     from langmem_tiers.core.instruments import Metrics
     from langmem_tiers.core.names import NamespacePath
 
@@ -55,7 +59,7 @@ def redis_config(text: str | None) -> RedisConfig | None:
 
 
 @contextmanager
-def opened(
+def opened(  # noqa: PLR0913 - each is a setting of its own
     database: str,
     *,
     redis: str | None = None,
@@ -63,6 +67,8 @@ def opened(
     maintenance: MaintenanceConfig | None = None,
     creates: bool = False,
     metrics: Metrics | None = None,
+    budget: int | None = None,
+    busy_timeout_seconds: float | None = None,
 ) -> Iterator[MemoryEngine]:
     """An engine on a database, closed at the end.
 
@@ -73,15 +79,65 @@ def opened(
         maintenance: What maintenance does.
         creates: Whether a SQLite file that is not there is made.
         metrics: Told how long things take.
+        budget: Tokens that agents have for memory; as many as a config has that says nothing, if left out.
+        busy_timeout_seconds: How long others may hold the database; as long as a config says, if left out.
 
     Raises:
         StorageUnavailableError: There is no such file.
     """
-    url = database_url(database)
-    if url.startswith(_FILE):
-        _check_file(url.removeprefix(_FILE), creates=creates)
+    _check_file(database, creates=creates)
     config = EngineConfig(redis=redis_config(redis), maintenance=maintenance or MaintenanceConfig())
-    with MemoryEngine(url, embedder=embedder, config=config, metrics=metrics) as engine:
+    if budget is not None:
+        config = replace(config, budget=TokenBudget.of(budget))
+    if busy_timeout_seconds is not None:
+        config = replace(config, busy_timeout_seconds=busy_timeout_seconds)
+    with MemoryEngine(database_url(database), embedder=embedder, config=config, metrics=metrics) as engine:
+        yield engine
+
+
+@contextmanager
+def opened_for_others(
+    database: str,
+    teller: Teller,
+    *,
+    redis: str | None = None,
+    creates: bool = False,
+    metrics: Metrics | None = None,
+    budget: int | None = None,
+    busy_timeout_seconds: float | None = None,
+) -> Iterator[MemoryEngine]:
+    """An engine for other programs: with the offline embedder, unless the memory has vectors of another one alone.
+
+    Beside those, vectors of the offline one would rank otherwise than the agents do whose memory it is.
+
+    Args:
+        database: A URL, or the path of a SQLite file.
+        teller: Says on standard error that meaning does not count, if it does not.
+        redis: The Redis above it, as ``redis_config`` reads it.
+        creates: Whether a SQLite file that is not there is made.
+        metrics: Told how long things take.
+        budget: Tokens that the agents have for memory.
+        busy_timeout_seconds: How long others may hold the database.
+    """
+    open_one = partial(
+        opened,
+        database,
+        redis=redis,
+        metrics=metrics,
+        budget=budget,
+        busy_timeout_seconds=busy_timeout_seconds,
+    )
+    with open_one(embedder="offline", creates=creates) as engine:
+        others = engine.embedders()
+        if not others or OfflineEmbedder.identity in others:
+            yield engine
+            return
+    teller.err.print(
+        f"The vectors are of {', '.join(map(repr, others))}, which is not at hand here: words alone rank. "
+        "Mount create_app(engine) to see what your agents see.",
+        soft_wrap=True,
+    )
+    with open_one() as engine:
         yield engine
 
 
@@ -97,23 +153,34 @@ def known(engine: MemoryEngine, namespace: str, *, below: bool = False) -> Names
         NotFoundError: It holds nothing.
     """
     path = path_of(namespace)
-    of_items = engine.items.namespaces([NamespaceMatch("prefix", path)])
-    found = {*engine.namespaces(path, limit=1), *of_items}
+    found = held_from(engine, path)
     if not found or (path not in found and not below):
+        slashed = (namespace,)  # in Python a slash is a part of a label
+        meant = f"there is '{shown(slashed)}', or " if engine.namespaces(slashed, limit=1) else ""
         raise NotFoundError(
-            f"there is nothing in {shown(path)!r}: inspect shows the namespaces that there are"
+            f"there is nothing in {shown(path)!r}: {meant}inspect shows the namespaces that there are"
         )
     return path
 
 
-def _check_file(text: str, *, creates: bool) -> None:
-    name, _, settings = text.partition("?")
-    if not name or ":memory:" in name or "memory" in settings:
-        return
-    path = Path(unquote(name.removeprefix("file:")) if name.startswith("file:") else name)
-    if path.is_dir():
-        raise StorageUnavailableError(f"{name!r} is a folder: give --database the file of a memory")
-    if not creates and (not path.exists() or not path.stat().st_size):
+def is_new(database: str) -> bool:
+    """Whether it is a SQLite file that is not there yet."""
+    path = _file_of(database_url(database))
+    return path is not None and (not path.exists() or not path.stat().st_size)
+
+
+def _file_of(url: str) -> Path | None:
+    name, _, settings = url.removeprefix(_FILE).partition("?")
+    if not url.startswith(_FILE) or not name or ":memory:" in name or "memory" in settings:
+        return None
+    return Path(unquote(name.removeprefix("file:")) if name.startswith("file:") else name)
+
+
+def _check_file(database: str, *, creates: bool) -> None:
+    path = _file_of(database_url(database))
+    if path is not None and path.is_dir():
+        raise StorageUnavailableError(f"{str(path)!r} is a folder: give --database the file of a memory")
+    if not creates and is_new(database):
         raise StorageUnavailableError(
-            f"there is no memory at {name!r}: give --database the file or URL of one"
+            f"there is no memory at {str(path)!r}: give --database the file or URL of one"
         )

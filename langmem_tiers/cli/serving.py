@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - as above
-from langmem_tiers.cli.places import opened
+from langmem_tiers.cli.options import Budget, Database, Redis  # noqa: TC001 - as above
+from langmem_tiers.cli.places import opened_for_others
 from langmem_tiers.cli.telling import Teller, told_errors
 from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.core.paths import path_of
@@ -35,9 +35,11 @@ TOKEN = "LANGMEM_TIERS_TOKEN"
 _MOST_CONNECTIONS = 500
 _LAST_SECONDS = 10
 """How long requests under way may take when it is told to end."""
+_BUSY_SHARE = 1 / 3
+"""Of what a request may take: so long it waits for the database, and is answered before the server gives up on it."""
 
 
-def serve(
+def serve(  # noqa: PLR0913 - each is an option
     database: Database,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8765,
@@ -56,6 +58,8 @@ def serve(
         typer.Option("--allowed-host", help="A name under which it is reached, if others reach it."),
     ] = None,
     redis: Redis = None,
+    *,
+    budget: Budget = None,
 ) -> None:
     """Serve a memory over HTTP, with pages to look into it, until Ctrl-C."""
     teller = Teller()
@@ -68,7 +72,14 @@ def serve(
         metrics, registry = _metrics()
         with (
             _listening(host, port) as listener,
-            opened(database, redis=redis, embedder="offline", metrics=metrics) as engine,
+            opened_for_others(
+                database,
+                teller,
+                redis=redis,
+                metrics=metrics,
+                budget=budget,
+                busy_timeout_seconds=config.timeout_seconds * _BUSY_SHARE,
+            ) as engine,
         ):
             _check_reach(listener, has_tokens=bool(config.tokens))
             server = _server(create_app(engine, config=config, registry=registry))
@@ -78,11 +89,20 @@ def serve(
 
 
 def _tokens(path: Path | None) -> tuple[Token, ...]:
-    of_file = () if path is None else tokens_of(path.read_text("utf-8", "replace"))
+    of_file = () if path is None else tokens_of(_text_of(path))
     if path is not None and not of_file:
         raise InvalidConfigError(f"there is no token in {str(path)!r}: write one a line")
     of_all = os.environ.get(TOKEN)
     return of_file if of_all is None else (*of_file, Token(of_all))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidConfigError(
+            f"{str(path)!r} is no UTF-8 (byte {error.start}): write the file of tokens again in that encoding"
+        ) from None  # the cause holds the tokens
 
 
 def _metrics() -> tuple[Metrics | None, CollectorRegistry | None]:

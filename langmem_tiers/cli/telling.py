@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
@@ -32,6 +33,9 @@ _COMMAND_WORDS = {
     "retention_days": "--days",
 }
 """What the library calls otherwise than the command line."""
+
+
+_PASSWORD = re.compile(r"((?:\w[\w+.-]*://)?[\w.%+-]*):[^\s:@'\"]+@")
 
 
 class Teller:
@@ -97,6 +101,7 @@ class Teller:
 
     def confirm(self, what: str, *, yes: bool) -> None:
         """End here unless the user said ``--yes``."""
+        what = without_passwords(what)
         if not yes:
             if self.is_json:
                 self.result({"would": what, "done": False, "missing": "--yes"})
@@ -128,12 +133,18 @@ def told_errors(teller: Teller) -> Iterator[None]:
         _fail(teller, type(error).__name__, said, error)
 
 
-def _fail(teller: Teller, kind: str, said: str, error: Exception) -> None:
+def _fail(teller: Teller, kind: str, told: str, error: Exception) -> None:
+    said = without_passwords(told)
     if teller.is_json:
         with suppress(OSError):  # standard output may be what failed
             teller.result({"error": kind, "message": said})
     teller.err.print(f"{kind}: {said}", style="red", soft_wrap=True)
     raise typer.Exit(FAILED) from error
+
+
+def without_passwords(text: str) -> str:
+    """A text without what stands between a name and a host in it, as in a URL that was put in the wrong place."""
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def json_line(value: object, encoding: str | None = None) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from langmem_tiers.cli.carrying import all_namespaces
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
+    Budget,
     Database,
     IsJson,
     MaybeNamespace,
@@ -33,12 +34,13 @@ def optimize(
     namespace: MaybeNamespace = None,
     session: MaybeSession = None,
     redis: Redis = None,
+    budget: Budget = None,
     *,
     json: IsJson = False,
 ) -> None:
     """Tidy the sessions that changed since the last time, and adapt the parameters to them."""
     teller = Teller(is_json=json)
-    with told_errors(teller), opened(database, redis=redis) as engine:
+    with told_errors(teller), opened(database, redis=redis, budget=budget) as engine:
         if session is not None and namespace is None:
             raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
         paths = _chosen(engine, namespace)
@@ -49,7 +51,7 @@ def optimize(
                 done(number, len(paths))
         teller.table(
             {name: plain(run) for name, run in runs.items()},
-            "Optimized",
+            _optimized(engine.config.budget.available, is_default=budget is None),
             ("namespace", "tokens saved", "why"),
             [
                 (name, "-", "another process is at it")
@@ -155,6 +157,11 @@ def reembed(
             {"embedded": embedded, "total": total},
             [f"{total} messages of {len(paths)} namespaces were embedded."],
         )
+
+
+def _optimized(budget: int, *, is_default: bool) -> str:
+    told = f"Optimized for a budget of {budget:,} tokens"
+    return f"{told}, the default: --budget, if your agents have another" if is_default else told
 
 
 def _maintenance(days: float | None, *, keep_all: bool, compacts: bool) -> MaintenanceConfig:

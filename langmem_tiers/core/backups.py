@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.names import namespace_from_key, namespace_key
+from langmem_tiers.core.names import BESIDE, namespace_from_key, namespace_key
 from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class BackupScope:
 
     def holds(self, path: NamespacePath) -> bool:
         """Whether a namespace is of this part."""
-        if self.namespace is None or path == self.namespace:
+        own = path[1:] if path[0] in BESIDE else path
+        if self.namespace is None or self.namespace in (path, own):
             return True
-        return self.prefix and path[: len(self.namespace)] == self.namespace
+        return self.prefix and self.namespace in (path[: len(self.namespace)], own[: len(self.namespace)])
 
     def moved(self, into: NamespacePath | None) -> Self:
         """The same part under another name."""
@@ -59,9 +60,11 @@ class BackupScope:
 
     def renamed(self, path: str, into: NamespacePath | None) -> str:
         """The stored form of a namespace in the part that this one is moved to; one that is not of it stays."""
-        if into is None or self.namespace is None or not self.holds(namespace_from_key(path)):
+        labels = namespace_from_key(path)
+        if into is None or self.namespace is None or not self.holds(labels):
             return path
-        return namespace_key((*into, *namespace_from_key(path)[len(self.namespace) :]))
+        before = labels[:1] if labels[: len(self.namespace)] != self.namespace else ()
+        return namespace_key((*before, *into, *labels[len(before) + len(self.namespace) :]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 NO_ROOM = "no room"
 """The reason why a message is not there although it should be."""
+RECALLED, IN_FEW_WORDS = "recalled", "in few words"
+"""How the reason of a memory begins that is told in full, or in few words."""
+KNOWN_NO_ROOM = f"known, and {NO_ROOM}"
+"""The same for something known."""
 _HEAD = 3  # messages that are shown from the beginning of a context; the others from its end
 
 
@@ -41,6 +45,12 @@ class Context(Told):
     """What was recalled from elsewhere and is there in full, best first."""
     left_out: tuple[Hit, ...] = ()
     """What was recalled and had no room in full."""
+    summarised: tuple[Hit, ...] = ()
+    """Those of them that are told in a few words."""
+    passed_over: tuple[Hit, ...] = ()
+    """What was recalled and says what is told already, or has too little to do with the question."""
+    knowledge_left_out: tuple[KnowledgeHit, ...] = ()
+    """What is known that answers, and had no room."""
     sections: Mapping[str, int] = field(default_factory=dict)
     """Tokens of the ``summary``, the ``conversation``, what is ``known``, the ``memories`` and the ``frame``."""
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +70,15 @@ class Context(Told):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the budget was too small for."""
-        messages = sum(reason == NO_ROOM for reason in self.reasons.values())
+        return self.warnings_with(0)
+
+    def warnings_with(self, unseen: int) -> tuple[str, ...]:
+        """The same where older messages had no room either, and were not looked at.
+
+        Args:
+            unseen: How many.
+        """
+        messages = unseen + sum(reason == NO_ROOM for reason in self.reasons.values())
         counts = {"of the messages": messages, "of what was recalled": len(self.left_out)}
         return tuple(
             f"{count} {what} had no room in their share of {self.token_budget} tokens"
@@ -105,3 +123,8 @@ class Context(Told):
         rows = [{"state": states[message.id], **row_of(message)} for message in self.messages]
         tables = (table_of(rows, first=_HEAD, last=ROWS - _HEAD),) if rows else ()
         return Sheet(f"Context: {used}", facts, tables, Bar(self.sections, self.token_budget))
+
+
+def name_of(hit: Hit, own: str | None = None) -> str:
+    """How a hit is named in ``Context.reasons``: by its id, that of another session than the own as ``session/id``."""
+    return hit.entry.id if hit.session in (own, None) else f"{hit.session}/{hit.entry.id}"

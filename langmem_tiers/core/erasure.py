@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.names import NamespacePath, check_name, check_namespace
+from langmem_tiers.core.names import NamespacePath, check_entry_id, check_name, check_namespace
 from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ErasureRequest:
             namespace=check_namespace(namespace),
             session=None if session is None else check_name(session),
             message=None if message is None else check_name(message, "message id"),
-            entry=None if entry is None else check_name(entry, "entry id"),
+            entry=None if entry is None else check_entry_id(entry),
         )
 
     def __str__(self) -> str:

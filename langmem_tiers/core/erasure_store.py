@@ -84,6 +84,10 @@ class Touched:
     """Category and key of what is known from it."""
     sources: tuple[str, ...] = ()
     """How past knowledge names it as its source."""
+    known_before: tuple[tuple[str, str], ...] = ()
+    """Category and key of that past knowledge."""
+    procedures: tuple[str, ...] = ()
+    """Ids of what was learned from its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,8 @@ class Removal:
     knowledge: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] = ()
     """Sources of past knowledge; what is known under the same key now, from elsewhere, stays."""
+    known_before: tuple[tuple[str, str], ...] = ()
+    """Category and key of that past knowledge, of which copies elsewhere go: nobody knows of which value they are."""
     drops_queries: bool = True
     """Whether the vectors of questions go too, one of which may say the same."""
 

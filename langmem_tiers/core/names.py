@@ -22,6 +22,17 @@ MAX_NAME_BYTES = 1024
 Above it PostgreSQL could not index the name, and two long names would not be told apart.
 """
 
+CONTEXT_FILES, CONVERSATIONS = "langmem-tiers: context files", "langmem-tiers: conversations"
+BESIDE = (CONTEXT_FILES, CONVERSATIONS)
+"""First labels of items that belong to the namespace named behind them, each to the session that its key names."""
+
+MAX_ENTRY_ID_BYTES = 6 * MAX_NAME_BYTES + 1
+"""The longest stored form of an entry id.
+
+That of knowledge is the longest: its category, of which a slash is written as ``%2F`` and stored as ``%252F``, a slash,
+and its key.
+"""
+
 _UNSAFE = re.compile("[%\0\ud800-\udfff]")
 _UNSAFE_IN_LABEL = re.compile("[%/\0\ud800-\udfff]")
 _ESCAPED = re.compile("%(u[0-9A-F]{4}|[0-9A-F]{2})")
@@ -51,6 +62,18 @@ def check_name(name: str, what: str = "session name") -> str:
     _check(name, what)
     _check_length(escape(name), name, what)
     return name
+
+
+def check_entry_id(entry_id: str) -> str:
+    """Return the id of a message, an entry or something known unchanged, or say what is wrong with it."""
+    _check(entry_id, "entry id")
+    size = len(escape(entry_id).encode())
+    if size > MAX_ENTRY_ID_BYTES:
+        raise InvalidNameError(
+            f"an entry id takes at most {MAX_ENTRY_ID_BYTES} bytes, {entry_id[:40]!r}... takes {size}: "
+            "use an id that recall or a list gave"
+        )
+    return entry_id
 
 
 def check_key(key: str) -> str:

@@ -27,6 +27,8 @@ class Listing(StrEnum):
 
 IN_LIST = (Listing.ACTIVE, Listing.ARCHIVED)
 """What the list is made of."""
+OUT_OF_LIST = (Listing.REPLACED, Listing.REMOVED)
+"""What is no longer in it."""
 
 
 @dataclass(frozen=True, slots=True)

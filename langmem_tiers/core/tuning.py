@@ -133,7 +133,7 @@ class KeptSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPage:
+class SnapshotPage(Told):
     """A page of a namespace's runs, newest first."""
 
     snapshots: tuple[Snapshot, ...]

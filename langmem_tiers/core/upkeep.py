@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langmem_tiers.core.showing import Told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import date, datetime
 
     from langmem_tiers.core.erasure import ErasedCounts
@@ -110,6 +110,8 @@ class Scrubbed(Told):
     """What could not be done, and what to do about it."""
     notes: tuple[str, ...] = ()
     """What lies outside of what can be done from here."""
+    is_clear: bool = True
+    """Whether that leaves the files of the database themselves without anything of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +165,12 @@ class UpkeepStore(Protocol):
         """
         ...
 
-    def compact(self) -> Compacted:
-        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
+    def compact(self, go_on: Callable[[], bool] = ...) -> Compacted:
+        """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap.
+
+        Args:
+            go_on: Asked before each step.
+        """
         ...
 
     def statistics(self, now: datetime) -> Statistics:

@@ -14,6 +14,7 @@ from langmem_tiers.core.showing import Told
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
@@ -157,6 +158,14 @@ class UnsavedFiles(Protocol):
 
         Raises:
             InvalidConfigError: There is one with messages that nobody has taken in yet, or another writer's.
+        """
+        ...
+
+    def held(self, path: str | os.PathLike[str]) -> AbstractContextManager[None]:
+        """Keep writers from a file meanwhile.
+
+        Raises:
+            InvalidInputError: One is at work.
         """
         ...
 

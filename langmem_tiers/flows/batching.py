@@ -42,6 +42,7 @@ from langmem_tiers.tiers.short_term import check_drafts, seal
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
+    from pathlib import Path
 
     from langmem_tiers.core.erasure import Erased
     from langmem_tiers.core.messages import MessageDraft
@@ -170,9 +171,13 @@ class BatchWriter(Closing):
         What is refused stays in the file.
 
         Raises:
-            InvalidInputError: The file is none, or damaged; nothing was taken in.
+            InvalidInputError: The file is none, damaged, or of a writer that is at work; nothing was taken in.
         """
         where = check_path(path)
+        with self._files.held(where):
+            return self._recovered(where)
+
+    def _recovered(self, where: Path) -> RecoverReport:
         waiting = [
             Waiting(one.namespace, one.session, one.messages, (), Future(), is_new=False)
             for one in self._files.read(where)

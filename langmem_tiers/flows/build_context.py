@@ -78,6 +78,8 @@ def _built(
         },
         recalled=packed.told,
         left_out=packed.left_out,
+        summarised=packed.summarised,
+        passed_over=packed.passed_over,
         reasons=reasons(packed),
         problems=found.problems,
     )

@@ -248,10 +248,11 @@ class ContextBuilder:
         return self._compressor.retold(item.message, digest, max(1, room - _PREFIX_TOKENS))
 
     def _too_large(self) -> BudgetExceededError:
-        newest, frame = len(self._groups) - 1, count_messages(self._counter, ())
+        newest = len(self._groups) - 1
+        left = max(0, self._budget.available - count_messages(self._counter, ()))
         return BudgetExceededError(
             f"the newest message takes {self._sizes[newest].tokens} tokens, compressed "
-            f"{self._compressed_tokens(newest)}, where {self._budget.available - frame} are left: "
+            f"{self._compressed_tokens(newest)}, where {left} are left: "
             "raise the budget or store it in smaller pieces"
         )
 

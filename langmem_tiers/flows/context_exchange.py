@@ -13,7 +13,8 @@ from langmem_tiers.core.context_data import ContextData, HistoryEntry
 from langmem_tiers.core.context_json import context_from_dict, part_from_dict, to_dict
 from langmem_tiers.core.knowledge import NOTE, Knowledge
 from langmem_tiers.core.messages import SUMMARY_PREFIX, MessageDraft, Role
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.core.names import CONTEXT_FILES
+from langmem_tiers.core.transcripts import OUT_OF_LIST
 from langmem_tiers.flows.context_messages import (
     MADE_ID,
     MadeIds,
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
     from langmem_tiers.tiers.items import Items
     from langmem_tiers.tiers.knowledge import KnowledgeBase
 
-BESIDE = "langmem-tiers: context files"
-"""The first label of the namespace with what the engine has no place for: whoever lists a tenant's items sees none."""
 _SOURCE = "context file "
-_TAKEN_OUT = (Listing.REPLACED, Listing.REMOVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +65,7 @@ class EngineSide:
     @property
     def place(self) -> NamespacePath:
         """The namespace of what is kept beside."""
-        return (BESIDE, *self.session.namespace)
+        return (CONTEXT_FILES, *self.session.namespace)
 
     def remembered(self) -> dict[str, Any]:
         """What was kept beside when a context last came in."""
@@ -122,7 +120,7 @@ def from_engine(side: EngineSide, session_id: str) -> ContextData:
     came_in = {one["id"] for one in remembered.get("history", []) if not one.get("is_echo")}
     if came_in and came_in.isdisjoint(messages):
         remembered, came_in = {}, set()  # of a session that is gone
-    for gone in side.session.transcript.messages(_TAKEN_OUT):
+    for gone in side.session.transcript.messages(OUT_OF_LIST):
         del messages[gone.id]
     base = ContextData(session_id=session_id)
     if remembered:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.items import NamespaceMatch
 from langmem_tiers.core.memory_system import Conversation, ConversationStatus
+from langmem_tiers.core.names import CONVERSATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.tiers.items import Items
 
-CONVERSATIONS = "langmem-tiers: conversations"
-"""The first label of the namespace of items that say which conversations there are."""
 _ALL = 1_000_000
 
 

@@ -118,11 +118,12 @@ def _with_entries(
     return Removal(
         namespace=touched.namespace,
         stamp=touched.stamp,
-        memories=tuple(sorted(gone)),
+        memories=tuple(sorted({*gone, *touched.procedures})),
         versions=touched.versions,
         put=(*(one for one in put if one.entry.id not in gone), *_unlinked(parts, touched, gone)),
         facts=tuple(sorted(facts)),
         knowledge=touched.knowledge,
+        known_before=touched.known_before,
         sources=touched.sources,
     )
 

@@ -21,6 +21,7 @@ from langmem_tiers.flows.erasing import (
 )
 from langmem_tiers.flows.flushing import flush_all
 from langmem_tiers.flows.task_journal import NOTES
+from langmem_tiers.flows.wiping import WipeOwed
 from langmem_tiers.tiers.supersession import let_go
 
 if TYPE_CHECKING:
@@ -60,10 +61,16 @@ def forget(parts: MemoryParts, request: ErasureRequest, *, scrub: bool) -> Erasu
     """
     now = parts.now()
     waiting = _stored(parts, request)
+    owed = WipeOwed(parts)
+    was_owed = owed.is_noted()
+    owed.note()
     gone = _rows(parts, request)
     let_go_of(parts, gone.erased)
     elsewhere, left = _elsewhere(parts, gone.erased)
-    wiped = _wiped(parts, gone.counts, from_pools=any(elsewhere.values())) if scrub else None
+    wiped: Scrubbed | None = None
+    if scrub:
+        wiped = _wiped(parts, gone.counts, from_pools=any(elsewhere.values()), was_owed=was_owed)
+        owed.settle(wiped)
     return ErasureReceipt(
         id=parts.short_term.ids.new(now),
         asked=request,
@@ -71,7 +78,7 @@ def forget(parts: MemoryParts, request: ErasureRequest, *, scrub: bool) -> Erasu
         counts=gone.counts,
         remade=gone.remade,
         elsewhere=elsewhere,
-        is_scrubbed=wiped is not None and not wiped.left,
+        is_scrubbed=wiped is not None and not wiped.left and wiped.is_clear,
         left=(*waiting, *left, *(() if wiped is None else wiped.left)),
         notes=() if wiped is None else wiped.notes,
     )
@@ -195,7 +202,8 @@ def _carried_out(
 
 
 def _names(removal: Removal) -> Erased:
-    known = (id_from_name(category, key) for category, key in removal.knowledge)
+    names = (*removal.knowledge, *removal.known_before)
+    known = (id_from_name(category, key) for category, key in names)
     told = (one.entry.id for one in removal.put)
     entries = tuple(dict.fromkeys((*removal.memories, *told, *removal.facts, *known)))
     ids = tuple(one.id for one in removal.messages)
@@ -225,10 +233,12 @@ def _elsewhere(parts: MemoryParts, erased: Erased) -> tuple[dict[str, int], list
     return found, left
 
 
-def _wiped(parts: MemoryParts, counts: ErasedCounts, *, from_pools: bool) -> Scrubbed:
+def _wiped(parts: MemoryParts, counts: ErasedCounts, *, from_pools: bool, was_owed: bool) -> Scrubbed:
+    if not (counts.total or from_pools or was_owed):
+        return Scrubbed()  # nothing was there: no table of anybody is written anew for that
     try:
         # One that was stopped may have left bytes of rows that are gone: then all is gone over.
-        return parts.upkeep.scrub(counts if counts.total else None, from_pools=from_pools)
+        return parts.upkeep.scrub(None if was_owed else counts, from_pools=from_pools)
     except StorageError as error:
         return Scrubbed(
             left=(f"the rows are gone, their bytes are not wiped ({error}): forget the same again",)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.entries import Entry, Tier
 from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.knowledge import name_from_id
-from langmem_tiers.core.names import check_name
+from langmem_tiers.core.names import check_entry_id, check_name
+from langmem_tiers.core.showing import Told
 from langmem_tiers.flows.analyze import subject_of
 
 if TYPE_CHECKING:
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEntry(Told):
     """A memory as it was said or stored, and the message that it is, if it is one."""
 
     entry: Entry
     message: Message | None = None
 
 
-def find_entry(parts: MemoryParts, namespace: NamespacePath, entry_id: str, session: str | None) -> Found:
+def find_entry(
+    parts: MemoryParts, namespace: NamespacePath, entry_id: str, session: str | None
+) -> FoundEntry:
     """A message, an entry, an episode, a chunk or something known.
 
     Args:
@@ -39,7 +42,7 @@ def find_entry(parts: MemoryParts, namespace: NamespacePath, entry_id: str, sess
         NotFoundError: There is none.
         InvalidInputError: Several sessions have such a message.
     """
-    check_name(entry_id, "entry id")
+    check_entry_id(entry_id)
     if session is not None:
         return _said(parts, namespace, entry_id, check_name(session))
     found = _lasting(parts, namespace, entry_id) or _known(parts, namespace, entry_id)
@@ -73,7 +76,7 @@ def entry_from(parts: MemoryParts, namespace: NamespacePath, session: str, item:
     )
 
 
-def _said(parts: MemoryParts, namespace: NamespacePath, message_id: str, session: str) -> Found:
+def _said(parts: MemoryParts, namespace: NamespacePath, message_id: str, session: str) -> FoundEntry:
     info = parts.short_term.sessions.find(namespace, session)
     if info is None:
         raise SessionNotFoundError(f"there is no session {session!r}: use a name that sessions() gave")
@@ -83,16 +86,16 @@ def _said(parts: MemoryParts, namespace: NamespacePath, message_id: str, session
     return _of_session(parts, namespace, session, item)
 
 
-def _of_session(parts: MemoryParts, namespace: NamespacePath, session: str, item: Shown) -> Found:
-    return Found(entry_from(parts, namespace, session, item), item.message)
+def _of_session(parts: MemoryParts, namespace: NamespacePath, session: str, item: Shown) -> FoundEntry:
+    return FoundEntry(entry_from(parts, namespace, session, item), item.message)
 
 
-def _lasting(parts: MemoryParts, namespace: NamespacePath, entry_id: str) -> Found | None:
+def _lasting(parts: MemoryParts, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
     kept = parts.lasting.store.get(namespace, [entry_id]).get(entry_id)
-    return None if kept is None else Found(parts.lasting.uses.seen(kept).entry)
+    return None if kept is None else FoundEntry(parts.lasting.uses.seen(kept).entry)
 
 
-def _known(parts: MemoryParts, namespace: NamespacePath, entry_id: str) -> Found | None:
+def _known(parts: MemoryParts, namespace: NamespacePath, entry_id: str) -> FoundEntry | None:
     name = name_from_id(entry_id)
     known = None if name is None else parts.knowledge_of(namespace).get(*name, use=False)
     if known is None:
@@ -110,4 +113,4 @@ def _known(parts: MemoryParts, namespace: NamespacePath, entry_id: str) -> Found
         source=known.source,
         access_count=known.use_count,
     )
-    return Found(entry)
+    return FoundEntry(entry)

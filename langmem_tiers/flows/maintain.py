@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.erasure import Erased, ErasedCounts
 from langmem_tiers.core.errors import EngineClosedError, LangmemTiersError, StorageError
+from langmem_tiers.core.paths import shown
 from langmem_tiers.core.upkeep import Compacted, MaintenanceReport, Scrubbed
 from langmem_tiers.flows.erasing import old_groups
 from langmem_tiers.flows.forget import Gone, erase_messages, let_go_of
 from langmem_tiers.flows.leases import Lease
 from langmem_tiers.flows.schedule import Schedule
+from langmem_tiers.flows.wiping import WipeOwed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +127,9 @@ class Maintenance:
 
         A SQLite file and the tables of PostgreSQL are written anew for that, and others wait meanwhile.
         """
-        return self._parts.upkeep.scrub(None)
+        wiped = self._parts.upkeep.scrub(None)
+        WipeOwed(self._parts).settle(wiped)
+        return wiped
 
     def _run(
         self, lease: Lease, started: datetime, progress: Callable[[int], None] | None
@@ -137,7 +141,7 @@ class Maintenance:
         compacted: Compacted | None = None
         if parts.config.maintenance.compaction and retained.is_complete:
             try:
-                compacted = parts.upkeep.compact()
+                compacted = parts.upkeep.compact(lambda: not self._stops and lease.hold())
                 problems += compacted.problems
             except StorageError as error:
                 problems.append(f"the database was not compacted: {error}")
@@ -161,7 +165,13 @@ class Maintenance:
         cutoff, after = now - timedelta(days=days), 0
         while sessions := self._parts.erasure.old_sessions(cutoff, after=after, limit=_SESSIONS_AT_ONCE):
             for session in sessions:
-                if not self._aged(session, cutoff, lease, done):
+                try:
+                    goes_on = self._aged(session, cutoff, lease, done)
+                except StorageError as error:  # the others are still to be looked at
+                    told = f"session {session.name!r} of {shown(session.namespace)!r}"
+                    done.left[f"{told} was left as it is: {error}"] = None
+                    goes_on = True
+                if not goes_on:
                     done.is_complete = False
                     return done
             after = sessions[-1].key

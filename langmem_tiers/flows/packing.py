@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.context import IN_FEW_WORDS, NO_ROOM, RECALLED, name_of
 from langmem_tiers.core.fences import MEMORY, fenced, harmless, without_fences
 from langmem_tiers.core.messages import MessageDraft, Role
 from langmem_tiers.flows.known import known_line, message_id
@@ -53,6 +54,34 @@ class Packed:
     """Those that say what is told or in sight already."""
     irrelevant: tuple[Hit, ...] = ()
     """Those that have too little to do with the question."""
+
+    @property
+    def passed_over(self) -> tuple[Hit, ...]:
+        """Those that had not to be told."""
+        return (*self.doubles, *self.irrelevant)
+
+    def beside(self, shown: AbstractSet[str], own: str) -> Packed:
+        """The same beside a conversation: what is in sight there is not left out.
+
+        Args:
+            shown: Ids of the messages that are shown.
+            own: The session that they are of.
+        """
+
+        def absent(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+            return tuple(hit for hit in hits if hit.session != own or hit.entry.id not in shown)
+
+        return replace(
+            self,
+            left_out=absent(self.left_out),
+            summarised=absent(self.summarised),
+            doubles=absent(self.doubles),
+            irrelevant=absent(self.irrelevant),
+        )
+
+    def unsent(self) -> Packed:
+        """The same where the message has no room."""
+        return replace(self, message=None, told=(), left_out=(*self.told, *self.left_out), summarised=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +223,14 @@ class Packer:
 def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
     """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
     verdicts = {
-        "recalled": packed.told,
-        "no room": packed.left_out,
-        "in few words": packed.summarised,
+        RECALLED: packed.told,
+        NO_ROOM: packed.left_out,
+        IN_FEW_WORDS: packed.summarised,
         "said already": packed.doubles,
         "not relevant enough": packed.irrelevant,
     }
     return {
-        hit.entry.id
-        if hit.session in (own, None)
-        else f"{hit.session}/{hit.entry.id}": f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
+        name_of(hit, own): f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
         for verdict, hits in verdicts.items()
         for hit in hits
     }

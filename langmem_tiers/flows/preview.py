@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.context import NO_ROOM
 from langmem_tiers.core.messages import Role
 from langmem_tiers.core.previews import Preview
+from langmem_tiers.core.transcripts import OUT_OF_LIST
 from langmem_tiers.flows.context import PATIENCE
 from langmem_tiers.flows.session_context import SessionContext
 
@@ -49,27 +50,45 @@ def preview(
     usual = max(1.0, info.token_count / max(1, info.message_count))
     limit = max(_FEWEST, int(_SPARE * budget.available / usual))
     while True:
-        view = _newest(parts, session, info, limit)
+        view, is_whole = _newest(parts, session, info, limit)
         builder = SessionContext(within, session, view, budget, query)
         alone = builder.alone()
-        if len(view.items) < limit or _is_settled(view, alone):
+        if is_whole or _is_settled(view, alone):
             break
         limit *= _GROWTH
     context = builder.with_memories(counts=False) if recall else alone
     without_room = set(context.dropped)
     dropped = (item.message for item in reversed(view.items) if item.message.id in without_room)
-    return Preview(context, session.name, tuple(one for one, _ in zip(dropped, range(_TOLD), strict=False)))
+    return Preview(
+        context,
+        session.name,
+        tuple(islice(dropped, _TOLD)),
+        is_whole=is_whole,
+        unseen=0 if is_whole else _unseen(parts, session, info, view, context),
+    )
 
 
-def _newest(parts: MemoryParts, session: ShortTerm, info: SessionInfo, limit: int) -> View:
+def _newest(parts: MemoryParts, session: ShortTerm, info: SessionInfo, limit: int) -> tuple[View, bool]:
+    # What the session shows, as much of it as may be needed, and whether that is all.
     if info.message_count - info.compressed_count < _FEWEST:
-        return parts.views.read(session.key)
+        return parts.views.read(session.key), True
     view = parts.entries.view(session.key, limit)
-    if len(view.items) < limit or view.items[0].message.is_summary:
-        return view
+    is_whole = len(view.items) < limit
+    if is_whole or view.items[0].message.is_summary:
+        return view, is_whole
     # It begins in the middle: what stands at the beginning of the session comes first, as if all were there.
     newest = tuple(dropwhile(_is_system, view.items))
-    return replace(view, items=(*_leading(parts, session, newest), *newest))
+    return replace(view, items=(*_leading(parts, session, newest), *newest)), is_whole
+
+
+def _unseen(parts: MemoryParts, session: ShortTerm, info: SessionInfo, view: View, context: Context) -> int:
+    taken_out = parts.short_term.transcripts.count(session.key, OUT_OF_LIST)
+    seen = {item.message.id for item in view.items}
+    told = sum(
+        hit.session == session.name and hit.message is not None and hit.entry.id not in seen
+        for hit in context.recalled
+    )
+    return max(0, info.message_count - info.compressed_count - taken_out - len(seen) - told)
 
 
 def _leading(parts: MemoryParts, session: ShortTerm, newest: tuple[Shown, ...]) -> list[Shown]:

@@ -37,9 +37,9 @@ class Asked:
     now: object = None
 
 
-def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked) -> Recall:
-    """What answers a query, best first."""
-    return recalled(parts, namespace, checked(parts, asked))
+def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked, *, counts: bool = True) -> Recall:
+    """What answers a query, best first; it counts as used, unless it is told not to."""
+    return recalled(parts, namespace, checked(parts, asked), counts=counts)
 
 
 def recalled(

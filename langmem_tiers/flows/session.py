@@ -147,14 +147,18 @@ class Session(ShortTerm):
 
         Args:
             query: What memory is asked for; the newest user message, if left out.
-            budget: In place of the engine's.
+            budget: In place of ``tuned_budget()``.
             recall: Whether what is known and what was said elsewhere comes along.
 
         Raises:
             BudgetExceededError: Not even the newest message fits.
         """
-        given = self._memory.config.budget if budget is None else check_budget(budget)
+        given = self.tuned_budget() if budget is None else check_budget(budget)
         return preview(self._memory, self, query, given, recall=recall)
+
+    def tuned_budget(self) -> TokenBudget:
+        """The engine's budget with what the optimizer has learned of the namespace: that of ``build_context()``."""
+        return _tuned(self._memory.config.budget, self._parameters())
 
     def sums_up(self, ids: AbstractSet[str]) -> bool:
         """Whether the summary in force, if there is one, stands for these messages, most of them at least.
@@ -178,8 +182,7 @@ class Session(ShortTerm):
             done = self._carry_out(lambda seen: plan_tidying(memory, seen, parameters), view)
             memory.tuning.add_savings(self.namespace, done.savings, memory.now())
             view, problems = self._view(), tuple(done.problems)
-        window = parameters.full_message_window
-        return view, replace(memory.config.budget, full_message_window=window), problems
+        return view, _tuned(memory.config.budget, parameters), problems
 
     def entries(self) -> tuple[Entry, ...]:
         """What of the session is in view, as entries with their tier, state and scores."""
@@ -328,6 +331,10 @@ class Session(ShortTerm):
             if self._memory.entries.apply(self.key, marks, roll_up=None, was_hidden=hidden):
                 return
         raise StorageBusyError(f"{self!r} is compressed by others all the time: try again later")
+
+
+def _tuned(budget: TokenBudget, parameters: TuningParameters) -> TokenBudget:
+    return replace(budget, full_message_window=parameters.full_message_window)
 
 
 def _missing(view: View) -> tuple[str, ...]:

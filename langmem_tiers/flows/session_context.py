@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from langmem_tiers.core.context import KNOWN_NO_ROOM
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.fences import without_fences
 from langmem_tiers.core.instruments import Verb
@@ -122,12 +123,16 @@ class SessionContext:
         return self._with_report(context, packed, recall)
 
     def _with_report(self, context: Context, packed: Packed, recall: Recall | None) -> Context:
-        told = {hit.entry.id for hit in packed.told if hit.session == self._session.name}
-        here = {name: why for name, why in context.reasons.items() if name not in told}
+        packed = packed.beside({*context.full, *context.compressed}, self._session.name)
+        told = self._own(packed.told)
+        spoken = told | self._own(packed.summarised)
+        here = {name: why for name, why in context.reasons.items() if name not in spoken}
         return replace(
             context,
             recalled=packed.told,
             left_out=packed.left_out,
+            summarised=packed.summarised,
+            passed_over=packed.passed_over,
             dropped=tuple(name for name in context.dropped if name not in told),
             reasons=reasons(packed, self._session.name) | here,
             problems=(*context.problems, *(() if recall is None else recall.problems)),
@@ -145,10 +150,9 @@ class SessionContext:
             packed = self._packed(recall, shown, room)
             recalled = [] if packed.message is None else [packed.message]
             # What is told here is not told again where it was said.
-            told = frozenset(hit.entry.id for hit in packed.told if hit.session == self._session.name)
-            division = self._beside(alone, [*beside, *recalled], told)
+            division = self._beside(alone, [*beside, *recalled], self._own(packed.told))
             if packed.message is not None and packed.message not in division.pinned:
-                packed = Packed(None, (), (*packed.told, *packed.left_out), doubles=packed.doubles)
+                packed = packed.unsent()
             still = self._builder.shown_by(division)
             if shown.keys() <= still.keys():
                 break
@@ -196,6 +200,9 @@ class SessionContext:
             if in_full(division) or not in_full(alone):
                 return division
         return alone
+
+    def _own(self, hits: Sequence[Hit]) -> frozenset[str]:
+        return frozenset(hit.entry.id for hit in hits if hit.session == self._session.name)
 
     def _framed(self, message: Message | None) -> int:
         return 0 if message is None else count_framed(self._parts.counter, message)
@@ -259,16 +266,13 @@ def _with_knowledge(
     context: Context, hits: Sequence[KnowledgeHit], told: tuple[KnowledgeHit, ...], tokens: int
 ) -> Context:
     there = {(hit.knowledge.category, hit.knowledge.key) for hit in told}
-    why = {
-        hit.knowledge.id: "known"
-        if (hit.knowledge.category, hit.knowledge.key) in there
-        else "known, and no room"
-        for hit in hits
-    }
+    left_out = tuple(hit for hit in hits if (hit.knowledge.category, hit.knowledge.key) not in there)
+    why = {hit.knowledge.id: "known" for hit in told} | {hit.knowledge.id: KNOWN_NO_ROOM for hit in left_out}
     memories = context.sections.get("memories", 0) - tokens
     return replace(
         context,
         knowledge=told,
+        knowledge_left_out=left_out,
         sections={**context.sections, "known": tokens, "memories": memories},
         reasons={**context.reasons, **why},
     )

@@ -141,11 +141,18 @@ def _next(place: CyclePlace, found: tuple[Message, ...], wanted: int) -> CyclePl
     return CyclePlace(after, back, place.number + wanted - place.passed)
 
 
-def _seen(tracker: LoopTracker, message: Message) -> SeenCycle | None:
+def step_of(message: Message) -> MemoryEntry | None:
+    """The step that a message of a task stands for, if it stands for one."""
     payload: Any = message.payload
     if not isinstance(payload, dict) or not isinstance(payload.get("cycle"), dict):
         return None
-    entry = entry_from_dict({**payload["cycle"], "entry_id": message.id})
+    return entry_from_dict({**payload["cycle"], "entry_id": message.id})
+
+
+def _seen(tracker: LoopTracker, message: Message) -> SeenCycle | None:
+    entry = step_of(message)
+    if entry is None:
+        return None
     observed = entry.observation
     step = Step(
         tool=entry.action.tool_name,

@@ -130,11 +130,22 @@ class Answering:
                 evidence.cosines[self._asking] = 0
             return
         evidence.fetch = self._fetch
-        if self._among(allowed) > FEW:  # up to there all are candidates
-            evidence.nearest = self._nearest(vector, allowed)
+        if evidence.trust.share > 0 and self._among(allowed) > FEW:  # up to there all are candidates
+            evidence.nearest = self._nearest_of(vector, allowed)
 
     def _among(self, allowed: Flags | None) -> int:
         return self._places.count if allowed is None else int(np.count_nonzero(allowed))
+
+    def _nearest_of(self, vector: Floats, allowed: Flags | None) -> Rows:
+        """The nearest of those that may come, also where the store knows only a part of what is asked for."""
+        near = self._nearest(vector, allowed)
+        if allowed is None:
+            return near
+        there = near[allowed[near]]
+        if len(there) == len(near) or len(there) >= presets.CANDIDATES * self._wish.limit:
+            return there
+        rows = np.flatnonzero(allowed)
+        return rows[np.argsort(-self._fetch(rows)[rows], kind="stable")[:_NEAREST]]
 
     def _nearest(self, vector: Floats, allowed: Flags | None) -> Rows:
         embedding, tenant = self._retriever.embedding, self._held.tenant

@@ -280,7 +280,10 @@ class Embedding:
                 f"the embedder {self.identity!r} failed a moment ago: it is asked again in {wait:.0f} s"
             )
         if self.is_quick:
-            return question()
+            try:
+                return question()
+            except Exception as raised:
+                raise self._refusal(raised) from raised
         box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
         if self._left_behind is not None and self._left_behind.is_alive():
             raise EmbeddingError(f"the embedder {self.identity!r} has not come back from an earlier question")
@@ -299,13 +302,15 @@ class Embedding:
                 f"the embedder {self.identity!r} gave no answer within {self._config.time_limit_seconds:g} s"
             ) from None
         if error is not None:
-            name = type(error).__name__
-            raise _RefusedError(
-                str(error)  # of an adapter, which says what is wrong and quotes no text
-                if isinstance(error, LangmemTiersError)
-                else f"the embedder {self.identity!r} raised {name}: check it; {_SHOWN}"
-            )
+            raise self._refusal(error)
         return answer
+
+    def _refusal(self, error: BaseException) -> _RefusedError:
+        if isinstance(error, LangmemTiersError):  # of an adapter, which says what is wrong and quotes no text
+            return _RefusedError(str(error))
+        return _RefusedError(
+            f"the embedder {self.identity!r} raised {type(error).__name__}: check it; {_SHOWN}"
+        )
 
     def _kept(self, key: bytes) -> NDArray[np.float32] | None:
         import numpy as np  # noqa: PLC0415 - not before something is embedded

@@ -47,6 +47,26 @@ class HeldWords:
             self._number += len(counts)
         self.messages += len(keys)
 
+    def take_between(
+        self, before: NDArray[np.int64], now: NDArray[np.int64], terms: Mapping[int, Sequence[str]]
+    ) -> bool:
+        """Add messages that come between those that are held; False, if they are not the only ones that are missing.
+
+        Args:
+            before: The keys of the messages that there were.
+            now: Those that there are.
+            terms: Of new ones; those at the end may be missing and are added later.
+        """
+        new = np.setdiff1d(now, before).tolist()
+        known = sorted(key for key in new if key in terms)
+        held = len(before) + len(known)
+        if self.messages != len(before) or set(now[held:].tolist()) != set(new) - set(known):
+            return False
+        self.add(known, terms)
+        for term in {term for key in known for term in terms[key]}:
+            self._places[term] = array("q", sorted(self._places[term]))
+        return True
+
     def go_on(self, keys: NDArray[np.int64], terms: Mapping[int, Sequence[str]]) -> None:
         """Add the messages behind those that are held, if their terms are among these."""
         new = keys[self.messages :].tolist()
@@ -57,6 +77,8 @@ class HeldWords:
         """Where the terms are."""
         there = sorted(term for term in set(terms) if term in self._places)
         places = [self._places[term] for term in there]
-        together = np.array([place for some in places for place in some], np.int64)
+        together = np.concatenate(
+            [np.empty(0, np.int64), *(np.frombuffer(some, np.int64) for some in places)]
+        )
         of = np.repeat(np.arange(len(there)), [len(some) for some in places])
         return Postings(there, of, together >> _COUNT_BITS, (together & _MOST).astype(np.float32))

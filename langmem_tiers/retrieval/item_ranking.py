@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from langmem_tiers.retrieval.item_shelf import Ranking
 
 _log = logging.getLogger("langmem_tiers")
+_MOST_SHELVES = 1_000
+"""Prefixes whose items are held, however few those are: each search weighs all of them."""
 _FILLED_AT_ONCE = 500
 
 
@@ -155,10 +157,12 @@ class ItemRanker:
         most = self._config.recall.index_megabytes * 1_000_000
         with self._lock:
             weights = {prefix: place.shelf.weight for prefix, place in self._places.items()}
+            total = sum(weights.values())
             for prefix in list(self._places)[:-1]:
-                if sum(weights.values()) <= most:
+                if total <= most and len(self._places) <= _MOST_SHELVES:
                     break
-                del self._places[prefix], weights[prefix]
+                del self._places[prefix]
+                total -= weights[prefix]
 
 
 def _by_revision(shelf: Shelf, namespaces: list[int]) -> dict[int, list[int]]:

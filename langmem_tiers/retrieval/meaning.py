@@ -104,6 +104,24 @@ class VectorIndex:
         if vectors is not None:
             self._matrix[rows[here]] = unit(vectors[here])
 
+    def move(self, keys: Rows, places: Places) -> bool:
+        """Follow messages to their new rows, where a store keeps the vectors; False, if it does not.
+
+        Args:
+            keys: Of the messages, by the rows that they had.
+            places: Where they stand now.
+        """
+        if self.holds_vectors:
+            return False
+        there = keys[self.there(len(keys))]
+        self._there = np.zeros(places.count, np.bool_)
+        rows = places.rows_of(there)
+        self._there[rows[rows >= 0]] = True
+        tried = max(self.tried_on, 0 if self.tried is None else self.tried[0])
+        if not np.array_equal(keys[:tried], places["keys"][:tried]):
+            self.tried, self.tried_on, self.trust = None, 0, Trust()
+        return True
+
     def is_complete(self, places: Places) -> bool:
         """Whether every message has a vector."""
         return len(self._there) >= places.count and bool(self._there[: places.count].all())
@@ -144,7 +162,8 @@ class VectorIndex:
         self._grow(int(rows.max(initial=-1)) + 1)
         gone = rows[self._there[rows]]
         self._there[gone] = False
-        self.tried, self.tried_on = None, 0
+        if len(gone):
+            self.tried, self.tried_on = None, 0
         return len(gone)
 
     def there(self, count: int) -> Flags:

@@ -14,13 +14,14 @@ from langmem_tiers.retrieval.places import Places
 from langmem_tiers.retrieval.ranking import KERNELS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from langmem_tiers.core.indexes import IndexStore, Postings, Refresh, Tenant, Trust
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.retrieval.embedding import Embedding
 
 _BYTES_PER_ROW = 270
+_BYTES_AT_LEAST = 4_000
 _PAGE = 10_000
 
 
@@ -45,20 +46,20 @@ class NamespaceIndex:
         """What it takes in memory, about."""
         vectors = 0 if self.vectors is None else self.vectors.bytes
         words = 0 if self._words is None else self._words.bytes
-        return self.places.count * _BYTES_PER_ROW + vectors + words
+        return _BYTES_AT_LEAST + self.places.count * _BYTES_PER_ROW + vectors + words
 
     def refresh(self, store: IndexStore) -> bool:
         """Read what others or we have written since; False if the namespace does not exist."""
         news = store.refresh(self.path, self._mark, with_terms=bool(self._mark) and self._words is not None)
         self.knows = news.knows
-        if news.tenant != self.tenant:
-            # Made anew, or something was erased: nothing that is held can be relied on.
+        if news.tenant != self.tenant or news.mark < self._mark:
+            # Made anew, something was erased, or the server is an older copy now: nothing that is held holds.
             if self._mark:
                 news = store.refresh(self.path, 0)
             self._start_anew(news)
         elif not self.places.extend(news.rows):
             # Another writer was slower than one who began after it: its messages come in between.
-            self._start_anew(store.refresh(self.path, 0))
+            self._take_between(store.refresh(self.path, 0), news.terms)
         elif self._words is not None and news.terms:
             self._words.go_on(self.places["keys"], news.terms)
         self._mark = news.mark
@@ -68,6 +69,18 @@ class NamespaceIndex:
         self.tenant, self.places, self.vectors = news.tenant, Places(KERNELS), None
         self._words = HeldWords()
         self.places.extend(news.rows)
+
+    def _take_between(self, all_rows: Refresh, terms: Mapping[int, Sequence[str]]) -> None:
+        # Where rows stand is found anew, which is quick; words and vectors that are held stay.
+        if all_rows.tenant != self.tenant:
+            self._start_anew(all_rows)
+            return
+        before, self.places = self.places["keys"].copy(), Places(KERNELS)
+        self.places.extend(all_rows.rows)
+        if self._words is not None and not self._words.take_between(before, self.places["keys"], terms):
+            self._words = HeldWords()
+        if self.vectors is not None and not self.vectors.move(before, self.places):
+            self.vectors = None
 
     def postings(self, store: IndexStore, terms: Sequence[str]) -> Postings:
         """Where terms are: from memory where the namespace is small, else from the database."""

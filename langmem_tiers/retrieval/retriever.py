@@ -88,6 +88,8 @@ class Retriever:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._held: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
+        self._bytes: dict[NamespacePath, int] = {}
+        self._bytes_in_all = 0
         self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
         self._counted = 0
 
@@ -122,22 +124,22 @@ class Retriever:
         """
         if self._filling is None:
             return 0
-        done = self._filling.fill(self._index_of(namespace), go_on, progress)
-        self._let_go_of_some()
+        held = self._index_of(namespace)
+        done = self._filling.fill(held, go_on, progress)
+        self._weigh(held)
         return done
 
     def knows_something(self, namespace: NamespacePath) -> bool:
         """Whether the namespace held any knowledge when it was last recalled from; it may, if that is unknown."""
-        knows = self._index_of(namespace).knows
-        return knows is None or knows
+        with self._lock:
+            held = self._held.get(namespace)
+        return held is None or held.knows is None or held.knows
 
     def forget(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
         with self._lock:
-            if namespace is None:
-                self._held.clear()
-            else:
-                self._held.pop(namespace, None)
+            for path in list(self._held) if namespace is None else [namespace]:
+                self._let_go(path)
 
     def close(self) -> None:
         """Write what was counted or embedded and stop what is under way."""
@@ -161,7 +163,9 @@ class Retriever:
 
         held = self._index_of(namespace)
         with held.lock:
-            if not held.refresh(self.index) or not held.places.count:
+            if not held.refresh(self.index):
+                self.forget(namespace)  # whoever asks for what is not there leaves nothing behind
+            if not held.places.count:
                 return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
         meaning = self.meaning_of(held, wish)
         with held.lock:
@@ -175,7 +179,7 @@ class Retriever:
             importance = answering.importance(ranked.rows).tolist()
             tenant = held.tenant
         assert tenant is not None  # noqa: S101 - refreshed above
-        self._let_go_of_some()
+        self._weigh(held)
         there = self.index.found(tenant, keys)
         if len(there) < len(keys):  # something was erased meanwhile
             self.forget(namespace)
@@ -208,13 +212,19 @@ class Retriever:
             self._held.move_to_end(namespace)
             return held
 
-    def _let_go_of_some(self) -> None:
+    def _weigh(self, held: NamespaceIndex) -> None:
+        # Only the one that was used is weighed anew: there may be many.
         most = self.config.recall.index_megabytes * 2**20
         with self._lock:
-            total = sum(held.bytes for held in self._held.values())
-            while total > most and len(self._held) > 1:
-                _, oldest = self._held.popitem(last=False)
-                total -= oldest.bytes
+            if self._held.get(held.path) is held:
+                self._bytes_in_all += held.bytes - self._bytes.get(held.path, 0)
+                self._bytes[held.path] = held.bytes
+            while self._bytes_in_all > most and len(self._held) > 1:
+                self._let_go(next(iter(self._held)))
+
+    def _let_go(self, path: NamespacePath) -> None:
+        self._held.pop(path, None)
+        self._bytes_in_all -= self._bytes.pop(path, 0)
 
     def _count(self, tenant: Tenant, keys: list[int]) -> None:
         # Only noted here: writing waits until there is enough of it, or the engine closes.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from langmem_tiers.core.backups import (
     BackupProgress,
@@ -31,7 +32,6 @@ from langmem_tiers.storage.search import pgvector_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from langmem_tiers.core.backups import (
         BackupInfo,
@@ -78,6 +78,7 @@ class SqlBackups:
         progress: Progress | None = None,
     ) -> BackupReport:
         """Write a part of the memory, as it is at one moment, to a file."""
+        self._refuse_own(path)
         with new_file(path, overwrite=overwrite) as beside, self._database.read_moment() as connection:
             reading = Reading(connection, scope)
             info = reading.info(source)
@@ -90,11 +91,7 @@ class SqlBackups:
     def restore(self, path: Path, wish: RestoreWish) -> RestoreReport:
         """Check a file as a whole, then write all of it in one transaction."""
         with reading_file(path) as file:
-            reader = BackupReader(path, file)
-            check_spans(reader.info.spans)
-            reader.info.scope.moved(wish.into)
-            for kind, values in _counted(reader.records(), "checking", reader.info.total, wish.progress):
-                read_record(kept_tables()[kind], values, reader.info.spans)
+            reader = checked(path, file, wish)
             file.seek(0)
             again = BackupReader(path, file)
 
@@ -162,6 +159,8 @@ class SqlBackups:
                 "use backup(), which works on every database, or the tools of the server"
             )
 
+        self._refuse_own(path)
+
         def say(_status: int, left: int, total: int) -> None:
             if progress is not None:
                 progress(BackupProgress("writing", total - left, total))
@@ -183,6 +182,14 @@ class SqlBackups:
                 ) from error
         return SnapshotReport(path=path, size_bytes=path.stat().st_size)
 
+    def _refuse_own(self, path: Path) -> None:
+        if not self._database.is_sqlite or self._database.is_memory or not path.exists():
+            return
+        own = Path(self._database.url.database or "")
+        files = (own, *(own.with_name(f"{own.name}-{end}") for end in ("wal", "shm", "journal")))
+        if any(file.exists() and file.samefile(path) for file in files):
+            raise BackupFileError(f"{str(path)!r} is a file of the database itself: give another name")
+
     def _refuse_taken_early(self, scope: BackupScope, wish: RestoreWish) -> None:
         # Looked at again under the lock; this is before anything waits for it.
         if not wish.replace:
@@ -198,6 +205,16 @@ class SqlBackups:
                 pgvector_rows.prepare(self._database, model, dimension)
             except StorageError:
                 return
+
+
+def checked(path: Path, file: IO[bytes], wish: RestoreWish) -> BackupReader:
+    """A backup after it was read to its end and found sound."""
+    reader = BackupReader(path, file)
+    check_spans(reader.info.spans)
+    reader.info.scope.moved(wish.into)
+    for kind, values in _counted(reader.records(), "checking", reader.info.total, wish.progress):
+        read_record(kept_tables()[kind], values, reader.info)
+    return reader
 
 
 @contextmanager

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.backup_reading import Record
 
 _LEVEL = 6
-_LONGEST_LINE = 2**30
+_LONGEST_HEADER, _LONGEST_LINE = 2**20, 2**30
 _END = "end"
 
 
@@ -120,7 +120,7 @@ class BackupReader:
 
     def _read_line(self, *, begins: bool = False) -> bytes:
         try:
-            return self._file.readline(_LONGEST_LINE)
+            return self._file.readline(_LONGEST_HEADER if begins else _LONGEST_LINE)
         except gzip.BadGzipFile:
             raise self._no_backup() if begins else self._damaged("it was altered") from None
         except EOFError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, String, Table, UniqueConstraint, false, or_, select, true, tuple_
 from sqlalchemy.schema import sort_tables
 
-from langmem_tiers.core.names import namespace_key
+from langmem_tiers.core.names import BESIDE, namespace_key
 from langmem_tiers.storage.memory_tables import memory_spaces
 from langmem_tiers.storage.schema import (
     databases,
@@ -162,11 +162,15 @@ def _parents(table: Table) -> list[Table]:
 
 
 def _path_within(table: Table, scope: BackupScope) -> ColumnElement[bool]:
-    path, key = table.c.path, namespace_key(scope.namespace or ())
-    if not scope.prefix:
-        return path == key
-    # "0" follows "/" in every byte order: between them lie the children and nothing else.
-    return or_(path == key, (path > f"{key}/") & (path < f"{key}0"))
+    own = scope.namespace or ()
+    places = [own, *((label, *own) for label in BESIDE)] if table is item_namespaces else [own]
+    conditions: list[ColumnElement[bool]] = []
+    for key in map(namespace_key, places):
+        conditions.append(table.c.path == key)
+        if scope.prefix:
+            # "0" follows "/" in every byte order: between them lie the children and nothing else.
+            conditions.append((table.c.path > f"{key}/") & (table.c.path < f"{key}0"))
+    return or_(*conditions)
 
 
 def _names_within(constraint: ForeignKeyConstraint, scope: BackupScope) -> ColumnElement[bool]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Boolean, Float, Integer, LargeBinary
 
 from langmem_tiers.core.errors import DamagedBackupError
+from langmem_tiers.core.names import namespace_from_key, namespace_key
+from langmem_tiers.storage.backup_tables import ROOTS
 from langmem_tiers.storage.columns import UtcDateTime
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column
 
+    from langmem_tiers.core.backups import BackupInfo, BackupScope
     from langmem_tiers.storage.backup_tables import Kept
 
 MOST_KEYS = 2**48
@@ -36,11 +39,11 @@ def told(column: Column[Any], value: Any) -> Any:  # noqa: ANN401 - any column's
     return value
 
 
-def read_record(kept: Kept, values: Mapping[str, Any], spans: Mapping[str, int]) -> dict[str, Any]:
+def read_record(kept: Kept, values: Mapping[str, Any], info: BackupInfo) -> dict[str, Any]:
     """The columns of a record, with rows still named as in the backup.
 
     Raises:
-        DamagedBackupError: It is none of this table.
+        DamagedBackupError: It is none of this table, or of a namespace that the backup is not of.
     """
     known = {column.name for column in kept.columns}
     if unknown := values.keys() - known:
@@ -56,11 +59,22 @@ def read_record(kept: Kept, values: Mapping[str, Any], spans: Mapping[str, int])
             if not column.nullable:
                 raise _wrong(kept, f"nothing in the column {column.name!r}")
         elif column.name in kept.names:
-            _check_name(kept, column, value, spans)
+            _check_name(kept, column, value, info.spans)
         else:
             value = _read(kept, column, value)
         found[column.name] = value
+    if kept.table in ROOTS:
+        _check_path(kept, found["path"], info.scope)
     return found
+
+
+def _check_path(kept: Kept, path: str, scope: BackupScope) -> None:
+    # The checksum keeps damage out, not whoever makes it anew: what is of somebody else would go there.
+    labels = namespace_from_key(path)
+    is_pool = scope.namespace is None and len(labels) > 1 and not labels[0]  # its place has no name before it
+    is_whole = all(labels[1:] if is_pool else labels)
+    if namespace_key(labels) != path or not is_whole or not scope.holds(labels):
+        raise _wrong(kept, "a namespace that the backup is not of")
 
 
 def _check_name(kept: Kept, column: Column[Any], value: Any, spans: Mapping[str, int]) -> None:  # noqa: ANN401

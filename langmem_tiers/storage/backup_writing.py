@@ -127,7 +127,7 @@ class Writing:
             self._insert(kept_tables()[kind], rows)
 
     def _row(self, kept: Kept, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        row = read_record(kept, values, self._info.spans)
+        row = read_record(kept, values, self._info)
         if kept.kind in self._merged:
             self._merge(kept, row)
             return None

@@ -8,6 +8,8 @@ same expression on each, and handed to the driver inside SQLAlchemy's transactio
 from __future__ import annotations
 
 from collections import namedtuple
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TypeDecorator
@@ -17,10 +19,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ClauseElement, Dialect
     from sqlalchemy.pool import PoolProxiedConnection
+    from sqlalchemy.types import TypeEngine
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A statement as the driver takes it, and how its values are told."""
+
+    sql: str
+    order: Sequence[str] | None
+    returns: bool
+    constants: Mapping[str, Any]
+    convert: Mapping[str, Callable[[Any], Any]]
+    read: Mapping[int, Callable[[Any], Any]]
+    row: Callable[..., Any]
 
 
 class DriverStatement:
-    """One statement in the words of one database.
+    """One statement in the words of one database, compiled when it is first run.
 
     Args:
         statement: A SQLAlchemy expression.
@@ -31,34 +47,42 @@ class DriverStatement:
     def __init__(
         self, statement: ClauseElement, dialect: Dialect, columns: Sequence[str] | None = None
     ) -> None:
-        compiled: Any = statement.compile(dialect=dialect, column_keys=columns)
-        self._sql: str = compiled.string
-        self._order: Sequence[str] | None = compiled.positiontup if compiled.positional else None
-        is_select = bool(getattr(statement, "is_select", False))
-        self._returns: bool = is_select or bool(compiled.effective_returning)
-        self._constants = {name: value for name, value in compiled.params.items() if value is not None}
-        self._convert: dict[str, Callable[[Any], Any]] = {}
-        for name, bind in compiled.binds.items():
-            convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
-            if convert is not None:
-                self._convert[name] = convert
+        self._statement = statement
+        self._dialect = dialect
+        self._columns = columns
 
-        selected: Any = getattr(statement, "selected_columns", ())
-        self._read: dict[int, Callable[[Any], Any]] = {}
-        for place, column in enumerate(selected):
-            if isinstance(column.type, TypeDecorator):
-                read = column.type.dialect_impl(dialect).result_processor(dialect, None)
-                if read is not None:
-                    self._read[place] = read
+    @cached_property
+    def _compiled(self) -> _Compiled:
+        compiled: Any = self._statement.compile(dialect=self._dialect, column_keys=self._columns)
+        selected = list(getattr(self._statement, "selected_columns", ()))
+        is_select = bool(getattr(self._statement, "is_select", False))
+        binds = {name: self._to_driver(bind.type) for name, bind in compiled.binds.items()}
+        reads = {place: self._from_driver(column.type) for place, column in enumerate(selected)}
         names = [column.name for column in selected]
-        self._row: Any = namedtuple("_Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - of its columns
+        return _Compiled(
+            sql=compiled.string,
+            order=compiled.positiontup if compiled.positional else None,
+            returns=is_select or bool(compiled.effective_returning),
+            constants={name: value for name, value in compiled.params.items() if value is not None},
+            convert={name: convert for name, convert in binds.items() if convert is not None},
+            read={place: read for place, read in reads.items() if read is not None},
+            row=namedtuple("_Row", names, rename=True),  # noqa: PYI024 - of its columns
+        )
+
+    def _to_driver(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+        return kind.dialect_impl(self._dialect).bind_processor(self._dialect)
+
+    def _from_driver(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+        if not isinstance(kind, TypeDecorator):
+            return None
+        return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
 
     def run(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a driver's row
         """Run it once; the first row, if it returns any."""
         cursor = connection.cursor()
         try:
-            cursor.execute(self._sql, self._arguments(values))
-            return cursor.fetchone() if self._returns else None
+            cursor.execute(self._compiled.sql, self._arguments(values))
+            return cursor.fetchone() if self._compiled.returns else None
         finally:
             cursor.close()
 
@@ -66,7 +90,7 @@ class DriverStatement:
         """Run it once; all its rows, as the driver gives them."""
         cursor = connection.cursor()
         try:
-            cursor.execute(self._sql, self._arguments(values))
+            cursor.execute(self._compiled.sql, self._arguments(values))
             return list(cursor.fetchall())
         finally:
             cursor.close()
@@ -75,21 +99,22 @@ class DriverStatement:
         """Run it once; all its rows with names, and their values as SQLAlchemy would give them."""
         rows = [list(row) for row in self.all(connection, values)]
         for row in rows:
-            for place, convert in self._read.items():
+            for place, convert in self._compiled.read.items():
                 if row[place] is not None:
                     row[place] = convert(row[place])
-        return [self._row(*row) for row in rows]
+        return [self._compiled.row(*row) for row in rows]
 
     def run_many(self, connection: PoolProxiedConnection, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run it once for each row."""
         cursor = connection.cursor()
         try:
-            cursor.executemany(self._sql, [self._arguments(row) for row in rows])
+            cursor.executemany(self._compiled.sql, [self._arguments(row) for row in rows])
         finally:
             cursor.close()
 
     def _arguments(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the driver takes
-        merged = {**self._constants, **values}
-        for name, convert in self._convert.items():
+        compiled = self._compiled
+        merged = {**compiled.constants, **values}
+        for name, convert in compiled.convert.items():
             merged[name] = convert(merged[name])
-        return merged if self._order is None else [merged[name] for name in self._order]
+        return merged if compiled.order is None else [merged[name] for name in compiled.order]

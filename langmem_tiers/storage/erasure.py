@@ -13,7 +13,7 @@ from langmem_tiers.core.messages import ToolCall
 from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, unescape
 from langmem_tiers.storage.erasure_sources import Sources, forms_of
 from langmem_tiers.storage.erasure_writes import erase_namespace, remove_all, stamp_of
-from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.faults import OutrunError, undamaged
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.pool_tables import origins, pool_members
 from langmem_tiers.storage.repeatable import repeatable
@@ -109,6 +109,7 @@ class SqlErasureStore:
         """Erase exactly this namespace with all that it holds."""
         with self._database.write() as connection:
             path = namespaces.c.path == namespace_key(namespace)
+            connection.execute(select(namespaces.c.pk).where(path).with_for_update())  # no session comes now
             own = select(sessions.c.pk).join(namespaces).where(path)
             keys = list(connection.execute(own).scalars()) if self._copies is not None else []
             counts = erase_namespace(connection, namespace)
@@ -139,14 +140,15 @@ class SqlErasureStore:
             for one in (*wanted, messages.c.extra.is_not(None)):
                 found.update((row.pk, row) for row in connection.execute(query.where(one)))
         rows = sorted(found.values(), key=lambda row: (row.position, row.pk))
-        return tuple(map(_place, rows))
+        with undamaged(self._database.label):
+            return tuple(map(_place, rows))
 
     @repeatable
     def touched_by_sessions(
         self, namespace: NamespacePath, sessions: Sequence[SessionName], names: Sequence[str]
     ) -> Touched:
         """What comes from sessions that are erased whole."""
-        with self._database.read() as connection:
+        with undamaged(self._database.label), self._database.read() as connection:
             stamp = stamp_of(connection, namespace, None)
             sources = Sources(connection, namespace, stamp[0])
             facts = sources.facts([one.key for one in sessions])
@@ -158,6 +160,8 @@ class SqlErasureStore:
                 stamp=stamp,
                 sessions=tuple(sessions),
                 knowledge=sources.knowledge(said),
+                known_before=sources.known_before(said),
+                procedures=sources.procedures(_of_sessions(sessions)),
                 sources=tuple(said),
                 **found,
             )
@@ -168,7 +172,7 @@ class SqlErasureStore:
     ) -> Touched | None:
         """What comes from some messages of a session."""
         ids = frozenset(one.id for one in messages)
-        with self._database.read() as connection:
+        with undamaged(self._database.label), self._database.read() as connection:
             stamp = stamp_of(connection, session.namespace, session.key)
             state = _state(connection, session)
             if state is None:
@@ -180,6 +184,8 @@ class SqlErasureStore:
                 found = sources.entries([session.name], ids, facts)
                 said = [form for one in sorted(ids) for form in forms_of(one)]
                 found |= {"knowledge": sources.knowledge(said), "sources": tuple(said)}
+                found |= {"known_before": sources.known_before(said)}
+                found |= {"procedures": sources.procedures(_of_messages(messages))}
             return Touched(
                 namespace=session.namespace,
                 stamp=stamp,
@@ -262,6 +268,14 @@ class SqlErasureStore:
             revision = connection.execute(select(sessions.c.revision).where(sessions.c.pk == key)).scalar()
             if revision is not None:
                 self._copies.outdate(key, revision)
+
+
+def _of_sessions(which: Sequence[SessionName]) -> list[ColumnElement[bool]]:
+    return [messages.c.session_pk.in_(some) for some in parts_of([one.key for one in which])]
+
+
+def _of_messages(which: Sequence[Place]) -> list[ColumnElement[bool]]:
+    return [messages.c.pk.in_(some) for some in parts_of([one.key for one in which])]
 
 
 def _place(row: AnyRow) -> Place:

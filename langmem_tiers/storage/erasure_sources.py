@@ -11,6 +11,7 @@ from langmem_tiers.core.extracted import UNREAD, FactState
 from langmem_tiers.core.knowledge import name_from_id
 from langmem_tiers.core.long_term import Relation, RelationKind
 from langmem_tiers.core.names import escape, unescape
+from langmem_tiers.storage.erasure_procedures import procedures_of
 from langmem_tiers.storage.item_writes import parts_of
 from langmem_tiers.storage.memory_rows import ENTRIES, FACTS, to_fact, to_kept
 from langmem_tiers.storage.memory_tables import extracted_facts, memories, relations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from langmem_tiers.core.extracted import ExtractedFact
     from langmem_tiers.core.memory_store import KeptEntry
@@ -104,13 +105,23 @@ class Sources:
 
     def knowledge(self, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """What is known from one of the sources."""
-        found = list[tuple[str, str]]()
+        return self._named(knowledge, sources)
+
+    def known_before(self, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """What was known from one of the sources, and has another value since, or none."""
+        return self._named(knowledge_history, sources)
+
+    def _named(self, table: Table, sources: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        found = dict[tuple[str, str], None]()
         for some in parts_of([storable(one) for one in sources]):
-            query = select(knowledge.c.category, knowledge.c.key).where(
-                knowledge.c.namespace_pk == self._key, knowledge.c.source.in_(some)
-            )
-            found += [(unescape(row.category), unescape(row.key)) for row in self._connection.execute(query)]
+            own = (table.c.namespace_pk == self._key, table.c.source.in_(some))
+            rows = self._connection.execute(select(table.c.category, table.c.key).distinct().where(*own))
+            found.update(((unescape(row.category), unescape(row.key)), None) for row in rows)
         return tuple(found)
+
+    def procedures(self, of: Sequence[ColumnElement[bool]]) -> tuple[str, ...]:
+        """What was learned from tasks that does something of what was done in some messages."""
+        return procedures_of(self._connection, self._namespace, self._key, of)
 
     def of_messages(self, sessions: Sequence[int]) -> list[str]:
         """Sources of what is known, or was, that name a message of some sessions."""

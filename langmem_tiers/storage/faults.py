@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exc
 
 from langmem_tiers.core.errors import (
+    LangmemTiersError,
     StorageBusyError,
     StorageCorruptError,
     StorageError,
@@ -134,3 +135,21 @@ def _reason(cause: BaseException | None) -> str:
     )
     first_line = str(cause).strip().split("\n", 1)[0]
     return f"{first_line.partition(' with text ')[0]} [{code}]"  # SQLite quotes a text that it cannot decode
+
+
+@contextmanager
+def undamaged(label: str) -> Iterator[None]:
+    """Tell of rows that cannot be read as messages.
+
+    Args:
+        label: What the database is called.
+    """
+    try:
+        yield
+    except LangmemTiersError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise StorageCorruptError(
+            f"{label!r} holds a message that was not written by us or is damaged: "
+            "restore a backup, nothing was changed"
+        ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, func, select, type_coerce
@@ -79,13 +79,14 @@ def _tiers(connection: Connection, key: int, said: TierHoldings) -> dict[str, Ti
 def _growth(
     connection: Connection, key: int, since: datetime, *, is_sqlite: bool
 ) -> tuple[tuple[DayHoldings, ...], bool]:
+    row = messages.c
+    own = select(row.created_at, row.token_count).where(row.namespace_pk == key).limit(_NEWEST)
+    # PostgreSQL answers from its index by time alone; SQLite has none, and goes by the order of writing.
     newest = (
-        select(messages.c.created_at, messages.c.token_count)
-        .where(messages.c.namespace_pk == key)
-        .order_by(messages.c.pk.desc())
-        .limit(_NEWEST)
-        .subquery()
-    )
+        own.order_by(row.pk.desc())
+        if is_sqlite
+        else own.where(row.created_at >= _start_of_day(since)).order_by(row.created_at.desc())
+    ).subquery()
     day: ColumnElement[Any] = (
         func.substr(type_coerce(newest.c.created_at, String), 1, 10)
         if is_sqlite
@@ -99,6 +100,10 @@ def _growth(
     told = days if is_whole else days[1:]  # of the oldest day some may be older than what was looked at
     inside = tuple(one for one in told if one.day >= since.date())
     return inside, is_whole or bool(days and days[0].day < since.date())
+
+
+def _start_of_day(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _figures(connection: Connection, query: Any) -> tuple[int, ...]:  # noqa: ANN401 - any statement

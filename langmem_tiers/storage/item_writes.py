@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from langmem_tiers.core.items import ItemWrite
+    from langmem_tiers.core.names import NamespacePath
 
 T = TypeVar("T")
 _PER_STATEMENT = 400  # well below every database's limit on parameters
@@ -60,6 +61,16 @@ def write_all(connection: Connection, writes: Sequence[ItemWrite], now: datetime
             touched += [taken[0]] if gone else []
     _put(connection, [write for write in writes if write.value_json is not None], places, now, model)
     _drop_empty(connection, touched)
+    return deleted
+
+
+def delete_named(connection: Connection, namespace: NamespacePath, keys: Sequence[str]) -> int:
+    """Erase items by their keys; how many there were."""
+    taken = _take(connection, namespace_key(namespace), create=False, erases=True) if keys else None
+    if taken is None:
+        return 0
+    deleted = _delete(connection, taken[0], [escape(key) for key in keys])
+    _drop_empty(connection, [taken[0]])
     return deleted
 
 

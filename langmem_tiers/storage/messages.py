@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import select, update
 
 from langmem_tiers.core.errors import (
-    LangmemTiersError,
     MessageConflictError,
     MessageNotFoundError,
     SessionNotFoundError,
-    StorageCorruptError,
 )
 from langmem_tiers.core.names import escape, unescape
 from langmem_tiers.core.records import Appended, RollUp, Tail
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.faults import ConnectionLostError, OutrunError
+from langmem_tiers.storage.faults import ConnectionLostError, OutrunError, undamaged
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message, to_row
 from langmem_tiers.storage.schema import POSITION_STEP, RECORD, messages, sessions
@@ -190,7 +188,7 @@ class SqlMessageStore:
     @repeatable
     def read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> Tail:
         """The messages that a statement finds, with the session's revision."""
-        with self._undamaged():
+        with undamaged(self._database.label):
             with self._database.read() as connection:
                 rows = connection.execute(statement, values).all()
             return _tail(rows)
@@ -199,20 +197,8 @@ class SqlMessageStore:
         self, connection: Connection, statement: Select[*tuple[Any, ...]], values: dict[str, Any]
     ) -> Tail:
         """The same in a transaction of the caller's."""
-        with self._undamaged():
+        with undamaged(self._database.label):
             return _tail(connection.execute(statement, values).all())
-
-    @contextmanager
-    def _undamaged(self) -> Iterator[None]:
-        try:
-            yield
-        except LangmemTiersError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise StorageCorruptError(
-                f"{self._database.label!r} holds a message that was not written by us or is damaged: "
-                "restore a backup, nothing was changed"
-            ) from None
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
         """Put ``summary`` in front of the message ``before`` and everything older behind it."""

@@ -1,4 +1,4 @@
-"""What a database holds and takes, from what it knows of itself: nothing reads a large table through."""
+"""What a database holds and takes: PostgreSQL tells what it knows of itself, SQLite counts keys and reads no text."""
 
 from __future__ import annotations
 

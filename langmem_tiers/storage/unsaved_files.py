@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,21 @@ from langmem_tiers.storage.file_io import file_faults, write_whole
 from langmem_tiers.storage.file_locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _HEAD = {"format": "langmem-tiers unsaved messages", "version": 1}
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def _taken(path: Path, refusal: InvalidInputError) -> ExitStack:
+    """The right to a file, until it is closed; the refusal, if somebody else has it."""
+    held = ExitStack()
+    try:
+        with file_faults(path, "opened"):
+            held.enter_context(locked(path.with_name(f".{path.name}.lock"), 0.0))
+    except StorageBusyError:
+        raise refusal from None
+    return held
 
 
 class JsonLinesUnsavedFiles:
@@ -32,14 +43,9 @@ class JsonLinesUnsavedFiles:
 
     def open(self, path: str | os.PathLike[str]) -> JsonLinesUnsavedFile:
         """A new file, of this writer alone for as long as it is open."""
-        where, held = Path(path), ExitStack()
-        try:
-            with file_faults(where, "opened"):
-                held.enter_context(locked(where.with_name(f".{where.name}.lock"), 0.0))
-        except StorageBusyError:
-            raise InvalidConfigError(
-                f"another writer reports to {str(where)!r}: give each writer a path of its own"
-            ) from None
+        where = Path(path)
+        refusal = f"another writer reports to {str(where)!r}: give each writer a path of its own"
+        held = _taken(where, InvalidConfigError(refusal))
         try:
             self._refuse_if_used(where)
         except BaseException:
@@ -53,6 +59,14 @@ class JsonLinesUnsavedFiles:
                 f"{str(path)!r} holds {sum(len(one.messages) for one in left)} messages that were not stored: "
                 "take them in with engine.writer().recover(path), or move the file away"
             )
+
+    @contextmanager
+    def held(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Keep writers from a file meanwhile."""
+        where = Path(path)
+        told = f"a writer that is at work reports to {str(where)!r}: close it, or wait until its process has ended"
+        with _taken(where, InvalidInputError(told)):
+            yield
 
     def rewrite(self, path: str | os.PathLike[str], left: Iterable[Unsaved]) -> None:
         """Leave these in a file and no others."""

@@ -18,7 +18,7 @@ from langmem_tiers.storage.tables import SCHEMAS
 from langmem_tiers.storage.waiting import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -101,9 +101,9 @@ class SqlUpkeep:
             return self._scrub_sqlite()
         return self._scrub_postgres(_concerned(erased, from_pools=from_pools))
 
-    def compact(self) -> Compacted:
+    def compact(self, go_on: Callable[[], bool] = lambda: True) -> Compacted:
         """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap."""
-        return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres()
+        return self._compact_sqlite() if self._database.is_sqlite else self._compact_postgres(go_on)
 
     def statistics(self, now: datetime) -> Statistics:
         """What the database holds and takes."""
@@ -155,7 +155,8 @@ class SqlUpkeep:
                 has_samples = True
         if has_samples:
             left.append(_SAMPLES)
-        return Scrubbed(left=tuple(left), notes=let_go(self._database))
+        log = let_go(self._database)
+        return replace(log, left=(*left, *log.left))
 
     def _wait_for_others(self, connection: Connection) -> bool:
         since = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
@@ -196,11 +197,18 @@ class SqlUpkeep:
                 return
             size = _MERGED_AT_ONCE
 
-    def _compact_postgres(self) -> Compacted:
+    def _compact_postgres(self, go_on: Callable[[], bool]) -> Compacted:
         problems, size = list[str](), text("SELECT pg_database_size(current_database())")
         with self._database.outside() as connection:
             before = int(connection.execute(size).scalar_one())
+        with self._database.write() as connection:
+            connection.execute(_ADOPT)
         for table in TABLES:
+            if not go_on():
+                problems.append(
+                    f"{table} and those after it were not vacuumed: another process is at it, or it ends"
+                )
+                break
             try:
                 with self._database.outside() as connection:
                     connection.execute(text(f"VACUUM (ANALYZE) {table}"))
@@ -216,6 +224,16 @@ class SqlUpkeep:
         )
 
 
+# Rows that came with pg_dump bear the numbers of transactions of another server, which may be yet to come here: recall
+# would read them anew each time. By the index, a look for each namespace.
+_ADOPT = text(
+    """UPDATE lmt_messages SET written_by = pg_current_xact_id()
+        WHERE written_by >= pg_snapshot_xmax(pg_current_snapshot()) AND namespace_pk IN (
+            SELECT pk FROM lmt_namespaces WHERE EXISTS (
+                SELECT 1 FROM lmt_messages AS one
+                WHERE one.namespace_pk = lmt_namespaces.pk
+                    AND one.written_by >= pg_snapshot_xmax(pg_current_snapshot())))"""
+)
 _OLDER = text(
     """SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid()

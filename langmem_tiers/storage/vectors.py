@@ -73,6 +73,14 @@ _NEWER = (
 )
 
 
+def embedders_of(database: Database) -> tuple[str, ...]:
+    """The identities of all models that made vectors of messages, in a fixed order."""
+    made = select(vectors.c.pk).where(vectors.c.embedder_pk == embedders.c.pk)
+    query = select(embedders.c.identity).where(made.exists()).distinct().order_by(embedders.c.identity)
+    with database.read() as connection:
+        return tuple(connection.scalars(query))
+
+
 class SqlVectorStore:
     """Serves the ``VectorStore`` port."""
 
@@ -157,10 +165,11 @@ class SqlVectorStore:
         rows: Mapping[int, NDArray[np.float32]],
         patience_seconds: float | None,
     ) -> bool:
-        if self._kind is None:
+        kind = self._kind  # other threads change it as well
+        if kind is None:
             with self._database.read() as connection:
-                self._kind = connection.execute(pgvector_rows.KIND).scalar_one()
-        kind, self._kind = self._kind, None
+                kind = connection.execute(pgvector_rows.KIND).scalar_one()
+        self._kind = None
         with self._database.write_one() as raw:
             is_put = pgvector_rows.put(raw, tenant, (model, kind), rows, patience_seconds)
         self._kind = kind  # as long as it works

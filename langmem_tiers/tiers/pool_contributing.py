@@ -47,7 +47,7 @@ def given_of(what: object, namespace: NamespacePath, confidence: float | None, a
     if isinstance(what, str):
         return Given(EntryDraft(content=what, **_shared(about)), None, _sure(confidence, 1.0))
     if isinstance(what, Knowledge):
-        told: DraftWords = {"category": what.category, "source": what.source}
+        told: DraftWords = {"category": what.category}
         draft = EntryDraft(content=what.told, **_shared({**told, **about}))
         return Given(draft, check_name(what.id, "id of knowledge"), _sure(confidence, what.confidence))
     if not isinstance(what, Entry):
@@ -132,7 +132,6 @@ def _draft_of(entry: Entry, about: DraftWords) -> EntryDraft:
         "category": entry.category,
         "tags": entry.tags,
         "importance": entry.importance,
-        "source": entry.source,
         "valid_from": entry.valid_from,
         "valid_until": entry.valid_until,
     }
@@ -140,7 +139,7 @@ def _draft_of(entry: Entry, about: DraftWords) -> EntryDraft:
 
 
 def _shared(about: DraftWords) -> DraftWords:
-    # In which session it was said is nobody else's business.
+    # In which session it was said is nobody else's business, nor the source unless it is named, which may say that.
     return {**about, "session": None}
 
 

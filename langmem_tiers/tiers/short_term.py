@@ -353,7 +353,8 @@ def one_draft(message: MessageDraft | Role | str, content: str | None) -> Messag
         return message
     if content is None:
         raise InvalidMessageError(
-            f"add() of a {type(message).__name__} has no text: use add('user', text) or add(MessageDraft(...))"
+            f"add() takes a role and a text, or a MessageDraft, and got a {type(message).__name__} alone: "
+            "use add('user', text) or add(MessageDraft(...))"
         )
     return MessageDraft(message, content)
 

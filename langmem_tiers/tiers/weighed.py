@@ -10,7 +10,7 @@ from cachetools import TTLCache
 from langmem_tiers.core.forks import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from langmem_tiers.core.config import CacheConfig
 
@@ -23,20 +23,20 @@ class WeighedCache(Generic[Held]):
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
         self._lock = threading.RLock()  # a fork hook of others may read
         watch(self)
-        self._things: TTLCache[int, tuple[Held, int]] = TTLCache(
+        self._things: TTLCache[Hashable, tuple[Held, int]] = TTLCache(
             maxsize=config.max_characters,
             ttl=config.ttl_seconds,
             timer=timer,
             getsizeof=lambda held: held[1],
         )
 
-    def get(self, key: int) -> Held | None:
+    def get(self, key: Hashable) -> Held | None:
         """What is held."""
         with self._lock:
             held = self._things.get(key)
         return None if held is None else held[0]
 
-    def put(self, key: int, thing: Held, weight: int) -> None:
+    def put(self, key: Hashable, thing: Held, weight: int) -> None:
         """Hold a thing in place of the one before it; not one that alone is too heavy."""
         with self._lock:
             if weight > self._things.maxsize:
@@ -44,7 +44,7 @@ class WeighedCache(Generic[Held]):
             else:
                 self._things[key] = (thing, weight)
 
-    def drop(self, key: int | None = None) -> None:
+    def drop(self, key: Hashable | None = None) -> None:
         """Forget one, or all."""
         with self._lock:
             if key is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,6 +131,30 @@ def test_what_is_missing_a_folder_or_taken_is_named(
         target.snapshot(sound)
 
 
+def test_no_backup_takes_the_place_of_the_database(tmp_path: Path) -> None:
+    own = tmp_path / "m.db"
+    with MemoryEngine(own) as engine:
+        engine.session("a", "s").add("user", "before")
+        (tmp_path / "link.db").symlink_to(own)
+        for name in ("m.db", "m.db-wal", "link.db"):
+            for write in (engine.backup, engine.snapshot):
+                with pytest.raises(BackupFileError, match="is a file of the database itself"):
+                    write(tmp_path / name, overwrite=True)
+        engine.session("a", "s").add("user", "after")
+    with MemoryEngine(own) as engine:
+        assert engine.session("a", "s").count() == 2
+
+
+def test_a_line_without_an_end_costs_little(target: MemoryEngine, tmp_path: Path) -> None:
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * 50_000_000, 1))
+    tracemalloc.start()
+    try:
+        refused(target, tmp_path / "bomb.gz", NotABackupError, "no backup")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def rewritten(sound: Path, path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
     """A backup that somebody wrote who knows how."""
     lines = lines_of(sound)
@@ -183,6 +208,23 @@ def test_a_backup_whose_values_cannot_be_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     refused(target, rewritten(sound, tmp_path / "odd.gz", change), DamagedBackupError)
+
+
+@pytest.mark.parametrize("path", ["bob", "/pools/x", "%zz", "a//b", "", "/", "acme%2Fbob"])
+def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -> None:
+    with opened("sqlite://") as engine, opened("sqlite://") as target:
+        fill(engine, "acme")
+        engine.backup(tmp_path / "b.gz", namespace="acme")
+        forged = rewritten(tmp_path / "b.gz", tmp_path / "forged.gz", _set("namespaces", "path", path))
+        for into in (None, "carol"):
+            with pytest.raises(DamagedBackupError, match="a namespace that the backup is not of"):
+                target.restore(forged, into=into)
+        assert target.namespaces() == ()
+        whole = ["b.gz", "odd.gz"]
+        engine.backup(tmp_path / whole[0], overwrite=True)
+        if path in ("", "/", "%zz", "a//b"):
+            odd = rewritten(tmp_path / whole[0], tmp_path / whole[1], _set("namespaces", "path", path))
+            refused(target, odd, DamagedBackupError)
 
 
 json_values = st.recursive(

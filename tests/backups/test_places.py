@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from langmem_tiers import (
     BackupError,
     BackupScope,
+    ContextFiles,
     InvalidInputError,
     InvalidNameError,
     MemoryEngine,
     RestoreConflictError,
 )
+from langmem_tiers.core.names import CONTEXT_FILES
 from tests.backups.filled import fill, lines_of, opened, records_of
 
 if TYPE_CHECKING:
@@ -39,6 +42,28 @@ def test_a_backup_of_one_namespace_holds_nothing_of_others(
     assert [line["row"]["content"] for line in one[1:] if line["kind"] == "messages"] == ["said in ('acme',)"]
     below = [line["row"]["path"] for line in lines_of(tmp_path / "below.gz")[1:-1] if "path" in line["row"]]
     assert sorted(below) == ["acme", "acme", "acme/below", "acme/below"]
+
+
+def test_what_stands_beside_a_namespace_goes_with_it(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
+    files = ContextFiles(tmp_path / "files")
+    for name in ("u1", "u2"):
+        at = datetime(2025, 3, 3, 9, tzinfo=UTC)
+        context = files.load(name).with_message("user", f"Hello {name}", at=at)
+        files.save(context.with_task("t", "Move the bookings", at=at).with_tool_call("file_write"))
+    with opened(new_url(backend)) as engine, opened(new_url(backend)) as other:
+        files.to_engine("u1", engine, ("acme", "alice"))
+        files.to_engine("u2", engine, ("acme", "bob"))
+        engine.backup(tmp_path / "b.gz", namespace=("acme", "alice"))
+        other.restore(tmp_path / "b.gz", into="carol")
+        assert other.items.namespaces() == ((CONTEXT_FILES, "carol"),)
+        with pytest.raises(RestoreConflictError):
+            other.restore(tmp_path / "b.gz", into="carol")
+        other.restore(tmp_path / "b.gz", into="carol", replace=True)
+        back = files.from_engine("u1", other, "carol").context
+        assert [task.description for task in back.active_tasks] == ["Move the bookings"]
+        engine.backup(tmp_path / "all.gz", namespace="acme", prefix=True)
+        other.restore(tmp_path / "all.gz")
+        assert len(other.items.namespaces()) == 3
 
 
 def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: NewUrl, tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Pa
     assert (done.code, "run it again" in done.out) == (1, True)
 
 
+def test_optimizing_goes_by_a_budget_and_says_by_which(aged: Path) -> None:
+    told = run("optimize", "-d", aged, "--budget", 1000, "--json").told["alice"]
+    assert told["usage_before"] == told["tokens_before"] / 1000 > 0
+    assert "for a budget of 1,000 tokens\n" in run("optimize", "-d", aged, "--budget", 1000).out
+    assert "190,904 tokens, the default: --budget" in run("optimize", "-d", aged).out
+    assert run("optimize", "-d", aged, "--budget", 0).code == 2
+
+
 @pytest.mark.parametrize("command", [["maintain"], ["forget", "alice"]])
 def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> None:
     done = run(*command, "-d", aged, "--json")

@@ -64,7 +64,11 @@ def test_a_session_that_is_no_name_is_refused_with_its_line(tmp_path: Path, sess
     assert (done.code, "line 1 is no exported message" in done.err) == (1, True)
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"{}"), "{}".encode("utf-16"), b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"{}"), "{}".encode("utf-16"), b"[" * 100_000 + b"\n"],
+    ids=["packed", "UTF-16", "nested"],  # what is packed bears the time
+)
 def test_what_export_did_not_write_is_refused_before_a_database_is_made(
     tmp_path: Path, content: bytes
 ) -> None:
@@ -117,6 +121,54 @@ def test_a_backup_of_a_newer_release_leaves_no_database(database: Path, tmp_path
     file.write_bytes(gzip.compress(json.dumps(json.loads(head) | {"version": 2}).encode() + b"\n" + rest))
     done = run("restore", "-d", target, file)
     assert (done.code, "pip install -U" in done.err, target.exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered"])
+def test_a_backup_damaged_behind_its_header_leaves_no_database(
+    database: Path, tmp_path: Path, damage: str
+) -> None:
+    file, target = tmp_path / "all.gz", tmp_path / "new.db"
+    run("backup", "-d", database, file)
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    whole = lines[:-1] if damage == "cut" else [*lines[:-2], lines[-2].replace(b":", b": ", 1), lines[-1]]
+    file.write_bytes(gzip.compress(b"".join(whole)))
+    done = run("restore", "-d", target, file)
+    assert (done.code, "nothing was restored" in done.err, target.exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "-d", "{database}", "{url}"],
+        ["search", "-d", "{database}", "{url}", "train"],
+        ["forget", "-d", "{database}", "{url}"],
+        ["forget", "-d", "{database}", "--user", "{url}"],
+        ["restore", "-d", "{database}", "{url}"],
+        ["status", "-d", "user:s3cret@host/name"],
+    ],
+)
+def test_a_url_in_the_wrong_place_shows_no_password(database: Path, words: list[str]) -> None:
+    url = "postgresql://user:s3cret@host/name"
+    for more in ([], ["--json"]):
+        done = run(*(word.format(database=database, url=url) for word in words), *more)
+        assert "s3cret" not in done.out + done.err
+        assert done.code in (1, 3)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_stops_no_command(database: Path, closed: str) -> None:
+    command = f"{sys.executable} -c 'from langmem_tiers.cli import main; main()' status --json -d {database} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)  # noqa: S607 - our own
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_who_writes_a_label_with_a_slash_as_two_is_told_how(database: Path) -> None:
+    with MemoryEngine(f"sqlite:///{database}") as engine:
+        engine.session("x/y", "s").add("user", "The train leaves at nine.")
+    assert "there is 'x\\/y', or inspect" in run("search", "-d", database, "x/y", "train").err.replace(
+        "\n", " "
+    )
+    assert run("search", "-d", database, "x\\/y", "train").code == 0
 
 
 @pytest.mark.parametrize("url", SECRETS)

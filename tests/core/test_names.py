@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from langmem_tiers import InvalidNameError
 from langmem_tiers.core.asides import aside_name, was_set_aside
+from langmem_tiers.core.knowledge import id_from_name
 from langmem_tiers.core.names import (
     MAX_NAME_BYTES,
+    check_entry_id,
     check_name,
     check_namespace,
     escape,
@@ -87,3 +89,14 @@ def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str
 def test_long_names_that_begin_alike_stay_apart_when_they_are_set_aside() -> None:
     one, other = "x" * 1000, "x" * 999 + "y"
     assert not was_set_aside(aside_name(one, MOMENT), of=other)
+
+
+@pytest.mark.parametrize("name", ["/" * 1024, "%" * 341, "\0" * 341, "\ud800" * 170, "é" * 512])
+def test_every_id_of_knowledge_is_an_entry_id(name: str) -> None:
+    known = id_from_name(check_name(name), check_name(name))
+    assert check_entry_id(known) == known
+
+
+def test_an_entry_id_that_nothing_can_have_is_refused() -> None:
+    with pytest.raises(InvalidNameError, match="at most 6145 bytes"):
+        check_entry_id("x" * 6146)

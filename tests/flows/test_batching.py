@@ -246,6 +246,19 @@ def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
     assert texts(hasty, tenant, "b") == ["1", "3"]
 
 
+def test_the_file_of_a_writer_that_is_at_work_is_not_taken_from_it(file_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "unsaved.jsonl"
+    with MemoryEngine(file_url) as engine, MemoryEngine(file_url) as other, other.writer() as taker:
+        writer = engine.writer(acknowledge="queued", max_wait_ms=HOUR_MS, report_path=path)
+        writer.add("a", "s", said("one"))
+        with pytest.raises(InvalidInputError, match="a writer that is at work reports to"):
+            taker.recover(path)
+        writer.add("a", "s", said("two"))
+        assert path.read_text().count("one") == path.read_text().count("two") == 1
+        assert writer.close().messages == 0
+        assert texts(engine, "a", "s") == ["one", "two"]
+
+
 @ON_DISK
 def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
     url: str, hasty: MemoryEngine, tenant: str

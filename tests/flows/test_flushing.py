@@ -102,10 +102,14 @@ def test_what_could_not_be_stored_in_time_is_told_and_goes_the_next_time(
     engine: MemoryEngine, tenant: str
 ) -> None:
     writer = patient(engine, timeout_seconds=1e-6)
-    for number in range(100):
-        writer.submit(tenant, "s", MessageDraft("user", f"{SECRET} {number}"), timeout_seconds=5)
-    receipt = engine.forget(namespace=tenant, scrub=False)
-    assert "forget the same again" in receipt.left[0]
+    left: tuple[str, ...] = ()
+    for _ in range(50):  # its thread may be done before this one looks
+        for number in range(100):
+            writer.submit(tenant, "s", MessageDraft("user", f"{SECRET} {number}"), timeout_seconds=5)
+        left = engine.forget(namespace=tenant, scrub=False).left
+        if left:
+            break
+    assert "forget the same again" in left[0]
     writer.flush(30)
     assert engine.forget(namespace=tenant, scrub=False).is_complete
     assert stored(engine, tenant) == []

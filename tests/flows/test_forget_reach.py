@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import select
 
-from langmem_tiers import MemoryEngine, MessageDraft, PoolNotFoundError
+from langmem_tiers import (
+    AgentAction,
+    AgentMemory,
+    ContextFiles,
+    EntryFilters,
+    MemoryEngine,
+    MemorySystem,
+    MessageDraft,
+    PoolNotFoundError,
+    Tier,
+)
+from langmem_tiers.core.names import CONTEXT_FILES
 from langmem_tiers.core.tuning import LeaseKind
 from langmem_tiers.flows.leases import Lease
 from langmem_tiers.storage.schema import leases
@@ -15,8 +27,11 @@ from tests.erasing import SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from langmem_tiers.testing import FrozenClock
+
+NOW = datetime(2025, 3, 3, 9, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -138,6 +153,94 @@ def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(
         ("Paris", "session t"),
     ]
     assert [one.value for one in knowledge] == ["Rome"]
+
+
+@pytest.mark.parametrize("what", ["message", "session"])
+def test_a_value_that_was_replaced_since_goes_from_pools_too(
+    engine: MemoryEngine, tenant: str, what: str
+) -> None:
+    giver, reader = (tenant, "giver"), (tenant, "reader")
+    engine.session(giver, "s").add(MessageDraft("user", "Hello.", id="m"))
+    knowledge = engine.namespace(giver).knowledge
+    pool = engine.pools.create(tenant, members=[giver, reader])
+    pool.contribute(giver, knowledge.store("domain", "code", SECRET, source="message m").knowledge)
+    pool.contribute(giver, knowledge.store("domain", "lamp", "green").knowledge)
+    pool.sync_to(reader)
+    knowledge.store("domain", "code", "unknown", source="session t")
+    receipt = engine.forget(
+        namespace=giver, session="s", message="m" if what == "message" else None, scrub=False
+    )
+    assert receipt.elsewhere == {"pool contributions": 1, "pool copies": 1}
+    assert [one.entry.content for one in pool.query(reader, "code lamp", limit=9)] == ["lamp: green"]
+    assert SECRET not in str(engine.namespace(reader).long_term.search("code", limit=9))
+    assert [one.value for one in knowledge] == ["unknown", "green"]
+
+
+@pytest.mark.parametrize("what", ["namespace", "session"])
+def test_what_came_from_a_context_file_goes_with_its_session(
+    engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
+) -> None:
+    files = ContextFiles(tmp_path / "files")
+    for name, text in (("u1", SECRET), ("u2", "tea")):
+        context = files.load(name).with_message("user", f"We decided to use {text}.", at=NOW)
+        files.save(context.with_fact(f"billing uses {text}").with_task("t", f"Move to {text}", at=NOW))
+        files.to_engine(name, engine, tenant)
+    receipt = engine.forget(namespace=tenant, session="u1" if what == "session" else None, scrub=False)
+    assert receipt.counts.items == (1 if what == "session" else 2)
+    left = str([one.item.value for one in engine.items.search((CONTEXT_FILES, tenant), limit=9)])
+    assert SECRET not in left
+    assert ("tea" in left) == (what == "session")
+
+
+@pytest.mark.parametrize("what", ["namespace", "session"])
+def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, what: str) -> None:
+    with MemorySystem(memory_dir=tmp_path, project_name="P") as memory:
+        name = memory.start_conversation().id
+        memory.add_message("user", f"We decided to use {SECRET}.")
+        memory.end_conversation(f"settled on {SECRET}")
+        memory.flush()
+        assert SECRET in (tmp_path / "conversations.json").read_text()
+        memory.engine.forget(namespace="P", session=name if what == "session" else None)
+        assert memory.conversations() == ()
+        assert [one.name for one in tmp_path.iterdir() if SECRET.encode() in one.read_bytes()] == []
+
+
+def play(
+    engine: MemoryEngine, namespace: tuple[str, str], task: str, typed: str, times: int = 2
+) -> list[str]:
+    """A task that does the same a few times; the ids of its cycles."""
+    with AgentMemory(engine=engine, task=task, namespace=namespace) as memory:
+        memory.resume_or_start("Find the opening hours")
+        for _ in range(times):
+            memory.record_cycle("Type", AgentAction("fill", {"selector": f"#{task}", "text": typed}), "Typed")
+            memory.record_cycle("Go", AgentAction("click", {"selector": f"#{task}-go"}), "Results")
+            memory.record_cycle("Read", AgentAction("extract", {"selector": f"#{task}-hours"}), "Open 9-5")
+        memory.learn_from_success()
+    return [one.id for one in engine.session(namespace, task).messages()]
+
+
+def procedures(engine: MemoryEngine, namespace: tuple[str, str]) -> str:
+    kept = engine.parts.lasting.store.page(namespace, Tier.PROCEDURAL, EntryFilters(), limit=99)
+    return str([one.details for one in kept])
+
+
+def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant: str) -> None:
+    where = (tenant, "agent")
+    play(engine, where, "hours", SECRET)
+    play(engine, where, "prices", "bread")
+    assert SECRET in procedures(engine, where)
+    receipt = engine.forget(namespace=where, session="hours", scrub=False)
+    assert receipt.counts.patterns
+    assert SECRET not in procedures(engine, where)
+    assert "bread" in procedures(engine, where)
+
+
+def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, tenant: str) -> None:
+    where = (tenant, "agent")
+    typed, *_ = play(engine, where, "hours", SECRET, times=1)
+    assert SECRET in procedures(engine, where)
+    engine.forget(namespace=where, session="hours", message=typed, scrub=False)
+    assert SECRET not in procedures(engine, where)
 
 
 def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None:

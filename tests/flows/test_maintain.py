@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,21 @@ def new_database(backend: str, request: pytest.FixtureRequest) -> str:
 
 def at(clock: FrozenClock, days_ago: float, *, less: timedelta = timedelta()) -> datetime:
     return clock.now() - timedelta(days=days_ago) + less
+
+
+def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClock, file_url: str) -> None:
+    with opened(file_url, clock) as engine:
+        for name in ("a", "b"):
+            engine.session("acme", name).add(MessageDraft("tool", "7", tool_call_id="c", payload={"a": 1}))
+        with sqlite3.connect(file_url.removeprefix("sqlite:///")) as database:
+            broken = "SELECT pk FROM lmt_sessions WHERE name = 'a'"
+            database.execute(f"UPDATE lmt_messages SET extra = '{{' WHERE session_pk = ({broken})")
+        database.close()
+        clock.advance(days=91)
+        report = engine.maintenance.run()
+        assert report.erased.messages == 1
+        assert report.compacted is not None
+        assert [one for one in report.problems if one.startswith("session 'a' of 'acme' was left as it is: ")]
 
 
 def test_messages_older_than_ninety_days_go_and_no_other(engine: MemoryEngine, clock: FrozenClock) -> None:

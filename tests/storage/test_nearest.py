@@ -135,8 +135,11 @@ def test_the_order_is_that_of_the_cosines(engine: MemoryEngine) -> None:
     best = np.sort(searching.table @ QUERY)[::-1][:5]
     found = searching.nearest(QUERY, 5)
     keys = searching.rows.keys.tolist()
-    cosines = [float(searching.table[keys.index(key)] @ QUERY) for key in found]
-    assert cosines == pytest.approx(best.tolist(), abs=1e-3)
+    cosines = np.array([float(searching.table[keys.index(key)] @ QUERY) for key in found])
+    assert cosines[0] == pytest.approx(best[0], abs=1e-3)
+    # The index is made by chance in part, and may miss one that it would find another time.
+    may_miss = engine.config.postgres.exact_numbers == 0
+    assert np.count_nonzero(np.abs(cosines - best) > 1e-3) <= int(may_miss)
 
 
 @pytest.mark.parametrize(("exact_numbers", "is_asked"), [(0, True), (EACH * SIZE, False)])

@@ -165,8 +165,6 @@ def test_whoever_reads_an_entry_sees_the_same_count(memory: LongTerm) -> None:
 
 
 def test_counts_survive_closing_and_opening_again(url: str, clock: FrozenClock, tenant: str) -> None:
-    if url == "sqlite://":
-        pytest.skip("a database in memory is gone with its engine")
     with MemoryEngine(url, clock=clock, ids=seeded_ids()) as engine:
         memory = engine.namespace(tenant).long_term
         boat = stored(memory, "The red boat sails at noon.", tags={"boat"})

@@ -91,6 +91,20 @@ def test_nothing_else_of_its_members_is_in_a_pool(
     assert engine.namespace(a).recall("harbour").hits  # a copy: what was shared stays where it was
 
 
+def test_where_a_member_has_it_from_is_shown_only_if_it_says_so(
+    engine: MemoryEngine, pool: Pool, a: tuple[str, str], b: tuple[str, str]
+) -> None:
+    known = engine.namespace(a).knowledge.store("domain", "tea", "green", source="session therapy").knowledge
+    entry = engine.namespace(a).long_term.store("The host is Brightbase.", source="message 17").entry
+    assert entry is not None
+    for what in (known, entry):
+        pool.contribute(a, what)
+    pool.contribute(a, "The port is 9100.", source="the handbook")
+    hits = [hit for word in ("tea", "host", "port") for hit in pool.query(b, word)]
+    assert {hit.entry.source for hit in hits} == {None, "the handbook"}
+    assert len(hits) == 3
+
+
 def test_who_has_no_right_reads_and_writes_nothing(engine: MemoryEngine, pool: Pool, tenant: str) -> None:
     strangers = [
         ("coder",),

@@ -382,7 +382,7 @@ def test_a_session_can_be_looked_for_without_making_it(engine: MemoryEngine, ten
 def test_bad_input_writes_nothing(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "s")
     first = session.add("user", "x").message
-    with pytest.raises(InvalidMessageError, match="has no text"):
+    with pytest.raises(InvalidMessageError, match="takes a role and a text"):
         session.add("user")
     with pytest.raises(InvalidMessageError, match="unknown role 'robot'"):
         session.add("robot", "x")

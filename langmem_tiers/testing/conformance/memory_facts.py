@@ -197,6 +197,14 @@ class MemoryFactsConformance(MemoryConformance):
         given = book.stores.messages.page(book.key, after=None, limit=9)
         assert tuple(one.message for one in book.store.turns(book.key, after=0, limit=9)) == given
 
+    def test_turns_are_found_by_the_ids_of_their_messages(self, book: Book) -> None:
+        names = [*HOSTILE_NAMES, "last"]
+        book.say(*names)
+        numbers = {name: number for number, name in enumerate(names, 1)}
+        assert book.store.numbers(book.key, [*names, *(f"none {n}" for n in range(2_000))]) == numbers
+        assert book.store.numbers(book.key, ["last"]) == {"last": len(names)}
+        assert book.store.numbers(book.key, []) == {}
+
     def test_a_session_that_is_gone_has_no_turns(self, book: Book) -> None:
         book.say("a")
         book.stores.sessions.delete(book.key)

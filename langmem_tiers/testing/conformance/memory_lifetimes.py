@@ -11,6 +11,7 @@ import pytest
 from langmem_tiers.core.entries import EntryState
 from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.long_term import RelationKind
+from langmem_tiers.core.memory_store import Access
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW
 from langmem_tiers.testing.conformance.memory_book import (
     ALL,
@@ -135,6 +136,26 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.write(restore=("a", "b"))
         assert book.kept("a") == before
         assert book.ids(tags=frozenset({"t"})) == ["a"]
+
+    def test_the_stamp_of_a_namespace_is_another_after_every_change(self, book: Book) -> None:
+        seen = [book.store.stamp(book.namespace)]
+
+        def is_another() -> bool:
+            seen.append(book.store.stamp(book.namespace))
+            return seen[-1] not in seen[:-1] and seen[-1] == book.store.stamp(book.namespace)
+
+        book.put("a", "b")
+        assert is_another()
+        book.write(archive=("a",))
+        assert is_another()
+        book.write(restore=("a",))
+        assert is_another()
+        book.store.touch(book.namespace, {book.key_of("a"): Access(1, LATER)})
+        assert is_another()
+        book.store.erase(book.namespace, ["b"])
+        assert is_another()
+        book.beside("other").put("a")
+        assert book.store.stamp(book.namespace) == seen[-1]
 
     def test_many_entries_are_archived_at_once(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))

@@ -19,6 +19,8 @@ from langmem_tiers.testing.conformance.base import (
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from langmem_tiers.core.names import NamespacePath
 
 
@@ -54,6 +56,28 @@ class SessionStoreConformance(StoreConformance):
         first = stores.sessions.sessions(namespace, before=None, limit=3)
         second = stores.sessions.sessions(namespace, before=first[-1].key, limit=3)
         assert [info.name for info in first + second] == [info.name for info in reversed(opened)]
+
+    def test_sessions_are_found_by_when_they_changed(self, stores: Stores, namespace: NamespacePath) -> None:
+        stores.sessions.open((*namespace, "below"), "theirs", NOW + timedelta(hours=9))
+        keys = {name: stores.sessions.open(namespace, name, NOW).key for name in ("a", "b", "c")}
+        for hours, name in enumerate(("b", "a"), 1):
+            stores.messages.append(keys[name], [message()], NOW + timedelta(hours=hours))
+
+        def changed(since: datetime | None, limit: int = 9) -> list[str]:
+            return [one.name for one in stores.sessions.changed(namespace, since=since, limit=limit)]
+
+        assert changed(None) == ["a", "b", "c"]
+        assert changed(None, limit=2) == ["a", "b"]
+        assert changed(NOW + timedelta(hours=1)) == ["a", "b"]
+        assert changed(NOW + timedelta(hours=3)) == []
+
+    def test_sessions_are_found_by_many_names_at_once(self, stores: Stores, namespace: NamespacePath) -> None:
+        made = {name: stores.sessions.open(namespace, name, NOW) for name in HOSTILE_NAMES}
+        stores.sessions.open((*namespace, "below"), "theirs", NOW)
+        asked = [*HOSTILE_NAMES[1:], "theirs", *(f"none {n}" for n in range(2_000))]
+        found = {one.name: one for one in stores.sessions.named(namespace, asked)}
+        assert found == {name: made[name] for name in HOSTILE_NAMES[1:]}
+        assert stores.sessions.named(namespace, []) == ()
 
     def test_a_prefix_matches_whole_labels_only(self, stores: Stores, namespace: NamespacePath) -> None:
         ours = [(*namespace, "acme"), (*namespace, "acme", "alice"), (*namespace, "acme", "bob")]

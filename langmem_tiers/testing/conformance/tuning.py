@@ -88,6 +88,20 @@ class TuningStoreConformance(StoreConformance):
         assert tuning.snapshots(namespace, 9) == tuple(reversed(runs))
         assert tuning.snapshots(namespace, 2) == (runs[4], runs[3])
 
+    def test_snapshots_are_turned_over_page_by_page(
+        self, tuning: TuningStore, namespace: NamespacePath
+    ) -> None:
+        runs = [snapshot(n) for n in range(5)]
+        for run in runs:
+            tuning.save(namespace, TuningState(parameters=LEARNED), run, keep=9)
+            tuning.save((*namespace, "other"), TuningState(parameters=LEARNED), snapshot(9), keep=9)
+        found, before = list[Snapshot](), None
+        while page := tuning.snapshot_page(namespace, before=before, limit=2):
+            assert len(page) <= 2
+            found += [one.snapshot for one in page]
+            before = page[-1].key
+        assert found == runs[::-1]
+
     def test_the_newest_snapshots_of_each_namespace_are_kept(
         self, tuning: TuningStore, namespace: NamespacePath
     ) -> None:

@@ -1,0 +1,229 @@
+"""One tenant's memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from langmem_tiers.core.config import check_limit
+from langmem_tiers.core.errors import NotFoundError, SessionNotFoundError
+from langmem_tiers.core.names import check_name
+from langmem_tiers.core.reports import DeleteReport, SessionPage
+from langmem_tiers.core.sheets import ROWS, Sheet
+from langmem_tiers.core.showing import Listed, Showing, listing
+from langmem_tiers.flows.build_context import build_context
+from langmem_tiers.flows.consolidate import consolidate
+from langmem_tiers.flows.embed import embed
+from langmem_tiers.flows.found import find_entry
+from langmem_tiers.flows.recall import Asked, recall, search
+from langmem_tiers.flows.session import Session
+from langmem_tiers.flows.task_history import CyclePlace, cycle_page, task_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from langmem_tiers.core.budget import TokenBudget
+    from langmem_tiers.core.context import Context
+    from langmem_tiers.core.long_term import ConsolidationReport
+    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
+    from langmem_tiers.core.upkeep import Holdings
+    from langmem_tiers.flows.found import FoundEntry
+    from langmem_tiers.flows.parts import MemoryParts
+    from langmem_tiers.flows.task_history import CyclePage, TaskPage
+    from langmem_tiers.tiers.episodic import Episodes
+    from langmem_tiers.tiers.facts import Facts
+    from langmem_tiers.tiers.knowledge import KnowledgeBase
+    from langmem_tiers.tiers.long_term import LongTerm
+
+
+class Namespace(Showing):
+    """One tenant: its sessions and nothing of any other. Get it from ``engine.namespace(...)``."""
+
+    def __init__(self, parts: MemoryParts, path: NamespacePath) -> None:
+        self._parts = parts
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"Namespace({'/'.join(self.path)!r})"
+
+    def _sheet(self) -> Sheet:
+        return listing(repr(self), self.sessions(limit=ROWS).sessions, "the newest sessions")
+
+    def session(self, name: str) -> Session:
+        """Get the session, or create it."""
+        info = self._parts.short_term.sessions.open(self.path, check_name(name), self._parts.now())
+        return Session(self._parts, info)
+
+    def find_session(self, name: str) -> Session | None:
+        """The session, if there is one; nothing is created."""
+        info = self._parts.short_term.sessions.find(self.path, check_name(name))
+        return None if info is None else Session(self._parts, info)
+
+    def sessions(self, *, after: str | None = None, limit: int = 100) -> SessionPage:
+        """The sessions, newest first.
+
+        Args:
+            after: ``next_after`` of the page before; from the newest if left out.
+            limit: Sessions per page.
+        """
+        check_limit(limit)
+        before = None
+        if after is not None:
+            cursor = self._parts.short_term.sessions.find(self.path, check_name(after))
+            if cursor is None:
+                raise SessionNotFoundError(
+                    f"{self!r} has no session {after!r}: start again from the first page"
+                )
+            before = cursor.key
+        found = self._parts.short_term.sessions.sessions(self.path, before=before, limit=limit + 1)
+        more = len(found) > limit
+        return SessionPage(sessions=found[:limit], next_after=found[limit - 1].name if more else None)
+
+    def holdings(self, *, days: int = 90) -> Holdings:
+        """What the namespace holds, and what was said in it by day; it counts what was made of messages, not those.
+
+        Args:
+            days: How far back growth is told.
+
+        Raises:
+            NotFoundError: There is no such namespace.
+        """
+        since = self._parts.now() - timedelta(days=check_limit(days) - 1)
+        found = self._parts.upkeep.held_by(self.path, since)
+        if found is None:
+            raise NotFoundError(f"{self!r} holds nothing: engine.namespaces() tells which there are")
+        return found
+
+    def entry(self, entry_id: str, *, session: str | None = None) -> FoundEntry:
+        """One memory by its id: a message, an entry, an episode, a chunk or something known.
+
+        Args:
+            entry_id: As a hit or a list has it.
+            session: The one that a message is of; all are looked through, if left out.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        return find_entry(self._parts, self.path, entry_id, session)
+
+    def tasks(self, *, before: int | None = None, limit: int = 100) -> TaskPage:
+        """The tasks that agents recorded with ``AgentMemory``, newest first."""
+        return task_page(self._parts, self.path, before=before, limit=limit)
+
+    def task_cycles(self, task: str, *, place: CyclePlace = CyclePlace(), limit: int = 100) -> CyclePage:  # noqa: B008 - it never changes
+        """The steps of a recorded task, oldest first, each with the loop that it is part of, if it is.
+
+        Args:
+            task: What it is called.
+            place: ``next_place`` of the page before.
+            limit: Steps per page.
+
+        Raises:
+            NotFoundError: There is no such task.
+        """
+        return cycle_page(self._parts, self.path, task, place=place, limit=limit)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        strategy: Strategy | str | None = None,
+        filters: RecallFilters | None = None,
+        now: datetime | None = None,
+        use: bool = True,
+    ) -> Recall:
+        """What was said in any session that answers a query, best first, each with the reasons.
+
+        Args:
+            query: A question, or words; marks and operators in it mean nothing.
+            limit: How many memories at most.
+            strategy: How to rank; the configuration's, if left out.
+            filters: What may be recalled.
+            now: The time that "last week" is seen from; the clock's, if left out.
+            use: Whether messages, entries, episodes and chunks that are found count as used.
+        """
+        return recall(self._parts, self.path, Asked(query, limit, strategy, filters, now), counts=use)
+
+    def search(self, text: str, *, limit: int = 10) -> tuple[Hit, ...]:
+        """Messages of all sessions that hold words of the text, best first: plain full text.
+
+        Words are stemmed, and any of them is enough. Marks and operators in the text mean nothing.
+        """
+        return Listed(search(self._parts, self.path, text, limit))
+
+    def build_context(
+        self,
+        query: str,
+        *,
+        budget: TokenBudget | None = None,
+        filters: RecallFilters | None = None,
+        now: datetime | None = None,
+        seen: Iterable[str] = (),
+    ) -> Context:
+        """What memory has to say to a question, as one fenced message, never more than the budget.
+
+        For a context with the conversation at hand in it, use ``session.build_context()``.
+
+        Args:
+            query: The question.
+            budget: What it may take; the engine's, if left out.
+            filters: What may be recalled.
+            now: The time that "last week" is seen from; the clock's, if left out.
+            seen: Texts that the model is shown anyway; they are not told again.
+        """
+        return build_context(self._parts, self.path, query, budget, filters, now, seen)
+
+    def embed(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embed every message that has no vector yet; how many that were.
+
+        Recall does so by itself, for a second at a time. After a large import, or with another
+        embedder, this does it all at once. Of several processes that call it one does it, the others wait.
+        Long-term entries and items get their vectors when they are searched.
+
+        Args:
+            progress: Told how many messages are done, and of how many, after each batch.
+        """
+        return embed(self._parts, self.path, progress)
+
+    @property
+    def knowledge(self) -> KnowledgeBase:
+        """What is known across sessions: key and value with a confidence."""
+        return self._parts.knowledge_of(self.path)
+
+    @property
+    def long_term(self) -> LongTerm:
+        """What was stored or promoted for long, from all sessions."""
+        return self._parts.long_term_of(self.path)
+
+    @property
+    def facts(self) -> Facts:
+        """What was extracted from messages, and what became of it."""
+        return self._parts.facts_of(self.path)
+
+    @property
+    def episodes(self) -> Episodes:
+        """Moments of conversations that matter."""
+        return self._parts.episodes_of(self.path)
+
+    def consolidate(self, *, max_batches: int | None = None) -> ConsolidationReport:
+        """Archive long-term entries that are old and matter little by now, and make one of episodes that overlap.
+
+        Safe to call at any time and from several processes: one of them does it. What is archived stays and can be
+        restored.
+
+        Args:
+            max_batches: Stop after so many batches of 1,000; the next call goes on from there.
+        """
+        return consolidate(self._parts, self.path, max_batches=max_batches)
+
+    def delete(self) -> DeleteReport:
+        """Erase the namespace with all its sessions and what it gave to pools. Namespaces below it stay."""
+        self._parts.working.forget(self.path)
+        self._parts.short_term.cache.drop()
+        self._parts.views.drop()
+        self._parts.retriever.forget(self.path)
+        self._parts.pools.erase_namespace(self.path)
+        return self._parts.short_term.sessions.delete_namespace(self.path)
