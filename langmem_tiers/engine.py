@@ -27,6 +27,7 @@ from langmem_tiers.core.sheets import ROWS, Sheet
 from langmem_tiers.core.showing import Showing
 from langmem_tiers.core.writing import Acknowledge, WriterConfig
 from langmem_tiers.flows.background import Changes
+from langmem_tiers.flows.context_erasing import strip_contexts
 from langmem_tiers.flows.flushing import flush_all, let_writers_go
 from langmem_tiers.flows.forget import forget
 from langmem_tiers.flows.maintain import Maintenance
@@ -124,6 +125,7 @@ class MemoryEngine(Moving, Closing, Showing):
                 self.working.let_go,
                 partial(let_writers_go, self._parts),
                 partial(erase_from_pools, self._parts.pools),
+                partial(strip_contexts, self.items),
             ]
         )
         if self._redis is not None:

@@ -268,7 +268,7 @@ class MemorySystem(Closing):
             sessions = [(one, self.project.find_session(one.id)) for one in self.conversations()]
             known = [(one, session) for one, session in sessions if session is not None]
             state = self._state(known)
-            if state == (self._written() or _NOTHING):
+            if state == self._written():
                 return ()
             written = []
             for name, value in project_files(self.engine.parts, self.project.path, known).items():
@@ -294,8 +294,12 @@ class MemorySystem(Closing):
         return {"stamp": list(stamp), "conversations": talks}
 
     def _written(self) -> dict[str, Any] | None:
+        if not (self.folder / CONVERSATIONS_FILE).exists():
+            return _NOTHING
         item = self.engine.items.get(self._place_written, _WRITTEN)
-        return None if item is None or not (self.folder / CONVERSATIONS_FILE).exists() else item.value
+        return (
+            None if item is None else item.value
+        )  # whoever was forgotten altogether has files, and no note of them
 
     def _retrieved(self, query: str | None, recent: tuple[Message, ...]) -> tuple[Hit, ...]:
         if query is None:

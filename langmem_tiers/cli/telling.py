@@ -35,7 +35,10 @@ _COMMAND_WORDS = {
 """What the library calls otherwise than the command line."""
 
 
-_PASSWORD = re.compile(r"((?:\w[\w+.-]*://)?[\w.%+-]*):[^\s:@'\"]+@")
+_PASSWORDS = (
+    re.compile(r"(\w[\w+.-]*://?[^\s:@]*):\S*@"),  # whatever signs it has: up to the last @ of the word; of a path, too
+    re.compile(r"([\w.%+-]*):[^\s:@'\"]+@"),
+)
 
 
 class Teller:
@@ -144,7 +147,9 @@ def _fail(teller: Teller, kind: str, told: str, error: Exception) -> None:
 
 def without_passwords(text: str) -> str:
     """A text without what stands between a name and a host in it, as in a URL that was put in the wrong place."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    for password in _PASSWORDS:
+        text = password.sub(r"\1:***@", text)
+    return text
 
 
 def json_line(value: object, encoding: str | None = None) -> str:

@@ -448,3 +448,7 @@ class TuningStore(Protocol):
     def release(self, lease: str, holder: str) -> None:
         """Give a lease back; nothing happens if it is somebody else's."""
         ...
+
+    def leases(self, start: str) -> Mapping[str, datetime]:
+        """The leases whose names begin so, also those that ran out, and when each does."""
+        ...

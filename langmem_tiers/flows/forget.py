@@ -13,6 +13,7 @@ from langmem_tiers.core.erasure import Erased, ErasedCounts, ErasureReceipt
 from langmem_tiers.core.errors import LangmemTiersError, StorageBusyError, StorageError
 from langmem_tiers.core.knowledge import id_from_name
 from langmem_tiers.core.upkeep import Scrubbed
+from langmem_tiers.flows.context_erasing import STRIPPED
 from langmem_tiers.flows.erasing import (
     removal_of_entry,
     removal_of_messages,
@@ -62,15 +63,12 @@ def forget(parts: MemoryParts, request: ErasureRequest, *, scrub: bool) -> Erasu
     now = parts.now()
     waiting = _stored(parts, request)
     owed = WipeOwed(parts)
-    was_owed = owed.is_noted()
     owed.note()
     gone = _rows(parts, request)
     let_go_of(parts, gone.erased)
     elsewhere, left = _elsewhere(parts, gone.erased)
-    wiped: Scrubbed | None = None
-    if scrub:
-        wiped = _wiped(parts, gone.counts, from_pools=any(elsewhere.values()), was_owed=was_owed)
-        owed.settle(wiped)
+    stripped = ErasedCounts(items=elsewhere.get(STRIPPED, 0))
+    wiped = _wiped(parts, owed, gone.counts + stripped, from_pools=any(elsewhere.values()), scrub=scrub)
     return ErasureReceipt(
         id=parts.short_term.ids.new(now),
         asked=request,
@@ -233,12 +231,28 @@ def _elsewhere(parts: MemoryParts, erased: Erased) -> tuple[dict[str, int], list
     return found, left
 
 
-def _wiped(parts: MemoryParts, counts: ErasedCounts, *, from_pools: bool, was_owed: bool) -> Scrubbed:
-    if not (counts.total or from_pools or was_owed):
-        return Scrubbed()  # nothing was there: no table of anybody is written anew for that
+def _wiped(
+    parts: MemoryParts, owed: WipeOwed, counts: ErasedCounts, *, from_pools: bool, scrub: bool
+) -> Scrubbed | None:
+    erases = bool(counts.total or from_pools)
+    # One that was stopped may have left bytes of rows that are gone: then all is gone over.
+    all_of_it = scrub and owed.is_all(erases=erases)
+    wiped = Scrubbed() if scrub else None
+    if erases and not scrub:
+        owed.keep()
+        return wiped
+    if erases or all_of_it:  # otherwise nothing was there: no table of anybody is written anew for that
+        wiped = _scrubbed(parts, None if all_of_it else counts, from_pools=from_pools)
+    if wiped is not None and wiped.left:
+        owed.keep()
+    else:
+        owed.settle(all_of_it=all_of_it)
+    return wiped
+
+
+def _scrubbed(parts: MemoryParts, counts: ErasedCounts | None, *, from_pools: bool) -> Scrubbed:
     try:
-        # One that was stopped may have left bytes of rows that are gone: then all is gone over.
-        return parts.upkeep.scrub(None if was_owed else counts, from_pools=from_pools)
+        return parts.upkeep.scrub(counts, from_pools=from_pools)
     except StorageError as error:
         return Scrubbed(
             left=(f"the rows are gone, their bytes are not wiped ({error}): forget the same again",)

@@ -127,8 +127,11 @@ class Maintenance:
 
         A SQLite file and the tables of PostgreSQL are written anew for that, and others wait meanwhile.
         """
+        owed = WipeOwed(self._parts)
+        owed.is_all(erases=True)  # what others left until now
         wiped = self._parts.upkeep.scrub(None)
-        WipeOwed(self._parts).settle(wiped)
+        if not wiped.left:
+            owed.settle(all_of_it=True)
         return wiped
 
     def _run(

@@ -43,7 +43,7 @@ def _refusal(error: ValidationError) -> JSONRPCError | None:
     is_json = problems[0]["type"] != "json_invalid"
     told = _whole(problems) if is_json else _read(problems[0]["input"])
     asked = told.get("id") if isinstance(told, dict) and not _ANSWERS & told.keys() else None
-    if not isinstance(asked, int | str) or isinstance(asked, bool):
+    if not isinstance(asked, int | str) or isinstance(asked, bool) or not _can_be_told(asked):
         return None
     code, where = (
         (INVALID_REQUEST, ".".join(map(str, problems[0]["loc"]))) if is_json else (PARSE_ERROR, "line")
@@ -51,6 +51,14 @@ def _refusal(error: ValidationError) -> JSONRPCError | None:
     return JSONRPCError(
         jsonrpc="2.0", id=asked, error=ErrorData(code=code, message=f"{where}: {problems[0]['msg']}")
     )
+
+
+def _can_be_told(asked: int | str) -> bool:
+    try:
+        str(asked).encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return True
 
 
 def _whole(problems: list[Any]) -> object:

@@ -142,16 +142,20 @@ class Answering:
         if allowed is None:
             return near
         there = near[allowed[near]]
-        if len(there) == len(near) or len(there) >= presets.CANDIDATES * self._wish.limit:
+        if len(there) == len(near) or len(there) >= self._wish.limit:
             return there
+        # Too few are left of them: all that may come are compared, which takes longer the more there are.
         rows = np.flatnonzero(allowed)
-        return rows[np.argsort(-self._fetch(rows)[rows], kind="stable")[:_NEAREST]]
+        return rows[np.argsort(-self._fetch(rows)[rows], kind="stable")[: self._many]]
+
+    @property
+    def _many(self) -> int:
+        return max(_NEAREST, presets.CANDIDATES * self._wish.limit)
 
     def _nearest(self, vector: Floats, allowed: Flags | None) -> Rows:
         embedding, tenant = self._retriever.embedding, self._held.tenant
         assert embedding is not None  # noqa: S101 - there is a vector
         assert tenant is not None  # noqa: S101 - refreshed before
-        many = max(_NEAREST, presets.CANDIDATES * self._wish.limit)
         filters = self._wish.filters
         within = Within(
             self._among(allowed),
@@ -159,7 +163,7 @@ class Answering:
             since=None if filters is None else filters.since,
             until=None if filters is None else filters.until,
         )
-        near = embedding.store.nearest(tenant.key, embedding.model(), vector, many, within)
+        near = embedding.store.nearest(tenant.key, embedding.model(), vector, self._many, within)
         rows = self._places.rows_of(near[0]) if near is not None else np.zeros(0, np.int64)
         return rows[rows >= 0]
 

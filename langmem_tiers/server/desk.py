@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from langmem_tiers.core.errors import InvalidInputError, NotFoundError, SessionNotFoundError
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.server.guard import REACH, Reach
-from langmem_tiers.server.holding import held_from
+from langmem_tiers.server.holding import held_from, only_one
 from langmem_tiers.server.problems import Problem
 from langmem_tiers.server.timelines import Timelines
 from langmem_tiers.server.workers import Pace, Workers
@@ -68,10 +68,10 @@ class Desk:
         return path
 
     def _only(self) -> NamespacePath:
-        found = self.engine.namespaces(limit=2)
-        if len(found) != 1:
+        found = only_one(self.engine)
+        if found is None:
             raise InvalidInputError("namespace: say whose memory is meant, as namespace=acme/alice")
-        return found[0]
+        return found
 
     def made(self, namespace: str | None) -> Namespace:
         """The namespace, whether it holds anything yet or not."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.namespace import Namespace
 
+_OURS = "langmem-tiers: "
+"""How the first label of items begins that stand beside sessions."""
+_ALL = 1_000_000
+
 
 def held_from(engine: MemoryEngine, path: NamespacePath) -> set[NamespacePath]:
     """Some of the namespaces that begin with these labels and hold sessions, memories or items.
@@ -21,6 +25,14 @@ def held_from(engine: MemoryEngine, path: NamespacePath) -> set[NamespacePath]:
     """
     found = set(engine.namespaces(path, limit=1))
     return found if path in found else found | set(engine.items.namespaces([NamespaceMatch("prefix", path)]))
+
+
+def only_one(engine: MemoryEngine) -> NamespacePath | None:
+    """The namespace that holds something, if there is just one."""
+    found = set(engine.namespaces(limit=2))
+    if len(found) < 2:
+        found |= {path for path in engine.items.namespaces(limit=_ALL) if not path[0].startswith(_OURS)}
+    return found.pop() if len(found) == 1 else None
 
 
 def holdings_of(namespace: Namespace) -> Holdings | None:

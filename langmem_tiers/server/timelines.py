@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.clock import SystemClock
@@ -21,7 +22,7 @@ _SECONDS = 60.0
 
 
 class Timelines:
-    """Keeps verdicts for a minute, a bounded number of them. Of what messages say it keeps nothing."""
+    """Keeps verdicts for a minute, a bounded number of them. Of what messages and questions say it keeps nothing."""
 
     def __init__(self) -> None:
         config = CacheConfig(max_characters=_MOST_MESSAGES, ttl_seconds=_SECONDS)
@@ -38,8 +39,9 @@ class Timelines:
             budget: What there is.
             is_first: Whether they are for a first page, which is told as it is now.
         """
-        # What was said since has no verdict yet: with it, all are made anew.
-        key = (session.key, session.count(), question, budget)
+        # What was said or erased since changes all of them: then they are made anew.
+        asked = hashlib.blake2b((question or "").encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = (session.key, session.info().revision, asked, budget)
         kept = None if is_first else self._kept.get(key)
         if kept is None:
             kept = session.preview(question, budget=budget, recall=bool(question)).verdicts

@@ -13,6 +13,7 @@ from langmem_tiers.core.errors import DamagedBackupError
 from langmem_tiers.core.names import namespace_from_key, namespace_key
 from langmem_tiers.storage.backup_tables import ROOTS
 from langmem_tiers.storage.columns import UtcDateTime
+from langmem_tiers.storage.pool_tables import pool_members, pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.backup_tables import Kept
 
 MOST_KEYS = 2**48
+_SHARED = (pools, pool_members)
+"""They stand between namespaces, so only a backup of all of them has them."""
 """More rows of a kind than any database has."""
 _WHOLE = 2**63
 
@@ -45,6 +48,8 @@ def read_record(kept: Kept, values: Mapping[str, Any], info: BackupInfo) -> dict
     Raises:
         DamagedBackupError: It is none of this table, or of a namespace that the backup is not of.
     """
+    if info.scope.namespace is not None and kept.table in _SHARED:
+        raise _wrong(kept, "a record that no backup of a namespace has")
     known = {column.name for column in kept.columns}
     if unknown := values.keys() - known:
         raise _wrong(kept, f"the unknown column {min(unknown)!r}")

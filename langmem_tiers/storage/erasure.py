@@ -14,7 +14,7 @@ from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, 
 from langmem_tiers.storage.erasure_sources import Sources, forms_of
 from langmem_tiers.storage.erasure_writes import erase_namespace, remove_all, stamp_of
 from langmem_tiers.storage.faults import OutrunError, undamaged
-from langmem_tiers.storage.item_writes import parts_of
+from langmem_tiers.storage.item_writes import delete_beside, parts_of
 from langmem_tiers.storage.pool_tables import origins, pool_members
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.rows import to_message
@@ -256,6 +256,7 @@ class SqlErasureStore:
             if row is None or row.message_count or row.updated_at >= older_than:
                 return False
             is_gone = delete_sessions(connection, [session.key]).sessions > 0
+            delete_beside(connection, session.namespace, [session.name])
             self._tell([session.key])
             return is_gone
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.storage.rows import AnyRow
 
+_AT_ONCE = 1_000
 _SHORTEST = 2  # characters of what may tell of something
 
 
 def procedures_of(
     connection: Connection, namespace: NamespacePath, key: int, of: Sequence[ColumnElement[bool]]
 ) -> tuple[str, ...]:
-    """Ids of patterns, and of steps that may become one, that do something with what was given to it in some cycles.
-
-    Others may have done the same: such a pattern goes too, and is learned again.
+    """Ids of patterns, and of steps that may become one, that hold what was given in some cycles and in no others.
 
     Args:
         connection: To read by.
@@ -40,19 +40,31 @@ def procedures_of(
     own = ENTRIES.where(memories.c.namespace_pk == key, memories.c.tier == Tier.PROCEDURAL.value)
     kept = [to_kept(row, namespace) for row in connection.execute(own)]
     held = {one.entry.id: set(_given_in(one.details)) for one in kept}
-    if not any(held.values()):
-        return ()
-    given = {text for which in of for text in _given(connection, which)}
-    return tuple(sorted(name for name, texts in held.items() if texts & given))
+    all_held = set().union(*held.values())
+    given = [one for which in of for one in _given(connection, which) if one[1] in all_held]
+    cycles, gone = {cycle for cycle, _ in given}, {text for _, text in given}
+    for cycle, text in _given(connection, messages.c.namespace_pk == key) if gone else ():
+        if cycle not in cycles:
+            gone.discard(text)  # it was given elsewhere too, and that stays
+    return tuple(sorted(name for name, texts in held.items() if texts & gone))
 
 
-def _given(connection: Connection, which: ColumnElement[bool]) -> Iterator[str]:
-    query = select(messages.c.payload).where(which, messages.c.payload.is_not(None))
-    for packed in connection.execute(query).scalars():
-        payload = json.loads(unpack_json(packed))
+def _given(connection: Connection, which: ColumnElement[bool]) -> Iterator[tuple[int, str]]:
+    for row in _with_payload(connection, which):
+        payload = json.loads(unpack_json(row.payload))
         cycle = payload.get("cycle") if isinstance(payload, Mapping) else None
         if isinstance(cycle, Mapping) and isinstance(cycle.get("action"), Mapping):
-            yield from _texts(cycle["action"].get("parameters"))
+            yield from ((row.pk, text) for text in _texts(cycle["action"].get("parameters")))
+
+
+def _with_payload(connection: Connection, which: ColumnElement[bool]) -> Iterator[AnyRow]:
+    query = select(messages.c.pk, messages.c.payload).where(which, messages.c.payload.is_not(None))
+    rows, last = list[Any](), 0
+    while not last or len(rows) == _AT_ONCE:
+        page = query.where(messages.c.pk > last).order_by(messages.c.pk).limit(_AT_ONCE)
+        rows = list(connection.execute(page))
+        yield from rows
+        last = rows[-1].pk if rows else -1
 
 
 def _given_in(details: Mapping[str, Any]) -> Iterator[str]:

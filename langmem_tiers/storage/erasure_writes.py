@@ -12,12 +12,12 @@ from sqlalchemy import and_, delete, func, select, tuple_, update
 
 from langmem_tiers.core.entries import Mark, Tier
 from langmem_tiers.core.erasure import ErasedCounts
-from langmem_tiers.core.names import BESIDE, escape, namespace_key
+from langmem_tiers.core.names import escape, namespace_key
 from langmem_tiers.core.tuning import LeaseKind, lease_name
 from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.entries import put_marks
 from langmem_tiers.storage.faults import OutrunError
-from langmem_tiers.storage.item_writes import delete_named, parts_of
+from langmem_tiers.storage.item_writes import delete_beside, parts_of
 from langmem_tiers.storage.memory_tables import extracted_facts, memories, memory_spaces, memory_vectors
 from langmem_tiers.storage.memory_writes import put_entries
 from langmem_tiers.storage.rows import to_row
@@ -79,9 +79,7 @@ def erase_namespace(connection: Connection, namespace: NamespacePath) -> ErasedC
     path = namespace_key(namespace)
     own = select(namespaces.c.pk).where(namespaces.c.path == path).with_for_update()
     key = connection.execute(own).scalar()
-    counts = _items(connection, path)
-    for label in BESIDE:
-        counts += _items(connection, namespace_key((label, *namespace)))
+    counts = _items(connection, path) + ErasedCounts(items=delete_beside(connection, namespace, None))
     names = [escape(lease_name(kind, namespace)) for kind in LeaseKind]
     connection.execute(delete(leases).where(leases.c.name.in_(names)))
     connection.execute(delete(embedding_cache))
@@ -108,7 +106,7 @@ def remove_all(connection: Connection, removal: Removal) -> ErasedCounts:
         raise _ChangedError("something was written meanwhile")
     if removal.drops_queries:  # which of them say the same, nobody knows
         connection.execute(delete(embedding_cache))
-    beside = sum(delete_named(connection, (label, *removal.namespace), removal.names) for label in BESIDE)
+    beside = delete_beside(connection, removal.namespace, removal.names)
     if key is None:
         return ErasedCounts(items=beside)
     counts = (

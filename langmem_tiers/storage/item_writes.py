@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
 
-from langmem_tiers.core.names import escape, namespace_key
+from langmem_tiers.core.names import BESIDE, escape, namespace_key
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 from langmem_tiers.storage.text import pack_json, storable
 
@@ -64,13 +64,16 @@ def write_all(connection: Connection, writes: Sequence[ItemWrite], now: datetime
     return deleted
 
 
-def delete_named(connection: Connection, namespace: NamespacePath, keys: Sequence[str]) -> int:
-    """Erase items by their keys; how many there were."""
-    taken = _take(connection, namespace_key(namespace), create=False, erases=True) if keys else None
-    if taken is None:
-        return 0
-    deleted = _delete(connection, taken[0], [escape(key) for key in keys])
-    _drop_empty(connection, [taken[0]])
+def delete_beside(connection: Connection, namespace: NamespacePath, names: Sequence[str] | None) -> int:
+    """Erase what is kept beside sessions of a namespace, by their names, or beside all; how many items that were."""
+    deleted = 0
+    for label in BESIDE if names is None or names else ():
+        taken = _take(connection, namespace_key((label, *namespace)), create=False, erases=True)
+        if taken is not None:
+            deleted += _delete(
+                connection, taken[0], None if names is None else [escape(one) for one in names]
+            )
+            _drop_empty(connection, [taken[0]])
     return deleted
 
 
@@ -101,7 +104,9 @@ def _take(connection: Connection, path: str, *, create: bool, erases: bool) -> t
     return None if taken is None else (taken.pk, taken.revision)
 
 
-def _delete(connection: Connection, namespace: int, keys: Sequence[str]) -> int:
+def _delete(connection: Connection, namespace: int, keys: Sequence[str] | None) -> int:
+    if keys is None:
+        return connection.execute(delete(items).where(items.c.namespace_pk == namespace)).rowcount
     deleted = 0
     for some in parts_of(keys):
         gone = delete(items).where(items.c.namespace_pk == namespace, items.c.key.in_(some))

@@ -47,15 +47,16 @@ def let_go(database: Database) -> Scrubbed:
     """Have nothing in the server's log of what was written until now."""
     with database.outside() as connection:
         is_kept = bool(connection.execute(_IS_KEPT).scalar_one())
-    notes = (_KEPT_FOR_OTHERS,) if is_kept else ()
+    if is_kept:  # to write over what is here would only make those have more of it
+        return Scrubbed(notes=(_KEPT_FOR_OTHERS,), is_clear=False)
     try:
         with database.outside() as connection:
             problem = _write_over(connection)
     except StorageReadOnlyError:
-        return Scrubbed(notes=(*notes, _NOT_ALLOWED), is_clear=False)
+        return Scrubbed(notes=(_NOT_ALLOWED,), is_clear=False)
     except StorageError as error:
         problem = f"the server's write-ahead log was not cleared ({error}): forget the same again"
-    return Scrubbed(left=() if problem is None else (problem,), notes=notes, is_clear=not is_kept)
+    return Scrubbed(left=() if problem is None else (problem,))
 
 
 def _write_over(connection: Connection) -> str | None:

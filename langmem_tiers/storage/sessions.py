@@ -13,6 +13,7 @@ from langmem_tiers.core.names import escape, namespace_from_key, namespace_key, 
 from langmem_tiers.core.reports import DeleteReport, SessionInfo
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.faults import OutrunError
+from langmem_tiers.storage.item_writes import delete_beside
 from langmem_tiers.storage.messages import no_session, pieces
 from langmem_tiers.storage.repeatable import repeatable
 from langmem_tiers.storage.schema import namespaces, sessions
@@ -154,9 +155,13 @@ class SqlSessionStore:
         own = select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
         with self._database.write() as connection:
             # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
-            connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == own).with_for_update())
+            path = connection.execute(
+                select(namespaces.c.path).where(namespaces.c.pk == own).with_for_update()
+            ).scalar()
+            name = connection.execute(select(sessions.c.name).where(sessions.c.pk == key)).scalar()
             report = delete_sessions(connection, [key])
-            if report.sessions:
+            if report.sessions and path is not None and name is not None:
+                delete_beside(connection, namespace_from_key(path), [unescape(name)])
                 self._erasing([key])
             return report
 
@@ -169,6 +174,7 @@ class SqlSessionStore:
             ).scalar()
             gone = keys_of_namespace(connection, key)
             report = delete_namespace(connection, key)
+            delete_beside(connection, namespace, None)
             if gone:
                 self._erasing(gone)
             return report

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from langmem_tiers.core.errors import StorageBusyError
-from langmem_tiers.core.names import escape, namespace_key
+from langmem_tiers.core.names import escape, namespace_key, unescape
 from langmem_tiers.core.tuning import KeptSnapshot, Savings, Snapshot, TuningParameters, TuningState
 from langmem_tiers.storage.faults import OutrunError
 from langmem_tiers.storage.repeatable import repeatable
@@ -19,6 +19,8 @@ from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces
 from langmem_tiers.storage.sessions import namespace_pk_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection
 
     from langmem_tiers.core.names import NamespacePath
@@ -153,6 +155,16 @@ class SqlTuningStore:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
             )
+
+    @repeatable
+    def leases(self, start: str) -> Mapping[str, datetime]:
+        """The leases whose names begin so, and when each runs out."""
+        stored = escape(start)
+        query = select(leases.c.name, leases.c.expires_at).where(
+            func.substr(leases.c.name, 1, len(stored)) == stored
+        )
+        with self._database.read() as connection:
+            return {unescape(row.name): row.expires_at for row in connection.execute(query)}
 
 
 def _is_held(connection: Connection, lease: str, holder: str) -> bool:

@@ -64,6 +64,8 @@ class JsonLinesUnsavedFiles:
     def held(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Keep writers from a file meanwhile."""
         where = Path(path)
+        if not where.is_file():  # before it is locked: nothing is left where there was nothing
+            raise InvalidInputError(f"there is no file {str(where)!r}: name the writer's report_path")
         told = f"a writer that is at work reports to {str(where)!r}: close it, or wait until its process has ended"
         with _taken(where, InvalidInputError(told)):
             yield

@@ -201,8 +201,11 @@ class SqlUpkeep:
         problems, size = list[str](), text("SELECT pg_database_size(current_database())")
         with self._database.outside() as connection:
             before = int(connection.execute(size).scalar_one())
-        with self._database.write() as connection:
-            connection.execute(_ADOPT)
+        try:
+            with self._database.write() as connection:
+                connection.execute(_ADOPT)
+        except StorageError as error:
+            problems.append(f"rows of another server were not taken over: {type(error).__name__}")
         for table in TABLES:
             if not go_on():
                 problems.append(

@@ -227,6 +227,31 @@ def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -
             refused(target, odd, DamagedBackupError)
 
 
+def test_a_backup_of_one_namespace_makes_nobody_a_member_of_a_pool(tmp_path: Path) -> None:
+    at = "2025-01-15T10:30:00.000000Z"
+    pool = {"pk": 1, "id": "forged", "name": "team", "namespace_pk": 1, "created_at": at}
+    rights = {"can_read": True, "can_write": True, "is_owner": True, "joined_at": at, "synced": 0}
+    forged = [
+        {"kind": "pools", "row": pool},
+        {"kind": "pool_members", "row": {"pool_pk": 1, "namespace": "victim", **rights}},
+    ]
+
+    def change(lines: list[dict[str, Any]]) -> None:
+        order = list(lines[0]["counts"])
+        lines[1:-1] = sorted(lines[1:-1] + forged, key=lambda line: order.index(line["kind"]))
+        for end in (lines[0]["counts"], lines[-1]["counts"]):
+            end |= {"pools": 1, "pool_members": 1}
+        lines[0]["spans"]["pools"] = 1
+
+    with opened("sqlite://") as engine, opened("sqlite://") as target:
+        fill(engine, "acme")
+        engine.backup(tmp_path / "b.gz", namespace="acme")
+        target.session("victim", "s").add("user", "private")
+        with pytest.raises(DamagedBackupError, match="that no backup of a namespace has"):
+            target.restore(rewritten(tmp_path / "b.gz", tmp_path / "forged.gz", change))
+        assert target.namespaces() == (("victim",),)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

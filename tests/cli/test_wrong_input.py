@@ -148,11 +148,13 @@ def test_a_backup_damaged_behind_its_header_leaves_no_database(
     ],
 )
 def test_a_url_in_the_wrong_place_shows_no_password(database: Path, words: list[str]) -> None:
-    url = "postgresql://user:s3cret@host/name"
-    for more in ([], ["--json"]):
-        done = run(*(word.format(database=database, url=url) for word in words), *more)
-        assert "s3cret" not in done.out + done.err
-        assert done.code in (1, 3)
+    for password in ("s3cret", "m0re:s3cret", "s3cret@m0re", "s3cret/m0re@"):
+        url = f"postgresql://user:{password}@host/name"
+        for more in ([], ["--json"]):
+            done = run(*(word.format(database=database, url=url) for word in words), *more)
+            assert "s3cret" not in done.out + done.err
+            assert "m0re" not in done.out + done.err
+            assert done.code in (1, 3)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,10 @@ from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, RedisConfig
 from langmem_tiers.core.context_data import ContextData
 from langmem_tiers.core.erasure import ErasedCounts
+from langmem_tiers.flows.wiping import WipeOwed
 from langmem_tiers.storage import upkeep
 from langmem_tiers.storage.context_rows import SqlContextStore
+from langmem_tiers.testing import FrozenClock
 from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
 
 if TYPE_CHECKING:
@@ -257,6 +260,39 @@ def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_
         assert tables_with(url, SECRET) == []
         assert engine.maintenance.scrub().left == ()
         assert files_with(tmp_path, *WORDS) == []
+
+
+def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with opened(url) as engine:
+        fill_all(engine, "alice")
+        engine.session("bob", "s").add("user", "Something of Bob's.")
+        WipeOwed(engine.parts).note()  # somebody is about to forget Alice ...
+        assert engine.forget(namespace="bob").is_scrubbed  # ... when another comes and is done ...
+        for path in (("alice",), ("alice", "other"), ("alice", "store")):
+            engine.parts.erasure.erase_namespace(path)  # ... and is killed before the bytes are wiped
+        assert files_with(tmp_path, SECRET)
+        assert engine.forget(user="alice").is_scrubbed
+        assert files_with(tmp_path, *WORDS) == []
+
+
+def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp_path: Path) -> None:
+    clock = FrozenClock()
+    with MemoryEngine(tmp_path / "memory.db", embedder=None, clock=clock) as engine:
+        notes = partial(engine.parts.tuning.leases, "wipe ")
+        assert engine.forget(namespace="typo", scrub=False).counts.total == 0
+        assert notes() == {}  # nothing went, so nothing is owed
+        WipeOwed(engine.parts).note()
+        engine.forget(namespace="typo")
+        assert len(notes()) == 1  # it may be at work
+        clock.advance(hours=2)
+        engine.maintenance.scrub()
+        assert notes() == {}
+        engine.session("bob", "s").add("user", "Something.")
+        engine.forget(namespace="bob", scrub=False)
+        assert len(notes()) == 1
+        engine.forget(namespace="typo")
+        assert notes() == {}
 
 
 def test_who_forgets_what_is_not_there_has_no_table_written_anew(

@@ -246,6 +246,15 @@ def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
     assert texts(hasty, tenant, "b") == ["1", "3"]
 
 
+def test_a_report_that_is_not_there_is_told_as_that_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with MemoryEngine() as engine, engine.writer() as writer:
+        for name in ("nothing.jsonl", "folder"):
+            with pytest.raises(InvalidInputError, match="there is no file"):
+                writer.recover(tmp_path / name)
+    assert [one.name for one in tmp_path.rglob("*")] == ["folder"]
+
+
 def test_the_file_of_a_writer_that_is_at_work_is_not_taken_from_it(file_url: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
     with MemoryEngine(file_url) as engine, MemoryEngine(file_url) as other, other.writer() as taker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ from langmem_tiers import (
     AgentAction,
     AgentMemory,
     ContextFiles,
+    EngineConfig,
     EntryFilters,
+    MaintenanceConfig,
     MemoryEngine,
     MemorySystem,
     MessageDraft,
@@ -192,7 +195,62 @@ def test_what_came_from_a_context_file_goes_with_its_session(
     assert ("tea" in left) == (what == "session")
 
 
-@pytest.mark.parametrize("what", ["namespace", "session"])
+@pytest.mark.parametrize("what", ["a fact", "a message"])
+def test_what_came_from_a_context_file_goes_alone_too(
+    engine: MemoryEngine, tenant: str, tmp_path: Path, what: str
+) -> None:
+    files = ContextFiles(tmp_path / "files")
+    said, known = f"We decided to use {SECRET}.", f"billing uses {SECRET}"
+    context = files.load("u1").with_message("user", said if what == "a message" else "Tea?", at=NOW)
+    context = context.with_message("assistant", "Good.", at=NOW).with_task("t", "Move to tea", at=NOW)
+    context = replace(
+        context, long_term_summary=f"Then {SECRET} came." if what == "a message" else "Then tea."
+    )
+    files.save(
+        context.with_fact(known if what == "a fact" else "billing uses tea").with_fact("the lamp is green")
+    )
+    files.to_engine("u1", engine, tenant)
+    session = engine.session(tenant, "u1")
+    if what == "a fact":
+        (entry,) = (one.id for one in engine.namespace(tenant).knowledge if SECRET in one.value)
+        receipt = engine.forget(namespace=tenant, entry=entry)
+    else:
+        ids = [one.id for one in session.messages() if SECRET in one.content]
+        receipt = [engine.forget(namespace=tenant, session="u1", message=one) for one in ids][-1]
+    assert receipt.is_complete
+    (left,) = engine.items.search((CONTEXT_FILES, tenant), limit=9)
+    assert SECRET not in str(left.item.value)
+    other = ContextFiles(tmp_path / "other")
+    other.from_engine("u1", engine, tenant)
+    back = other.load("u1")
+    assert SECRET not in str(back)
+    assert [one.description for one in back.active_tasks] == ["Move to tea"]
+    assert "the lamp is green" in back.facts
+    assert any(one.content == "Good." for one in back.recent_history)
+
+
+@pytest.mark.parametrize("how", ["session", "namespace", "retention"])
+def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
+    url: str, clock: FrozenClock, tenant: str, tmp_path: Path, how: str
+) -> None:
+    config = EngineConfig(maintenance=MaintenanceConfig(retention_days=1))
+    with MemoryEngine(url, embedder=None, clock=clock, config=config) as engine:
+        files = ContextFiles(tmp_path / "files", clock=clock)
+        context = files.load("u1").with_message("user", f"We use {SECRET}.", at=clock.now())
+        files.save(context.with_task("t", f"Move to {SECRET}", at=clock.now()))
+        files.to_engine("u1", engine, tenant)
+        if how == "session":
+            engine.session(tenant, "u1").delete()
+        elif how == "namespace":
+            engine.namespace(tenant).delete()
+        else:
+            clock.advance(days=3)
+            engine.maintenance.run()
+        assert engine.namespace(tenant).find_session("u1") is None
+        assert engine.items.search((CONTEXT_FILES, tenant), limit=9) == ()
+
+
+@pytest.mark.parametrize("what", ["namespace", "session", "user"])
 def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, what: str) -> None:
     with MemorySystem(memory_dir=tmp_path, project_name="P") as memory:
         name = memory.start_conversation().id
@@ -200,7 +258,10 @@ def test_what_a_project_wrote_for_people_holds_nothing_either(tmp_path: Path, wh
         memory.end_conversation(f"settled on {SECRET}")
         memory.flush()
         assert SECRET in (tmp_path / "conversations.json").read_text()
-        memory.engine.forget(namespace="P", session=name if what == "session" else None)
+        if what == "user":
+            memory.engine.forget(user="P")
+        else:
+            memory.engine.forget(namespace="P", session=name if what == "session" else None)
         assert memory.conversations() == ()
         assert [one.name for one in tmp_path.iterdir() if SECRET.encode() in one.read_bytes()] == []
 
@@ -233,6 +294,25 @@ def test_what_was_learned_from_a_task_goes_with_it(engine: MemoryEngine, tenant:
     assert receipt.counts.patterns
     assert SECRET not in procedures(engine, where)
     assert "bread" in procedures(engine, where)
+
+
+def test_what_another_task_did_as_well_stays_learned(engine: MemoryEngine, tenant: str) -> None:
+    where = (tenant, "agent")
+    for task, typed in (("hours", SECRET), ("prices", "bread")):
+        with AgentMemory(engine=engine, task=task, namespace=where) as memory:
+            memory.resume_or_start("Find something")
+            for _ in range(2):
+                memory.record_cycle(
+                    "Type", AgentAction("fill", {"selector": "#query", "text": typed}), "Typed"
+                )
+                memory.record_cycle("Go", AgentAction("click", {"selector": f"#{task}-go"}), "Results")
+                memory.record_cycle("Read", AgentAction("extract", {"selector": f"#{task}-list"}), "Open 9-5")
+            memory.learn_from_success()
+    engine.forget(namespace=where, session="hours", scrub=False)
+    assert SECRET not in procedures(engine, where)
+    assert "hours-go" not in procedures(engine, where)
+    assert "bread" in procedures(engine, where)
+    assert "#query" in procedures(engine, where)
 
 
 def test_what_may_be_learned_one_day_goes_with_its_cycle(engine: MemoryEngine, tenant: str) -> None:

@@ -161,6 +161,7 @@ def test_a_line_that_is_no_message_is_answered_where_it_has_an_id(tmp_path: Path
         b'{"jsonrpc": "2.0", "id": 4, "result": []}',  # an answer, which is not answered
         b'{"jsonrpc": "2.0", "method": "x", "params": []}',
         b'{"jsonrpc": "2.0", "id": true, "method": "x", "params": []}',
+        b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "tools/list"}',  # nobody could be told that id
         b"[" * 100_000,
         b'{"jsonrpc": "2.0", "id": 5, "method": "tools/list"}',
         b"",

@@ -153,7 +153,12 @@ def test_the_pages_of_a_timeline_are_of_one_context() -> None:
             page = ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
         assert (page["items"][-1]["id"], page["items"][-1]["state"]) == ("last", "full")
         before = recalls()
-        ask.told("/sessions/long/timeline", **asked)
+        page = ask.told("/sessions/long/timeline", **asked)
+        assert recalls() > before
+        before = recalls()
+        engine.forget(namespace=("acme", "alice"), session="long", message="last")
+        session.add(MessageDraft("user", "As many as before.", id="another"))
+        ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
         assert recalls() > before
 
 

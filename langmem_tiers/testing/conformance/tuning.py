@@ -231,6 +231,14 @@ class TuningStoreConformance(StoreConformance):
         tuning.release(lease, "theirs")
         assert not tuning.acquire(lease, "theirs", NOW, LATER)
 
+    def test_leases_are_told_by_how_their_names_begin(self, tuning: TuningStore, lease: str) -> None:
+        for name in HOSTILE_NAMES:
+            tuning.acquire(f"{lease} {name}", "ours", NOW, LATER)
+        tuning.acquire(f"{lease}%", "ours", NOW, NOW)
+        assert tuning.leases(f"{lease} ") == {f"{lease} {name}": LATER for name in HOSTILE_NAMES}
+        assert tuning.leases(f"{lease}%") == {f"{lease}%": NOW}  # also those that ran out
+        assert tuning.leases(f"{lease}_") == {}
+
     def test_lease_names_match_exactly(self, tuning: TuningStore, lease: str) -> None:
         for name in HOSTILE_NAMES:
             assert tuning.acquire(f"{lease} {name}", "ours", NOW, LATER)
