@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import multiprocessing
 
 
+AT_ONCE = 4
+"""Writers to one database, each killed at a moment of its own while the others go on."""
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("backend", "kills", "longest_seconds"),
@@ -33,11 +37,16 @@ def test_no_kill_loses_what_was_acknowledged(
     context = fork_server()
     chance = random.Random(2025)
     acknowledged: list[str] = []
-    for kill in range(kills):
-        arguments = (url, tenant, f"k{kill}", str(tmp_path / f"notes-{kill}"))
+    for first in range(0, kills, AT_ONCE):
         # Mostly in the middle of writing, sometimes while the database is being opened.
-        after_seconds = chance.random() * (0.02 if chance.random() < 0.1 else longest_seconds)
-        acknowledged += _kill_one_writer(context, arguments, after_seconds)
+        lives = [
+            chance.random() * (0.02 if chance.random() < 0.1 else longest_seconds) for _ in range(AT_ONCE)
+        ]
+        arguments = [
+            (url, tenant, f"k{kill}", str(tmp_path / f"notes-{kill}"))
+            for kill in range(first, first + AT_ONCE)
+        ]
+        acknowledged += _kill_writers(context, arguments, lives)
     assert len(acknowledged) > kills  # or nothing was put to the test
 
     if url.startswith("sqlite"):
@@ -68,17 +77,21 @@ def test_no_kill_loses_what_was_acknowledged(
         assert info.token_count == sum(message.token_count for message in stored.values())
 
 
-def _kill_one_writer(
+def _kill_writers(
     context: multiprocessing.context.ForkServerContext,
-    arguments: tuple[str, str, str, str],
-    after_seconds: float,
+    arguments: list[tuple[str, str, str, str]],
+    lives_seconds: list[float],
 ) -> list[str]:
-    child = context.Process(target=write_until_killed, args=arguments)
-    child.start()
-    time.sleep(after_seconds)
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    child.join(30)
-    assert child.exitcode == -signal.SIGKILL
-    notes = Path(arguments[-1])
-    return notes.read_text().split("\n")[:-1] if notes.exists() else []
+    children = [context.Process(target=write_until_killed, args=given) for given in arguments]
+    ends = []
+    for child, seconds in zip(children, lives_seconds, strict=True):
+        child.start()
+        ends.append((time.monotonic() + seconds, child))
+    for end, child in sorted(ends, key=lambda one: one[0]):
+        time.sleep(max(0.0, end - time.monotonic()))
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join(30)
+        assert child.exitcode == -signal.SIGKILL
+    notes = [Path(given[-1]) for given in arguments]
+    return [line for one in notes if one.exists() for line in one.read_text().split("\n")[:-1]]
