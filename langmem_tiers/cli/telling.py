@@ -36,7 +36,9 @@ _COMMAND_WORDS = {
 
 
 _PASSWORDS = (
-    re.compile(r"(\w[\w+.-]*://?[^\s:@]*):\S*@"),  # whatever signs it has: up to the last @ of the word; of a path, too
+    re.compile(
+        r"(\w[\w+.-]*://?[^\s:@]*):\S*@"
+    ),  # whatever signs it has: up to the last @ of the word; of a path, too
     re.compile(r"([\w.%+-]*):[^\s:@'\"]+@"),
 )
 

@@ -129,6 +129,16 @@ class SessionItem(Answer):
     summary: bool
 
 
+class CallItem(Answer):
+    """A call of a tool that a message makes; ``cut`` says that its arguments go on."""
+
+    id: str
+    name: str
+    arguments: str
+    """As the model wrote them: JSON, valid or not."""
+    cut: bool
+
+
 class MessageItem(Answer):
     """A message; ``cut`` says that its text goes on."""
 
@@ -140,6 +150,7 @@ class MessageItem(Answer):
     tokens: int
     text: str
     cut: bool
+    calls: list[CallItem]
 
 
 class TimelineItem(MessageItem):
@@ -161,6 +172,7 @@ class EntryAnswer(Answer):
     time: datetime
     tokens: int
     text: str
+    calls: list[CallItem]
     result: str | None
     """What came of a step of a run, whole; its text holds no more of it than recall looks at."""
     tier: str
@@ -195,6 +207,7 @@ class HitItem(Answer):
     time: datetime
     text: str
     cut: bool
+    calls: list[CallItem]
     score: float
     signals: dict[str, float]
     found_by: str
@@ -226,6 +239,7 @@ class PartItem(Answer):
     role: str
     name: str | None
     text: str
+    calls: list[CallItem]
     tokens: int
     origin: Literal["full", "compressed", "recalled", "knowledge", "system"]
     reason: str
@@ -239,6 +253,7 @@ class LeftOutItem(Answer):
     role: str | None
     text: str
     cut: bool
+    calls: list[CallItem]
     tokens: int
     origin: Literal["compressed", "dropped"]
     reason: str

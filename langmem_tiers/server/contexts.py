@@ -12,7 +12,7 @@ from langmem_tiers.flows.session_context import KNOWLEDGE_SHARE, RECALLED_SHARE
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
 from langmem_tiers.server import answers
-from langmem_tiers.server.wording import clean, cut
+from langmem_tiers.server.wording import calls_of, clean, cut
 
 if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
@@ -62,6 +62,7 @@ def _system_part(counter: TokenCounter, text: str) -> answers.PartItem:
         role=Role.SYSTEM.value,
         name=None,
         text=text,
+        calls=[],
         tokens=counter.count(text),
         origin="system",
         reason="the system prompt",
@@ -97,6 +98,7 @@ def _messages(context: Context) -> list[answers.PartItem]:
             role=one.role.value,
             name=None if one.name is None else clean(one.name),
             text=clean(one.content),
+            calls=calls_of(one, whole=True),
             tokens=one.token_count,
             origin=origin(one),
             reason=clean(context.reasons.get(one.id, "")),
@@ -115,6 +117,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutIt
             session=None if hit.session is None else clean(hit.session),
             role=None if hit.entry.role is None else hit.entry.role.value,
             **cut(hit.entry.content),
+            calls=calls_of(hit.message),
             tokens=hit.entry.token_count,
             origin="compressed" if name in in_few_words else "dropped",
             reason=clean(context.reasons[name]),
@@ -127,6 +130,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutIt
             session=None,
             role=None,
             **cut(hit.knowledge.told),
+            calls=[],
             tokens=counter.count(hit.knowledge.told),
             origin="dropped",
             reason=clean(context.reasons[hit.knowledge.id]),
@@ -139,6 +143,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutIt
             session=clean(preview.session),
             role=one.role.value,
             **cut(one.content),
+            calls=calls_of(one),
             tokens=one.token_count,
             origin="dropped",
             reason=clean(preview.reason_of(one)),

@@ -61,7 +61,25 @@ def said(message: Message) -> dict[str, Any]:
         "time": message.created_at,
         "tokens": message.token_count,
         **cut(message.content),
+        "calls": calls_of(message),
     }
+
+
+def calls_of(message: Message | None, *, whole: bool = False) -> list[answers.CallItem]:
+    """The calls of tools that a message makes; in lists their arguments are cut, as texts are, all together."""
+    calls, left = list[answers.CallItem](), MOST_CHARACTERS
+    for call in () if message is None else message.tool_calls:
+        told = call.arguments if whole else call.arguments[:left]
+        left -= min(left, len(told))
+        calls.append(
+            answers.CallItem(
+                id=clean(call.id),
+                name=clean(call.name) if whole else short_name(call.name) or "",
+                arguments=clean(told),
+                cut=len(told) < len(call.arguments),
+            )
+        )
+    return calls
 
 
 def session_item(info: SessionInfo) -> answers.SessionItem:
@@ -111,6 +129,7 @@ def entry_of(found: FoundEntry) -> answers.EntryAnswer:
         time=entry.created_at,
         tokens=entry.token_count if message is None else message.token_count,
         text=clean(entry.content if message is None else message.content),
+        calls=calls_of(message, whole=True),
         result=None if message is None else _clean(_came_of(message)),
         tier=entry.tier.value,
         state=entry.state.value,
@@ -207,6 +226,7 @@ def hit_item(hit: Hit) -> answers.HitItem:
         role=None if entry.role is None else entry.role.value,
         time=entry.created_at,
         **cut(entry.content),
+        calls=calls_of(hit.message),
         score=hit.score,
         signals={name: round(value, 6) for name, value in hit.signals.items()},
         found_by=hit.found_by,

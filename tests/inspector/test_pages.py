@@ -62,6 +62,16 @@ def test_a_session_is_a_timeline_of_states_with_the_original_one_click_away(
     expect(row.get_by_role("button", name="Original")).to_be_focused()
 
 
+def test_a_call_of_a_tool_is_shown_with_its_arguments(looking: Callable[..., Look]) -> None:
+    look = looking().at("session", STORY, s="01-kickoff")
+    row = look.rows().filter(has_text="git log --oneline").first
+    expect(row).to_contain_text('run_shell {"command": "cd /home/mara/src/tidepool && git log --oneline')
+    row.get_by_role("button", name="Original").click()
+    dialog = look.page.get_by_role("dialog", name="Original")
+    expect(dialog.get_by_role("heading", name="Call of run_shell").first).to_be_visible()
+    expect(dialog.get_by_role("region", name="Arguments").first).to_contain_text("cat README.md")
+
+
 def test_search_shows_hits_with_a_bar_for_each_signal(looking: Callable[..., Look]) -> None:
     look = looking().at("search", STORY)
     expect(look.page.get_by_label("Search for")).to_be_focused()

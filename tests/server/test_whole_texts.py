@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from langmem_tiers import AgentAction, AgentMemory, MessageDraft
+from langmem_tiers import AgentAction, AgentMemory, MessageDraft, ToolCall
 from tests.server.asking import ALICE, Asker
 
 if TYPE_CHECKING:
@@ -18,6 +18,31 @@ def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: M
     listed = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
     assert (len(listed["text"]), listed["cut"]) == (2000, True)
     assert ask.told(f"/entries/{added.id}", namespace=ALICE)["text"] == text
+
+
+def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
+    calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write", "é" * 5000))
+    session = memory.session(("acme", "alice"), "tools")
+    session.add_many(
+        [
+            MessageDraft("user", "Where are the boats?"),
+            MessageDraft("assistant", "", id="calling", tool_calls=calls),
+            MessageDraft("tool", "By the pier.", tool_call_id="c1"),
+            MessageDraft("tool", "Done.", tool_call_id="c2"),
+            MessageDraft("user", "Good."),
+        ]
+    )
+    whole = [{"id": call.id, "name": call.name, "arguments": call.arguments, "cut": False} for call in calls]
+    cut = [whole[0], {**whole[1], "arguments": "é" * (2000 - len(calls[0].arguments)), "cut": True}]
+    for path in ("/sessions/tools/messages", "/sessions/tools/timeline"):
+        listed = {one["id"]: one["calls"] for one in ask.all(path, namespace=ALICE)}
+        assert listed.pop("calling") == cut
+        assert set(map(str, listed.values())) == {"[]"}
+    assert ask.told("/entries/calling", namespace=ALICE)["calls"] == whole
+    seen = ask.done("/context", namespace=ALICE, session="tools", budget=50_000)["messages"]
+    assert [one["calls"] for one in seen if one["id"] == "calling"] == [whole]
+    small = ask.done("/context", namespace=ALICE, session="tools", budget=60)["left_out"]
+    assert [one["calls"] for one in small if one["id"] == "calling"] == [cut]
 
 
 def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:

@@ -96,15 +96,20 @@ function entryParts(namespace, entry, dialog, onGone) {
   };
   return [
     facts(about(entry).filter(([, value]) => value)),
-    wholeText(entry.text),
+    ...(entry.text || !entry.calls.length ? [wholeText(entry.text)] : []),
+    ...entry.calls.flatMap((call) => [h("h3", {}, "Call of ", named(call.name)), wholeText(call.arguments, "Arguments")]),
     ...cameOf(entry),
     result,
     actions(
-      button("Copy", (event) => copy(entry.text, event.target)),
+      button("Copy", (event) => copy(wholeOf(entry), event.target)),
       of ? button("Promote", promote) : null,
       button("Forget …", forget, { class: "danger" }),
     ),
   ];
+}
+
+function wholeOf({ text, calls }) {
+  return [text, ...calls.map((call) => `${call.name} ${call.arguments}`)].filter(Boolean).join("\n");
 }
 
 // The text of a step of a run holds no more of its result than recall looks at.

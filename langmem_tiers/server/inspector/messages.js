@@ -28,7 +28,7 @@ export function messageRow({ namespace, session, message, state, extra, link, ha
       "header",
       {},
       h("span", { class: "meta" }, about(message, state, link)),
-      opens && isLong(message.text) ? opener(message, text) : null,
+      opens && [message.text, ...callsOf(message)].some(isLong) ? opener(message, text) : null,
       hasOriginal ? originalButton(namespace, { id: message.id, session }, onGone) : null,
     ),
     text,
@@ -49,18 +49,32 @@ function about(message, state, link) {
   ];
 }
 
-function shortText({ text, cut }) {
-  if (!text) return h("p", { class: "muted" }, "No text: a call of a tool, or nothing.");
-  return said(cut || text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text, { class: "said short" });
+function shortText({ text, cut, calls = [] }) {
+  const told = cut || text.length > SHOWN ? `${text.slice(0, SHOWN)} …` : text;
+  if (!text && !calls.length) return [h("p", { class: "muted" }, "No text.")];
+  return [text ? said(told, { class: "said short" }) : null, ...calls.map(shortCall)];
+}
+
+function shortCall(call) {
+  const isLong = call.cut || call.arguments.length > SHOWN;
+  const told = isLong ? `${call.arguments.slice(0, SHOWN)} …` : call.arguments;
+  return said(`${call.name} ${told}`, { class: "said short code" });
 }
 
 const isLong = (text) => text.length > 240 || text.split("\n", 6).length > 5;
+
+const callsOf = ({ calls = [] }) => calls.map((call) => `${call.name} ${call.arguments}`);
+
+function whole(message) {
+  const calls = callsOf(message).map((told) => wholeText(told, "Call of a tool"));
+  return [message.text ? wholeText(message.text) : null, ...calls];
+}
 
 function opener(message, place) {
   let isOpen = false;
   const turn = ({ target }) => {
     isOpen = !isOpen;
-    place.replaceChildren(isOpen ? wholeText(message.text) : shortText(message));
+    place.replaceChildren(...(isOpen ? whole(message) : shortText(message)).filter(Boolean));
     target.setAttribute("aria-expanded", String(isOpen));
     target.textContent = isOpen ? "Show less" : "Show all";
   };
