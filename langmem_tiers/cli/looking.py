@@ -21,6 +21,7 @@ from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.paths import shown
 
 if TYPE_CHECKING:
+    from langmem_tiers.core.messages import Message
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
@@ -95,7 +96,7 @@ def search(
             f"Found for {_line(query)!r}",
             ("score", "found by", "session", "what"),
             [
-                (f"{one.score:.3f}", one.found_by, one.session or "-", _line(one.entry.content))
+                (f"{one.score:.3f}", one.found_by, one.session or "-", _said(one.entry.content, one.message))
                 for one in found.hits
             ],
         )
@@ -104,9 +105,10 @@ def search(
 
 
 def _show_namespaces(teller: Teller, engine: MemoryEngine, limit: int) -> None:
-    found = engine.namespaces(limit=limit)
-    told = {"namespaces": [list(path) for path in found]}
-    teller.table(told, "Namespaces", ("namespace",), [(shown(path),) for path in found])
+    found = engine.namespaces(limit=limit + 1)
+    told = {"namespaces": [list(path) for path in found[:limit]], "is_whole": len(found) <= limit}
+    teller.table(told, "Namespaces", ("namespace",), [(shown(path),) for path in found[:limit]])
+    _tell_of_more(teller, is_whole=len(found) <= limit, what="namespaces, in the order of their names")
 
 
 def _show_sessions(teller: Teller, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
@@ -126,6 +128,7 @@ def _show_sessions(teller: Teller, engine: MemoryEngine, path: NamespacePath, li
             for one in page.sessions
         ],
     )
+    _tell_of_more(teller, is_whole=page.next_after is None, what="sessions, which were begun before these")
 
 
 def _show_session(teller: Teller, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
@@ -134,13 +137,35 @@ def _show_session(teller: Teller, engine: MemoryEngine, path: NamespacePath, nam
         raise SessionNotFoundError(
             f"{shown(path)} has no session {name!r}: inspect the namespace to see them"
         )
-    entries = session.entries()[-limit:]
+    all_entries = session.entries()
+    entries, is_whole = all_entries[-limit:], len(all_entries) <= limit
+    messages = {one.id: one for one in session.latest(limit)}
     teller.table(
-        {"session": plain(session.info()), "entries": plain(entries)},
+        {"session": plain(session.info()), "entries": plain(entries), "is_whole": is_whole},
         f"{shown(path)}, {name}",
         ("role", "tier", "state", "tokens", "what"),
-        [(one.role or one.kind, one.tier, one.state, one.token_count, _line(one.content)) for one in entries],
+        [
+            (
+                one.role or one.kind,
+                one.tier,
+                one.state,
+                one.token_count,
+                _said(one.content, messages.get(one.id)),
+            )
+            for one in entries
+        ],
     )
+    _tell_of_more(teller, is_whole=is_whole, what="messages, which are older")
+
+
+def _tell_of_more(teller: Teller, *, is_whole: bool, what: str) -> None:
+    if not is_whole and not teller.is_json:
+        teller.out.print(f"There are more {what}: --limit shows more of them.")
+
+
+def _said(content: str, message: Message | None) -> str:
+    calls = () if message is None else message.tool_calls
+    return _line(" ".join([content, *(f"{call.name} {call.arguments}" for call in calls)]))
 
 
 def _hit(told: dict[str, object]) -> dict[str, object]:

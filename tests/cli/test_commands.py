@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import MemoryEngine, ToolCall
+from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 from langmem_tiers.core.errors import InvalidNameError
 from langmem_tiers.core.paths import path_of, shown
 from tests.cli.running import run
@@ -39,7 +39,8 @@ def test_what_is_no_namespace_is_refused_with_a_hint(database: Path, wrong: str)
 
 def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     assert "acme/a\\/b" in run("inspect", "-d", database).out
-    assert run("inspect", "-d", database, "--json").told == {"namespaces": [["acme", "a/b"], ["bob"]]}
+    told = run("inspect", "-d", database, "--json").told
+    assert told == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
     sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").told
     assert [(one["name"], one["message_count"]) for one in sessions["sessions"]] == [("monday", 3)]
     whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
@@ -47,6 +48,22 @@ def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     assert "short_term" in whole.out
     told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").told
     assert [one["role"] for one in told["entries"]] == ["user", "assistant", "tool"]
+
+
+def test_what_is_not_shown_is_told_of(database: Path) -> None:
+    with MemoryEngine(f"sqlite:///{database}") as engine:
+        engine.session("bob", "another").add("user", "And one more.")
+        call = ToolCall("c", "look_up", '{"what": "ferries"}')
+        engine.session("bob", "tools").add(MessageDraft("assistant", "", tool_calls=(call,)))
+    for words in ([], ["bob"], ["acme/a\\/b", "-s", "monday"]):
+        assert "There are more" in run("inspect", "-d", database, *words, "--limit", "1").out
+        assert "There are more" not in run("inspect", "-d", database, *words).out
+        few = run("inspect", "-d", database, *words, "--limit", "1", "--json").told
+        assert few.get("is_whole", few.get("next_after") is None) is False
+    for words in (["inspect", "bob", "-s", "tools"], ["search", "bob", "ferries"]):
+        out = run(*words, "-d", database).out
+        assert "look_up" in out
+        assert "ferries" in out
 
 
 def test_markup_in_what_was_said_is_shown_as_it_is(database: Path) -> None:
@@ -146,7 +163,7 @@ def test_one_namespace_goes_into_another(database: Path, tmp_path: Path) -> None
     assert run("backup", "-d", database, file, "bob").code == 0
     assert run("restore", "-d", other, file, "--into", "acme/bob").code == 0
     assert run("move", database, other, "-n", "acme/a\\/b", "--into", "moved").code == 0
-    assert run("inspect", "-d", other, "--json").told == {"namespaces": [["acme", "bob"], ["moved"]]}
+    assert run("inspect", "-d", other, "--json").told["namespaces"] == [["acme", "bob"], ["moved"]]
 
 
 def test_nothing_is_erased_without_yes(database: Path, tmp_path: Path) -> None:
