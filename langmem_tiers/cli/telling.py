@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -121,6 +122,7 @@ def told_errors(teller: Teller) -> Iterator[None]:
     """What goes wrong is said in one line, with exit code 1."""
     try:
         yield
+        sys.stdout.flush()  # what has no room is told as any other error, not at the end of the process
     except LangmemTiersError as error:
         said = str(error)
         for of_library, of_command in _COMMAND_WORDS.items():
@@ -135,7 +137,17 @@ def told_errors(teller: Teller) -> Iterator[None]:
             else "nothing more can be read or written"
         )
         said += f" ({error.strerror or error}): check that it is there, that you may use it and that there is room"
+        _drop_output()
         _fail(teller, type(error).__name__, said, error)
+
+
+def _drop_output() -> None:
+    # What standard output did not take, Python would try to write once more at its end, and complain.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError), Path(os.devnull).open("w", encoding="utf-8") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
 def _fail(teller: Teller, kind: str, told: str, error: Exception) -> None:

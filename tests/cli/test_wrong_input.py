@@ -315,11 +315,13 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, comm
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [["export"], ["status"], ["status", "--json"], ["inspect", "--json"]])
-def test_an_output_without_room_is_one_line(database: Path, words: list[str]) -> None:
+def test_an_output_without_room_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]
-        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        told = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=told)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr
 
