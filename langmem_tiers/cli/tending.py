@@ -186,8 +186,7 @@ def _did(report: MaintenanceReport) -> list[str]:
     told = [f"{report.erased.messages:,} messages and {report.expired_items:,} expired items were erased."]
     if report.compacted is not None:
         before, after = report.compacted.bytes_before, report.compacted.bytes_after
-        grown = " (statistics for its planner are new)" if after > before else ""
-        told.append(f"The database took {before:,} bytes, and takes {after:,}{grown}.")
+        told.append(f"The database took {before:,} bytes, and takes {after:,}.")
     if not report.is_complete:
         told.append("It was stopped before its end: run it again, it goes on there.")
     return told
