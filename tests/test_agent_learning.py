@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, LearnedPattern, MemoryEngine
@@ -15,6 +15,7 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.flows.task_tried import MOST_AT_SITE, MOST_STEPS
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def test_what_was_removed_is_learned_again_only_from_what_is_done_after_that(hel
     assert told(memory) == {"ab": (2, 0)}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sets(st.integers(0, 11)))
 def test_whenever_somebody_asks_each_cycle_is_counted_once(asked: set[int]) -> None:
     with MemoryEngine(embedder=None) as engine:

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import inspect, text
 
@@ -20,6 +20,7 @@ from langmem_tiers.storage.backup_tables import (
 from langmem_tiers.storage.columns import TextVector
 from tests.backends import POSTGRES
 from tests.backups.filled import fill, opened, records_of
+from tests.examples import examples
 from tests.properties.test_round_trip import any_json, any_text, drafts, hostile
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ actions = st.one_of(
 
 
 @pytest.mark.parametrize(("before", "after"), [SAME, *MOVES])
-@settings(max_examples=10)
+@examples(10)
 @given(st.lists(actions, max_size=8))
 def test_any_memory_is_the_same_after_it_was_restored(
     engines: dict[str, tuple[MemoryEngine, MemoryEngine]],

@@ -5,12 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.compression.extraction import ContextCompressor
 from langmem_tiers.compression.extraction_types import CompressedExtraction, CompressionContentType
 from langmem_tiers.compression.extraction_urls import MAX_URLS, extract_all_urls
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 compressor = ContextCompressor()
@@ -96,7 +97,7 @@ FORMS = [as_page, as_json, as_page_json, as_slashed_json, as_markdown, as_tree]
     tier=st.integers(1, 3),
     kind=st.sampled_from([None, "page_state", "search_results"]),
 )
-@settings(max_examples=40)
+@examples(40)
 def test_every_address_of_the_input_is_in_the_prompt(
     form: Any, urls: list[str], text: str, tier: int, kind: str | None
 ) -> None:
@@ -104,7 +105,7 @@ def test_every_address_of_the_input_is_in_the_prompt(
 
 
 @given(urls=st.lists(absolute, min_size=1, max_size=8, unique=True), text=words, tier=st.integers(1, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_every_address_in_prose_is_in_the_prompt(urls: list[str], text: str, tier: int) -> None:
     marks = [
         ("", ""),

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -30,6 +30,7 @@ from langmem_tiers import (
 from langmem_tiers.testing.threads import in_threads
 from tests.backends import WITH_REDIS
 from tests.backends import opened as opened_on
+from tests.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -261,7 +262,7 @@ def do(store: TieredSyncChatStore, key: str, step: str, place: int, words: str) 
 STEPS = ("add", "insert", "insert", "set", "archive", "delete", "delete last", "delete all")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(-4, 6), st.text("abc", max_size=4)), max_size=25)
 )

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import loops as benchmark
@@ -13,6 +13,7 @@ from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
 from langmem_tiers.core.tasks import Action
 from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, Loop, LoopKind, LoopTracker, Step, find_loops
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def test_every_action_done_three_times_is_told_of(run: list[Step]) -> None:
         assert any(benchmark._covers(loop, row) for loop in loops)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(1, 300), st.sampled_from(["", HERE]))
 def test_a_run_of_different_actions_is_no_loop_whatever_its_length(many: int, url: str) -> None:
     names = [f"{one:b}".translate({48: "ba", 49: "cu"}) for one in range(many)]

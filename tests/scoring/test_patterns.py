@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import FACT_PATTERNS, FactKind, FactPattern, InvalidInputError
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 SHA512 = (
@@ -263,7 +264,7 @@ def covered(text: str) -> set[int]:
     return {n for pattern in FACT_PATTERNS for a, b in pattern.spans(text) for n in range(a, b)}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(st.sampled_from("abZ019-_.,:;/ $%'\"()\n#@=+"), max_size=50))
 def test_every_number_of_several_digits_is_in_some_fact(text: str) -> None:
     inside = covered(text)
@@ -296,7 +297,7 @@ def test_needles_only_spare_searches_that_find_nothing(text: str) -> None:
         assert list(pattern.spans(text)) == list(replace(pattern, needles=()).spans(text))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(pieces, max_size=12).map("".join))
 def test_needles_spare_nothing_that_would_be_found(text: str) -> None:
     for pattern in FACT_PATTERNS:

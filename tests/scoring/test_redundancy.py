@@ -9,11 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidConfigError, find_redundant
 from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 FRAME = (
@@ -258,14 +259,14 @@ def marked_by_all_pairs(texts: list[str], threshold: float) -> set[int]:
     }
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(families(), st.sampled_from([0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0]))
 def test_the_index_finds_exactly_what_all_pairs_find(texts: list[str], threshold: float) -> None:
     found = find_redundant(texts, threshold)
     assert found.keys() == marked_by_all_pairs(texts, threshold)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(families(), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
 def test_whatever_is_marked_names_a_newer_duplicate(texts: list[str], threshold: float) -> None:
     prints = [fingerprint(text) for text in texts]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.errors import InvalidInputError
@@ -19,6 +19,7 @@ from langmem_tiers.core.tasks import (
     Thought,
 )
 from langmem_tiers.tiers.task.cycles import ShortTermMemory, entry_from_dict, entry_to_dict
+from tests.examples import examples
 from tests.timing import takes_at_most
 
 CRITICAL, HIGH, NORMAL, LOW = MemoryPriority
@@ -270,7 +271,7 @@ any_cycle = st.builds(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(any_cycle, max_size=6), st.integers(1, 4))
 def test_a_memory_comes_back_equal_from_json(entries: list[MemoryEntry], most: int) -> None:
     held = memory(*entries, max_entries=most)

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.tasks import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
@@ -14,6 +14,7 @@ from langmem_tiers.tiers.task.pattern_learning import Lessons, lessons_of, propo
 from langmem_tiers.tiers.task.pattern_uses import fits
 from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
 from langmem_tiers.tiers.task.stretches import stretch_from_dict, stretch_to_dict, stretches_of
+from tests.examples import examples
 from tests.tiers.test_patterns import LOGIN, ids
 from tests.timing import takes_at_most
 
@@ -292,7 +293,7 @@ def test_no_password_gets_into_any_pattern(steps: list[tuple[str, bool]], passwo
         assert found.success_count >= 2
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.sampled_from("abcdef"), max_size=60).map("".join))
 def test_patterns_worked_as_often_as_they_say_and_no_cycle_is_in_two(names: str) -> None:
     found = propose_patterns(clicks(names))
@@ -399,7 +400,7 @@ def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
 NAMES = st.lists(st.sampled_from("abcd"), max_size=12).map("".join)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(NAMES, st.booleans()), max_size=6), st.lists(NAMES, max_size=4))
 def test_no_cycle_is_part_of_two_uses_or_patterns(runs: list[tuple[str, bool]], old: list[str]) -> None:
     known = propose_patterns([clicks("abca"), clicks("xabca"), clicks("bd"), clicks("bd")])

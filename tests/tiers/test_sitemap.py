@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.scoring.web_addresses import same_site
 from langmem_tiers.tiers.task.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
+from tests.examples import examples
 
 HOME = "https://example.com/"
 
@@ -586,7 +587,7 @@ def take(graph: SitemapGraph, brute: Brute, step: tuple[Any, ...]) -> None:
         brute.visited.add(url)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(STEPS, st.integers(0, 4), st.integers(1, 6))
 def test_any_exploration_goes_as_by_brute_force_and_survives_json(
     steps: list[tuple[Any, ...]], max_depth: int, max_pages: int
@@ -611,7 +612,7 @@ def test_any_exploration_goes_as_by_brute_force_and_survives_json(
     assert len(after) <= max(0, max_pages - len(before))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.one_of(st.text(max_size=30), st.text(max_size=20).map(at)), min_size=1, max_size=6), st.text()
 )
