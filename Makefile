@@ -45,6 +45,7 @@ bench: $(VENV)/.ready-dev ## measure storing, analysing and a long conversation,
 	$(BIN)/python -m benchmarks.lasting
 	$(BIN)/python -m benchmarks.loops
 	$(BIN)/python -m benchmarks.agents
+	$(BIN)/python -m benchmarks.growth
 
 pictures: $(VENV)/.ready-dev $(VENV)/.ready-browser ## draw the pictures of the documentation anew
 	$(BIN)/python -m benchmarks.pictures

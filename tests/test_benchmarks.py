@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from itertools import islice
@@ -8,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import recall_speed
+from benchmarks import growth, recall_speed
 from benchmarks.conversations import MadeUpConversation
+from benchmarks.growth_cases import CONSTANT, LINEAR, Case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MEASURES = {"durable_add", "normal_add", "bulk_add", "latest_30_cold", "latest_30_cached"}
@@ -144,3 +147,76 @@ def test_the_replay_benchmark_keeps_its_budget() -> None:
     figures = run("benchmarks.replay", "--messages", "200")
     assert figures["over_budget"] == 0
     assert figures["in_range"]
+
+
+def growth_case(name: str, limit: float = LINEAR) -> Case[int]:
+    return Case(name=name, detail="made up", size=1_000, build=int, call=str, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "exponent", "is_flagged"),
+    [
+        (lambda n: n * n * 1e-7, LINEAR, 2.0, True),
+        (lambda n: n * 1e-4, LINEAR, 1.0, False),
+        (lambda n: n * 1e-4, CONSTANT, 1.0, True),
+        (lambda _: 0.1, CONSTANT, 0.0, False),
+        (lambda n: n * n * 1e-10, LINEAR, 2.0, False),  # too short to be meaningful
+    ],
+    ids=["quadratic", "linear", "linear instead of constant", "constant", "short"],
+)
+def test_the_growth_benchmark_flags_cases_above_their_limit(
+    seconds: Callable[[int], float],
+    limit: float,
+    exponent: float,
+    is_flagged: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    figures = growth.measure([growth_case("made_up", limit)], timer=lambda _, size: seconds(size))
+    (row,) = figures["cases"]
+    assert row["exponent"] == pytest.approx(exponent)
+    assert row["is_flagged"] is is_flagged
+    assert figures["flagged"] == (["made_up: made up"] if is_flagged else [])
+
+
+def test_the_growth_benchmark_measures_a_flagged_case_again() -> None:
+    times = iter([0.1, 9.9, 0.1, 0.4])
+    found = growth.measure_case(growth_case("noisy"), timer=lambda *_: next(times))
+    assert not found.is_flagged
+    assert found.ratio == pytest.approx(4)
+
+
+def test_the_growth_benchmark_shows_the_flagged_input_of_a_group() -> None:
+    seconds = {"slow": lambda n: n * 1e-3, "quadratic": lambda n: n * n * 1e-7}
+    figures = growth.measure(
+        [growth_case(name) for name in seconds], timer=lambda case, size: seconds[case.name](size)
+    )
+    assert growth.worst_of(figures["cases"])["name"] == "quadratic"
+
+
+def test_every_case_of_the_growth_benchmark_accepts_a_small_input() -> None:
+    cases = growth.all_cases()
+    assert len({(case.name, case.detail) for case in cases}) == len(cases)
+    for case in cases:
+        assert growth.cpu_seconds(case, max(4, case.size // 1_000)) > 0
+
+
+def test_the_growth_benchmark_prints_every_input_of_one_group_as_json() -> None:
+    figures = run("benchmarks.growth", "--scale", "0.001", "--only", "objects_in")
+    wanted = [case for case in growth.all_cases() if case.name == "objects_in"]
+    assert [(row["name"], row["detail"]) for row in figures["cases"]] == [
+        (case.name, case.detail) for case in wanted
+    ]
+    for row in figures["cases"]:
+        assert (row["size"], row["unit"], row["limit"]) == (50, "characters", LINEAR)
+        assert min(row["seconds"], row["seconds_at_4n"], row["ratio"]) > 0
+
+
+def test_the_growth_benchmark_prints_a_row_for_each_input_of_one_group() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "benchmarks.growth", "--scale", "0.001", "--only", "sitemap"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert child.returncode in (0, 1), child.stderr
+    assert [line.count("sitemap") for line in child.stdout.splitlines()].count(1) == 2
