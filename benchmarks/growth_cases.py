@@ -14,8 +14,8 @@ Given = TypeVar("Given")
 
 LINEAR = 1.5
 """The largest exponent of a case that may grow with its input: quadratic work has 2."""
-BOUNDED = 2.2
-"""The largest exponent of a case that is known to be quadratic, where the size of the input has a limit."""
+KNOWN = 2.2
+"""The largest exponent of a case that is known to grow faster than its input. The case says why."""
 CONSTANT = 0.5
 """The largest exponent of a case whose cost must not depend on the size."""
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)

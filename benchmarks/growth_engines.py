@@ -145,9 +145,9 @@ def engine_cases() -> Iterator[Case[Any]]:
     """Calls on an engine, with SQLite in memory."""
     for unit in QUERY_UNITS:
         yield _engine_case("recall_query", repr(unit), 2**18, lambda n, unit=unit: _recall(unit, n))  # type: ignore[misc] # bound now
-    yield _engine_case("supersession", "history of a long chain", 500, _chain_history, unit="entries")
+    yield _engine_case("supersession", "history of a long chain", 250, _chain_history, unit="entries")
     yield _engine_case(
-        "supersession", "5 new entries on a long chain", 500, _chain_top, unit="entries", limit=CONSTANT
+        "supersession", "5 new entries on a long chain", 250, _chain_top, unit="entries", limit=CONSTANT
     )
     yield _engine_case("learn_from_success", "full tiers", 250, _learning, unit="cycles")
     for detail, build in LARGE_CYCLES.items():

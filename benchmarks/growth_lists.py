@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_cases import CONSTANT, HOME, NOW, Case, repeated
+from benchmarks.growth_cases import CONSTANT, HOME, KNOWN, LINEAR, NOW, Case, repeated
 from langmem_tiers import (
     CharCounter,
     Observation,
@@ -220,9 +220,17 @@ def list_cases() -> Iterator[Case[Any]]:
             build=lambda n, unit=unit: _hostile_run(unit, n),  # type: ignore[misc] # bound now
             call=propose_patterns,
         )
-    yield Case(
-        name="compact", detail="long history", size=250, build=_history, call=_compacted, unit="entries"
-    )
+    # From about 900 entries on, the new summary is condensed. Then each fact is searched for in the whole text.
+    for detail, size, limit in (("summary in full", 125, LINEAR), ("condensed summary", 1_000, KNOWN)):
+        yield Case(
+            name="compact",
+            detail=detail,
+            size=size,
+            build=_history,
+            call=_compacted,
+            unit="entries",
+            limit=limit,
+        )
     yield Case(
         name="fit_extractions",
         detail="most do not fit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_cases import BOUNDED, LINEAR, NOW, Case, repeated
+from benchmarks.growth_cases import KNOWN, LINEAR, NOW, Case, repeated
 from langmem_tiers import (
     FACT_PATTERNS,
     Compressor,
@@ -157,7 +157,7 @@ def text_cases() -> Iterator[Case[Any]]:
     yield from _per_unit("extraction_patterns", EXTRACTION_UNITS, 2_500, _searched)
     for unit in STATEMENT_UNITS:
         # Quadratic in the number of commas without a verb. Statements above 6,000 characters are not parsed.
-        limit = BOUNDED if unit == "1," else LINEAR
+        limit = KNOWN if unit == "1," else LINEAR
         yield from _per_unit("compare_statements", [unit], 1_475, _judged, limit)
     yield from _per_unit("validate_fact", CHECK_UNITS, 5_500, _checked)
     yield from _per_unit("find_moments", MOMENT_UNITS, 250_000, _moments)
@@ -167,7 +167,7 @@ def text_cases() -> Iterator[Case[Any]]:
         yield Case(
             name="fact_patterns",
             detail=f"{head!r} + {unit!r}" if head else repr(unit),
-            size=50_000,
+            size=25_000,
             build=lambda n, head=head, unit=unit: repeated(unit, n, head, "!"),  # type: ignore[misc] # bound now
             call=_facts,
         )
@@ -184,7 +184,7 @@ def text_cases() -> Iterator[Case[Any]]:
             name="compress_page",
             detail=detail,
             size=2_500_000,
-            build=lambda n, unit=unit: _page(unit, n),  # type: ignore[misc] # bound now
+            build=lambda n, unit=unit: page_of(unit, n),  # type: ignore[misc] # bound now
             call=ContextCompressor().compress,
         )
     yield Case(
@@ -212,6 +212,7 @@ def text_cases() -> Iterator[Case[Any]]:
         )
 
 
-def _page(unit: str, size: int) -> str:
+def page_of(unit: str, size: int) -> str:
+    """Return a page of about `size` characters, with a number in each unit."""
     count = size // len(unit % (10**5, 10**5))
     return "<html><body>" * ("<div" in unit) + "".join(unit % (number, number) for number in range(count))
