@@ -80,7 +80,7 @@ def answer(head: str, unit: str, tail: str, size: int) -> str:
     return head + unit * count + tail * count
 
 
-ANSWERS = {
+ANSWERS: dict[str, Callable[[int], str]] = {
     "nested lists": lambda size: "[" * size,
     "nested objects": lambda size: answer("", '{"a":', "", size),
     "empty braces": lambda size: answer("", "{", "}", size),
