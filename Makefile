@@ -49,6 +49,7 @@ bench: $(VENV)/.ready-dev ## measure speed and quality next to baselines of the 
 	$(BIN)/python -m benchmarks.lasting
 	$(BIN)/python -m benchmarks.loops
 	$(BIN)/python -m benchmarks.agents
+	$(BIN)/python -m benchmarks.growth
 
 pictures: $(VENV)/.ready-dev $(VENV)/.ready-browser ## regenerate the screenshots of the documentation
 	$(BIN)/python -m benchmarks.pictures
