@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks import agents
 
 
+@pytest.mark.soak
 def test_the_agent_benchmark_prints_figures_beside_their_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.agents", "--json", "--quick"],

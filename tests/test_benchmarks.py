@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MEASURES = {"durable_add", "normal_add", "bulk_add", "latest_30_cold", "latest_30_cached"}
 
 
+@pytest.mark.soak
 def test_the_speed_benchmark_prints_figures_beside_their_baselines() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.speed", "--json", "--quick", "--only", "storage"],
@@ -49,12 +50,14 @@ def run(*arguments: str) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.soak
 def test_the_middleware_benchmark_measures_calls_that_remember() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "middleware")["middleware_ms"]
     assert (figures["remembered"], figures["calls"]) == (1_000, 60)
     assert min(figures["recall_p50"], figures["p50"]) > 0
 
 
+@pytest.mark.soak
 def test_the_llamaindex_benchmark_measures_turns_that_recall_once() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "llamaindex")["llamaindex_ms"]
     assert figures["stored"] == 1_000
@@ -63,6 +66,7 @@ def test_the_llamaindex_benchmark_measures_turns_that_recall_once() -> None:
         assert min(part["again_p50"], part["p50"]) > 0
 
 
+@pytest.mark.soak
 def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "recall")
     assert not figures["measures"]
@@ -77,6 +81,7 @@ def test_the_recall_benchmark_prints_figures_beside_their_baselines() -> None:
     assert figures["memory_mb"]["peak"] < figures["memory_mb"]["limit"]
 
 
+@pytest.mark.soak
 def test_the_largest_number_of_tenants_is_a_part_of_its_own() -> None:
     figures = run("benchmarks.speed", "--quick", "--only", "tenants")
     assert figures["tenants"]["namespaces"] == 10
@@ -97,6 +102,7 @@ def test_made_up_questions_differ_and_are_the_same_every_time() -> None:
     assert not set(asked) & set(recall_speed.questions("one", 100, seed=2))
 
 
+@pytest.mark.soak
 def test_the_compression_benchmark_finds_every_fact_of_a_run_again(tmp_path: Path) -> None:
     drafts = list(islice(MadeUpConversation().messages(), 60))
     messages = [
@@ -122,6 +128,7 @@ def test_the_compression_benchmark_finds_every_fact_of_a_run_again(tmp_path: Pat
     assert figures["whole_runs"]["20%"]["runs_over_the_limit"] == 0
 
 
+@pytest.mark.soak
 def test_a_folder_without_runs_is_named() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.compression", "--data", "/nowhere"],
@@ -133,6 +140,7 @@ def test_a_folder_without_runs_is_named() -> None:
     assert "'/nowhere' holds no *.jsonl files" in child.stderr
 
 
+@pytest.mark.soak
 def test_the_analysis_benchmark_finds_what_all_pairs_find() -> None:
     figures = run("benchmarks.analysis", "--quick")
     assert figures["redundancy"]["same_answer"]
@@ -141,6 +149,7 @@ def test_the_analysis_benchmark_finds_what_all_pairs_find() -> None:
     assert figures["analysis"]["megabytes"] < 300
 
 
+@pytest.mark.soak
 def test_the_replay_benchmark_keeps_its_budget() -> None:
     figures = run("benchmarks.replay", "--messages", "200")
     assert figures["over_budget"] == 0
@@ -190,6 +199,7 @@ def test_the_growth_benchmark_shows_the_flagged_input_of_a_group() -> None:
     assert growth.worst_of(figures["cases"])["name"] == "quadratic"
 
 
+@pytest.mark.soak
 def test_every_case_of_the_growth_benchmark_accepts_a_small_input() -> None:
     cases = growth.all_cases()
     assert len({(case.name, case.detail) for case in cases}) == len(cases)
@@ -197,6 +207,7 @@ def test_every_case_of_the_growth_benchmark_accepts_a_small_input() -> None:
         assert growth.cpu_seconds(case, max(4, case.size // 1_000)) > 0
 
 
+@pytest.mark.soak
 def test_the_growth_benchmark_prints_every_input_of_one_group_as_json() -> None:
     figures = run("benchmarks.growth", "--scale", "0.001", "--only", "objects_in")
     wanted = [case for case in growth.all_cases() if case.name == "objects_in"]
@@ -208,6 +219,7 @@ def test_the_growth_benchmark_prints_every_input_of_one_group_as_json() -> None:
         assert min(row["seconds"], row["seconds_at_4n"], row["ratio"]) > 0
 
 
+@pytest.mark.soak
 def test_the_growth_benchmark_prints_a_row_for_each_input_of_one_group() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks.growth", "--scale", "0.001", "--only", "sitemap"],

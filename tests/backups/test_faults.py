@@ -185,6 +185,7 @@ def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, 
         assert told[-1].done == told[-1].total
 
 
+@pytest.mark.soak
 def test_six_thousand_messages_are_never_held_at_once(new_url: NewUrl, tmp_path: Path) -> None:
     with MemoryEngine(new_url("sqlite"), embedder=None) as engine:
         session = engine.session("acme", "s")
