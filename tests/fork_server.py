@@ -28,6 +28,7 @@ _PRELOADED = (
     "tests.faults.memory_writers",
     "tests.faults.pool_writers",
     "tests.faults.starters",
+    "tests.faults.thread_writers",
     "tests.faults.writer",
     "tests.flows.learners",
     "tests.integrations.store_writer",

@@ -7,7 +7,6 @@ lines, so the number of writes that a test checks does not depend on the speed o
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Sequence
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
