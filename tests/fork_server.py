@@ -1,7 +1,7 @@
-"""Child processes for tests, made quickly: a server imports what they need once, and each is forked from it.
+"""Fast child processes for tests: a server imports all modules once, and each child is forked from it.
 
-Python has one such server for a process and tells it what to import once, when it starts. So there is one list for all
-tests: with lists of their own, all but the first would import everything in each child anew.
+Python has one such server per process and passes it the list of imports once, when it starts. So there is one list for
+all tests: with a list per test, the children of all but the first test would import everything again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
 _PRELOADED = (
+    "cronsim",
     "langmem_tiers.retrieval.item_ranking",
     "psycopg",
+    "pytest",  # without xdist it is the main module, which each child imports
+    "snowballstemmer",
     "sqlalchemy.dialects.postgresql",
     "tests.backups.children",
     "tests.faults.agent_writer",
@@ -25,6 +28,7 @@ _PRELOADED = (
     "tests.faults.memory_writers",
     "tests.faults.pool_writers",
     "tests.faults.starters",
+    "tests.faults.thread_writers",
     "tests.faults.writer",
     "tests.flows.learners",
     "tests.integrations.store_writer",
@@ -32,7 +36,7 @@ _PRELOADED = (
 
 
 def fork_server() -> ForkServerContext:
-    """What makes the processes; each opens its database anew."""
+    """Return the context that creates processes; each child opens its own database."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_PRELOADED))
     return context

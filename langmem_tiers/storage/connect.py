@@ -95,14 +95,24 @@ def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
     # connection that nobody asked anything is its end. Only then, or after a long rest, a question is worth its time.
     now, dialect = SystemClock().monotonic, engine.dialect
 
+    @event.listens_for(engine, "connect")
+    def connected(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["lmt_pool"] = engine.pool
+
     @event.listens_for(engine, "reset")
-    def reset(connection: Any, _record: object, _state: object) -> None:  # noqa: ANN401 - psycopg's own
-        if not connection.closed:  # one that broke is found out when it is next wanted
+    def reset(connection: Any, record: ConnectionPoolEntry, _state: object) -> None:  # noqa: ANN401 - psycopg's own
+        if connection.closed:
+            # Otherwise SQLAlchemy fails to reset the isolation level of the broken connection, and the pool never gets
+            # its place back.
+            record.invalidate()
+        else:
             connection.rollback()
 
     @event.listens_for(engine, "checkin")
     def rest(_connection: object, record: ConnectionPoolEntry) -> None:
         record.info["lmt_resting_since"] = now()
+        if record.info.get("lmt_pool") is not engine.pool:  # disposed of while this connection was in use
+            record.close()
 
     @event.listens_for(engine, "checkout")
     def look(connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401 - psycopg's own

@@ -14,6 +14,7 @@ from langmem_tiers.storage.erasure import SqlErasureStore
 from langmem_tiers.storage.upkeep import SqlUpkeep
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import opened
+from tests.waiting import LIMIT_SECONDS
 
 AGED = EngineConfig(maintenance=MaintenanceConfig(compaction=False))
 STEPS = ("first removal", "second removal", "before wiping", "while wiping")
@@ -51,26 +52,27 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
         engine.forget(**asked)
 
 
-def retain_until_killed(url: str) -> None:
-    """Run maintenance in small batches, again and again."""
+def retain_until_killed(url: str, acknowledged: str) -> None:
+    """Run maintenance in small batches, again and again, noting each batch once it is erased."""
+    notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     maintain._MESSAGES_AT_ONCE = 3
     with opened(url, later(), config=AGED) as engine:
         while True:
-            engine.maintenance.run()
+            engine.maintenance.run(lambda erased: os.write(notes, f"{erased}\n".encode()))
 
 
 def retain_together(url: str, barrier: Any) -> None:
     """Run maintenance at the same time as others."""
     maintain._MESSAGES_AT_ONCE = 3
     with opened(url, later(), config=AGED) as engine:
-        barrier.wait(30)
+        barrier.wait(LIMIT_SECONDS)
         engine.maintenance.run()
 
 
 def forget_together(url: str, barrier: Any, asked: dict[str, Any]) -> None:
     """Forget the same as others at the same time."""
     with opened(url) as engine:
-        barrier.wait(30)
+        barrier.wait(LIMIT_SECONDS)
         assert engine.forget(**asked, scrub=False).is_complete
 
 

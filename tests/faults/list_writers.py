@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.core.transcripts import Listing
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langmem_tiers import Session
 
-ADDERS, LONGEST_SECONDS = 3, 60
+ADDERS = 3
 
 
 def write_lists_in_a_process(url: str, tenant: str, name: str, each: int) -> None:
@@ -56,8 +57,8 @@ def write_lists(engine: MemoryEngine, tenant: str, name: str, each: int) -> None
         changing = [pool.submit(change, once) for once in (replace, archive)]
         try:
             for adding in [pool.submit(add, adder) for adder in range(ADDERS)]:
-                adding.result(LONGEST_SECONDS)
+                adding.result(LIMIT_SECONDS)
         finally:
             are_added.set()
         for one in changing:
-            one.result(LONGEST_SECONDS)
+            one.result(LIMIT_SECONDS)

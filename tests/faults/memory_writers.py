@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine
+from langmem_tiers.testing import HashEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ def store_the_same(wait: Callable[[], object], url: str, tenant: str) -> list[st
 def remember_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> None:
     """Store entries and learn from messages, noting each id once the engine has acknowledged it."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    engine = MemoryEngine(url)
+    engine = MemoryEngine(url, embedder=HashEmbedder())  # it loads no model
     memory, session = engine.namespace(tenant).long_term, engine.session(tenant, "s")
     number = 0
     while True:

@@ -1,24 +1,22 @@
-"""A task goes on after a kill as if there had been none."""
+"""An agent task resumes after a kill as if nothing had happened."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers import AdviceLevel, AgentMemory, MemoryEngine
 from tests.faults.agent_writer import HOME, STUCK, TASK, do_step, steps_done, work_until_killed
-from tests.fork_server import fork_server
+from tests.faults.killing import pause, start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KILLS = 20
+pytestmark = pytest.mark.fault
+
 _ID = re.compile(r"\b0m[0-9a-z]{7}-[0-9a-f]{16}\b")
 
 
@@ -55,32 +53,28 @@ def assert_same(found: AgentMemory, wanted: AgentMemory) -> None:
         assert _ID.sub("id", told) == _ID.sub("id", wanted.format_for_prompt(max_tokens=limit))
 
 
-@pytest.mark.timeout(120)
-def test_no_kill_in_the_middle_of_a_task_changes_what_it_knows(tmp_path: Path) -> None:
-    context = fork_server()
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kills", [pytest.param(5, marks=pytest.mark.smoke), 20])
+def test_a_killed_task_resumes_with_every_acknowledged_step(tmp_path: Path, kills: int) -> None:
     chance, notes = random.Random(2025), tmp_path / "notes"
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     last = 0
-    with MemoryEngine(url, embedder=None) as engine, AgentMemory(task=TASK) as never_died:
-        for kill in range(KILLS):
-            dies_blocked = kill % 10 == 9  # the others at any moment
-            child = context.Process(target=work_until_killed, args=(url, str(notes), dies_blocked))
-            child.start()
-            if not dies_blocked:
-                time.sleep(
-                    0.6 if kill == 0 else chance.random() * 0.25
-                )  # the first one waits for the imports
-                assert child.pid is not None
-                os.kill(child.pid, signal.SIGKILL)
-            child.join(30)
-            assert child.exitcode == -signal.SIGKILL
-            acknowledged = int(notes.read_text().split("\n")[-2]) + 1 if notes.exists() else 0
+    with MemoryEngine(url, embedder=None) as engine, AgentMemory(task=TASK) as never_killed:
+        for kill in range(kills):
+            dies_blocked = kill % 5 == 4  # the others die at a random point
+            child = start(work_until_killed, (url, str(notes), dies_blocked), notes)
+            if dies_blocked:
+                child.ended_by_kill()
+            else:
+                child.wait_for(last + chance.randint(1, 6))
+                pause(chance)
+                child.kill()
+            acknowledged = int(child.acknowledged()[-1]) + 1
             done = steps_done(engine)
-            assert acknowledged <= done <= max(acknowledged, last) + 1
+            assert last < acknowledged <= done <= acknowledged + 1
             for number in range(last, done):
-                do_step(never_died, number)
+                do_step(never_killed, number)
             last = done
             resumed = AgentMemory(engine=engine, task=TASK)
-            assert_same(resumed, never_died)
+            assert_same(resumed, never_killed)
             assert is_blocked(resumed) or not dies_blocked
-        assert last > KILLS * 2  # or nothing was put to the test

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,52 +15,64 @@ import pytest
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from tests.faults.batch_writer import draft_of, write_until_killed
-from tests.fork_server import fork_server
+from tests.faults.killing import Child, pause, start
+from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    import multiprocessing
     from collections.abc import Callable
+    from pathlib import Path
 
-ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+pytestmark = pytest.mark.fault
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("backend", "kills"), [("sqlite-file", 8), ("postgresql", 5)])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("backend", "kills"),
+    [
+        pytest.param("sqlite-file", 2, marks=pytest.mark.smoke),
+        pytest.param("sqlite-file", 8),
+        pytest.param("postgresql", 5),
+    ],
+)
 @pytest.mark.parametrize("acknowledge", ["stored", "queued"])
-def test_no_kill_loses_what_was_acknowledged(
+def test_messages_that_a_writer_acknowledged_survive_a_kill(
     url: str, kills: int, acknowledge: str, tenant: str, tmp_path: Path
 ) -> None:
-    context = fork_server()
     chance, acknowledged, reported = random.Random(7), list[str](), 0
     with MemoryEngine(url) as engine:
         for kill in range(kills):
-            report = tmp_path / f"unsaved-{kill}.jsonl"
-            arguments = (url, tenant, f"k{kill}", str(tmp_path / f"notes-{kill}"), acknowledge, str(report))
-            mine = _kill_one_writer(context, arguments, 0.1 + chance.random() * 0.5)
+            notes, report = tmp_path / f"notes-{kill}", tmp_path / f"unsaved-{kill}.jsonl"
+            arguments = (url, tenant, f"k{kill}", str(notes), acknowledge, str(report))
+            child = start(write_until_killed, arguments, notes)
+            child.wait_for(chance.randint(1, 150))
+            if acknowledge == "queued":
+                _wait_for_the_report(child, report)
+            pause(chance)
+            child.kill()
+            mine = child.acknowledged()
             acknowledged += mine
             left = set(mine) - _stored(engine, tenant).keys()
             if acknowledge == "stored":
                 assert not left
-            elif report.exists():
-                # Each message is stored, or in the report, or both: the report says all that was not stored.
-                told = {one.id for entry in JsonLinesUnsavedFiles().read(report) for one in entry.messages}
-                assert left <= told
-                reported += len(left)
+            else:
+                # Each message is stored, or in the report, or both.
+                saved = {one.id for entry in JsonLinesUnsavedFiles().read(report) for one in entry.messages}
+                assert left <= saved
+                reported += len(saved)
                 with engine.writer() as writer:
                     done = writer.recover(report)
                 assert done.refused == 0
                 assert done.stored >= len(left)
                 assert not report.exists()
-            else:
-                assert not left
         stored = _stored(engine, tenant)
-        assert len(acknowledged) > kills  # or nothing was put to the test
+        assert len(acknowledged) >= kills
         assert acknowledge == "stored" or reported > 0
         assert set(acknowledged) <= stored.keys()
         assert all(content == draft_of(name).content for name, content in stored.items())
         adds = Counter((*name.split("-")[:3], name.rsplit("-", 1)[1]) for name in stored)
-        assert all(count == int(size) for (*_, size), count in adds.items())  # no half add
-        for session in ("s0", "s1"):  # each thread's messages stand in the order in which it added them
+        assert all(count == int(size) for (*_, size), count in adds.items())  # no partial add
+        for session in ("s0", "s1"):  # the messages of each thread are in the order in which it added them
             order: dict[tuple[str, str], list[int]] = {}
             for message in engine.session(tenant, session).messages():
                 name, thread, number, *_ = message.id.split("-")
@@ -71,24 +80,18 @@ def test_no_kill_loses_what_was_acknowledged(
             assert all(numbers == sorted(numbers) for numbers in order.values())
 
 
+def _wait_for_the_report(child: Child, report: Path) -> None:
+    """Wait until the report says something; the child writes to it all the time."""
+    wait_until(
+        lambda: child.process.is_alive() and report.exists() and report.stat().st_size,
+        "the report is written",
+    )
+
+
 def _stored(engine: MemoryEngine, tenant: str) -> dict[str, str]:
     messages = [one for name in ("s0", "s1") for one in engine.session(tenant, name).messages()]
     assert len({one.id for one in messages}) == len(messages)  # none doubled
     return {one.id: one.content for one in messages}
-
-
-def _kill_one_writer(
-    context: multiprocessing.context.ForkServerContext, arguments: tuple[Any, ...], after_seconds: float
-) -> list[str]:
-    child = context.Process(target=write_until_killed, args=arguments)
-    child.start()
-    time.sleep(after_seconds)
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    child.join(30)
-    assert child.exitcode == -signal.SIGKILL
-    notes = Path(arguments[3])
-    return notes.read_text().split("\n")[:-1] if notes.exists() else []
 
 
 PROGRAM = """
@@ -102,16 +105,27 @@ for n in range(30):
 """
 
 
-@ON_DISK
-@pytest.mark.parametrize("end", ["", "raise ValueError('oh')"])
-def test_a_process_that_ends_without_closing_stores_what_is_queued(url: str, tenant: str, end: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "end"),
+    [
+        pytest.param("sqlite-file", "", marks=pytest.mark.smoke),
+        ("sqlite-file", "raise ValueError('oh')"),
+        ("postgresql", ""),
+        ("postgresql", "raise ValueError('oh')"),
+    ],
+)
+def test_a_process_that_ends_without_closing_stores_its_queued_messages(
+    url: str, tenant: str, end: str
+) -> None:
     program = PROGRAM.format(end=end)
-    subprocess.run([sys.executable, "-c", program, url, tenant], capture_output=True, check=False, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", program, url, tenant], capture_output=True, check=False, timeout=LIMIT_SECONDS
+    )
     with MemoryEngine(url) as engine:
         assert [one.content for one in engine.session(tenant, "s").messages()] == [str(n) for n in range(30)]
 
 
-@ON_DISK
+@QUICKLY_ON_SQLITE
 @pytest.mark.parametrize("acknowledge", ["stored", "queued"])
 def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
     url: str, tenant: str, acknowledge: Any
@@ -123,11 +137,12 @@ def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
             == 0
         )
         writer.flush()
-        assert all(one.result(30).stored for one in parent)
+        assert all(one.result(LIMIT_SECONDS).stored for one in parent)
         for name, expected in (("parent", [f"{n}" for n in range(20)]), ("child", ["mine"])):
             assert [one.content for one in engine.session(tenant, name).messages()] == expected
 
 
+@pytest.mark.smoke
 def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: Path) -> None:
     path = tmp_path / "unsaved.jsonl"
     with (

@@ -1,12 +1,11 @@
-"""Whoever is killed while forgetting leaves nothing half done, and who forgets the same again comes to its end."""
+"""A kill during erasure leaves no partial step, and erasing the same again completes it."""
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
-import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,24 +24,28 @@ from tests.faults.forgetters import (
     retain_together,
     retain_until_killed,
 )
+from tests.faults.killing import pause, start
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.fault
+
 SESSIONS, OLD, NEW = 8, 30, 3
 
 
-def fill_old(url: str) -> None:
+def fill_old(url: str, sessions: int = SESSIONS) -> None:
     clock = FrozenClock()
     with opened(url, clock, config=AGED) as engine:
-        for number in range(SESSIONS):
+        for number in range(sessions):
             session = engine.session("acme", f"s{number}")
             session.add_many([MessageDraft("user", f"old tile {index}") for index in range(OLD)])
             session.compress(session.latest(1)[0].id, "Old tiles.")
         clock.advance(days=90)
-        for number in range(SESSIONS):
+        for number in range(sessions):
             session = engine.session("acme", f"s{number}")
             session.add_many([MessageDraft("user", f"new tile {index}") for index in range(NEW)])
 
@@ -64,41 +67,41 @@ def assert_whole(engine: MemoryEngine) -> int:
     return old
 
 
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
-def test_no_kill_in_the_middle_of_retention_leaves_half_of_a_step(
-    backend: str, tmp_path: Path, new_postgres_database: Callable[[], str]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("backend", "kills"),
+    [pytest.param("sqlite-file", 2, marks=pytest.mark.smoke), ("sqlite-file", 8), ("postgresql", 8)],
+)
+def test_a_kill_during_retention_leaves_no_partial_step(
+    backend: str, kills: int, tmp_path: Path, new_database: Callable[[], str]
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'memory.db'}" if backend == "sqlite-file" else new_postgres_database()
+    url = new_database()
     fill_old(url)
-    chance, seen = random.Random(7), set[int]()
-    for kill in range(8):
-        child = fork_server().Process(target=retain_until_killed, args=(url,))
-        child.start()
-        # On a machine that is slow today, nothing was done yet: the next is given more time.
-        time.sleep((0.2 + chance.random() * 0.4) * (1 if len(seen) > 1 else 1 + kill))
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
+    chance, seen = random.Random(7), [SESSIONS * OLD]
+    for kill in range(kills):
+        notes = tmp_path / f"notes-{kill}"
+        child = start(retain_until_killed, (url, str(notes)), notes)
+        child.wait_for(chance.randint(1, 7))  # batches of three: after all kills there are messages left
+        pause(chance)
+        child.kill()
         with opened(url, later(), config=AGED) as engine:
-            seen.add(assert_whole(engine))
+            seen.append(assert_whole(engine))
             with engine._database.write() as connection:
-                connection.execute(delete(leases))  # whoever died does not keep it for ever
+                connection.execute(delete(leases))  # the killed process still holds it
+    assert seen == sorted(set(seen), reverse=True)  # each child erased something before its kill
     with opened(url, later(), config=AGED) as engine:
         assert engine.maintenance.run().is_complete
         assert assert_whole(engine) == 0
         assert {
             hit.message.content for hit in engine.namespace("acme").recall("tile").hits if hit.message
         } == {f"new tile {number}" for number in range(NEW)}
-    assert len(seen) > 1  # or nothing was put to the test
     if backend == "sqlite-file":
-        file = sqlite3.connect(tmp_path / "memory.db")
-        assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert file.execute("PRAGMA foreign_key_check").fetchall() == []
-        file.close()
+        with closing(sqlite3.connect(tmp_path / "memory.db")) as file:
+            assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert file.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [pytest.param(STEPS[0], marks=pytest.mark.smoke), *STEPS[1:]])
 def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path, step: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with opened(url) as engine:
@@ -109,7 +112,7 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
         engine.session("bob", "monday").add("user", f"Keep {OTHER}.")
     child = fork_server().Process(target=forget_until, args=(url, step, {"user": "alice"}))
     child.start()
-    child.join(60)
+    child.join(LIMIT_SECONDS)
     assert child.exitcode == -signal.SIGKILL
     with opened(url) as engine:
         left = [one for one in engine.namespaces() if "alice" in one]
@@ -121,12 +124,19 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
         assert engine.session("bob", "monday").latest()[0].content == f"Keep {OTHER}."
 
 
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+@pytest.mark.parametrize(
+    ("backend", "sessions"),
+    [
+        pytest.param("sqlite-file", 1, marks=pytest.mark.smoke),
+        ("sqlite-file", SESSIONS),
+        ("postgresql", SESSIONS),
+    ],
+)
 def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
-    backend: str, tmp_path: Path, new_postgres_database: Callable[[], str]
+    new_database: Callable[[], str], sessions: int
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'memory.db'}" if backend == "sqlite-file" else new_postgres_database()
-    fill_old(url)
+    url = new_database()
+    fill_old(url, sessions)
     with opened(url) as engine:
         ids = fill(engine, "alice")
     asked = {"namespace": "alice", "session": "monday", "message": ids[7]}
@@ -141,7 +151,7 @@ def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
     for child in started:
         child.start()
     for child in started:
-        child.join(60)
+        child.join(LIMIT_SECONDS)
     assert [child.exitcode for child in started] == [0] * 4
     assert tables_with(url, SECRET) == []
     with opened(url, later(), config=AGED) as engine:

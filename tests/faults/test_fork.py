@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ import pytest
 
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
 from langmem_tiers.testing import HashEmbedder
+from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-shared_backends = pytest.mark.parametrize(
-    "backend", ["sqlite-file", "postgresql"]
-)  # memory is copied, not shared
+pytestmark = pytest.mark.fault
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +45,26 @@ def fork(work: Callable[[], object]) -> int:
     os._exit(0)
 
 
-def wait(child: int, seconds: float = 30.0) -> int | None:
-    """The exit code, or None if it hung and had to be killed."""
-    for _ in range(int(seconds / 0.02)):
-        done, status = os.waitpid(child, os.WNOHANG)
+def wait(child: int) -> int:
+    """Return the exit code of a child; kill a child that hangs."""
+    status: list[int] = []
+
+    def has_ended() -> bool:
+        done, code = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+            status.append(os.waitstatus_to_exitcode(code))
+        return bool(done)
+
+    try:
+        wait_until(has_ended, "a forked child ends")
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+    return status[0]
 
 
-@shared_backends
+@QUICKLY_ON_SQLITE
 def test_parent_and_child_both_go_on_writing(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
@@ -68,9 +74,9 @@ def test_parent_and_child_both_go_on_writing(url: str, tenant: str) -> None:
         assert [m.content for m in session.latest()] == ["parent", "child", "parent again"]
 
 
-@shared_backends
-@pytest.mark.parametrize("own_engine", [False, True], ids=["the parent's engine", "an engine of its own"])
-def test_what_a_child_was_acknowledged_outlives_the_parents_close(
+@QUICKLY_ON_SQLITE
+@pytest.mark.parametrize("own_engine", [False, True], ids=["engine of the parent", "engine of the child"])
+def test_messages_of_a_child_survive_the_close_of_the_parents_engine(
     url: str,
     tenant: str,
     own_engine: bool,  # noqa: FBT001 - both cases
@@ -78,26 +84,29 @@ def test_what_a_child_was_acknowledged_outlives_the_parents_close(
     engine = MemoryEngine(url)
     session = engine.session(tenant, "s")
     session.add("user", "parent")
-    closed, go_on = os.pipe()
+    (has_written, tell_parent), (is_closed, tell_child) = os.pipe(), os.pipe()
 
-    def write_after_the_parent_closed() -> None:
+    def write_before_and_after_the_close() -> None:
         mine = MemoryEngine(url).session(tenant, "s") if own_engine else session
         mine.add("user", "before")
-        os.read(closed, 1)
+        os.write(tell_parent, b"x")
+        os.read(is_closed, 1)
         for n in range(20):
             mine.add("user", f"after {n}")
 
-    child = fork(write_after_the_parent_closed)
-    time.sleep(0.3)
+    child = fork(write_before_and_after_the_close)
+    os.close(tell_parent)  # so that reading ends if the child fails
+    assert os.read(has_written, 1) == b"x"
     engine.close()
-    os.write(go_on, b"x")
+    os.write(tell_child, b"x")
     assert wait(child) == 0
-    os.close(closed)
-    os.close(go_on)
+    for end in (has_written, is_closed, tell_child):
+        os.close(end)
     with MemoryEngine(url) as again:
         assert again.session(tenant, "s").count() == 22
 
 
+@QUICKLY_ON_SQLITE
 def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
@@ -115,15 +124,16 @@ def test_a_fork_in_the_middle_of_other_threads_work_hangs_nobody(url: str, tenan
         workers = [threading.Thread(target=write) for _ in range(4)]
         for worker in workers:
             worker.start()
+        wait_until(lambda: session.count() > 4, "the threads write")
         codes = [wait(fork(lambda: session.add("user", "child"))) for _ in range(15)]
         stop.set()
         for worker in workers:
-            worker.join(30)
+            worker.join(LIMIT_SECONDS)
         assert codes == [0] * 15
-        children = 0 if url == "sqlite://" else 15
-        assert session.count() == sum(written) + children
+        assert session.count() == sum(written) + 15
 
 
+@pytest.mark.smoke
 def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
@@ -136,6 +146,7 @@ def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None
         assert where.recall("boat")[0].entry.content == "the red boat"
 
 
+@pytest.mark.smoke
 def test_a_recall_is_counted_once_whoever_closes(file_url: str, tmp_path: Path) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
@@ -147,6 +158,7 @@ def test_a_recall_is_counted_once_whoever_closes(file_url: str, tmp_path: Path) 
         assert connection.execute("SELECT count FROM lmt_accesses").fetchall() == [(2,)]
 
 
+@pytest.mark.smoke
 def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=HashEmbedder()) as engine:
         where = engine.namespace("a")
@@ -161,11 +173,11 @@ def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str
                 for lock in locks:
                     stack.enter_context(lock)
                 held.set()
-                free.wait(30)
+                free.wait(LIMIT_SECONDS)
 
         holder = threading.Thread(target=hold)
         holder.start()
-        held.wait(30)
+        assert held.wait(LIMIT_SECONDS)
 
         def recall_and_close() -> None:
             assert where.recall("boat")[0].entry.content == "the red boat"
@@ -173,7 +185,7 @@ def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str
 
         child = fork(recall_and_close)
         free.set()
-        holder.join(30)
+        holder.join(LIMIT_SECONDS)
         assert wait(child) == 0
 
 
@@ -186,6 +198,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.smoke
 def test_a_child_forked_while_a_thread_waits_for_a_lock_can_write(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=1)) as engine:
@@ -209,19 +222,23 @@ def test_a_child_forked_while_a_thread_waits_for_a_lock_can_write(tmp_path: Path
         workers = [threading.Thread(target=write) for _ in range(3)]
         for worker in workers:
             worker.start()
-        time.sleep(0.2)
-        child = os.fork()
-        if child == 0:
-            time.sleep(1)
-            try:
-                session.add("user", "child")
-            except BaseException:  # noqa: BLE001 - the exit code tells
-                os._exit(1)
-            os._exit(0)
-        holder.communicate("let go\n")
-        assert wait(child) == 0
+        wait_until(
+            lambda: len(engine._database._gate._inside) == 3 or refused, "the threads wait for the lock"
+        )
+        is_free, tell_child = os.pipe()
+
+        def write_when_the_lock_is_free() -> None:
+            os.read(is_free, 1)
+            session.add("user", "child")
+
+        child = fork(write_when_the_lock_is_free)
+        holder.communicate("release\n")
         for worker in workers:
             worker.join()
+        os.write(tell_child, b"x")
+        assert wait(child) == 0
+        os.close(is_free)
+        os.close(tell_child)
         assert session.count() == 4 - len(refused)
 
 
@@ -241,6 +258,11 @@ os.waitpid(child, 0)
 print(engines[0].session("acme", "s").count())
 """
     child = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_SECONDS,
+        cwd=tmp_path,
     )
     assert child.stdout.strip() == "3", child.stderr[-2000:]

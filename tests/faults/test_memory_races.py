@@ -1,15 +1,13 @@
-"""Whoever stores at the same time, or dies in the middle of it: the memory is whole, and nothing is in it twice."""
+"""Races and kills while memories are stored: the memory stays consistent, and nothing is stored twice."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
 import sqlite3
 import threading
-import time
 from collections import Counter
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,9 +19,12 @@ from langmem_tiers.core.extracted import FactState
 from langmem_tiers.core.long_term import EntryDraft, EntryFilters, Outcome, RelationKind
 from langmem_tiers.core.memory_store import Access, MemoryWrite
 from langmem_tiers.testing.threads import in_threads
+from tests.faults.killing import pause, start
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
+from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.faults.together import all_at_once
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     import multiprocessing
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from langmem_tiers.core.memory_store import KeptEntry
     from langmem_tiers.core.names import NamespacePath
 
-WRITERS, KILLS = 4, 8
+pytestmark = pytest.mark.fault
+
+WRITERS = 4
 ALL = EntryFilters(archived=True)
-on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +46,10 @@ def context() -> multiprocessing.context.ForkServerContext:
     return fork_server()
 
 
+@QUICKLY_ON_SQLITE
 def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tenant: str) -> None:
     receipts: list[Receipt] = []
-    start = threading.Barrier(WRITERS, timeout=30)
+    start = threading.Barrier(WRITERS, timeout=LIMIT_SECONDS)
 
     def store() -> None:
         memory = engine.namespace(tenant).long_term
@@ -62,7 +65,7 @@ def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tena
     assert sorted(entry.content for entry in engine.namespace(tenant).long_term.entries()) == sorted(SAME)
 
 
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_4_processes_that_store_the_same_make_one_entry(
     context: multiprocessing.context.ForkServerContext, url: str, tenant: str
 ) -> None:
@@ -74,9 +77,9 @@ def test_4_processes_that_store_the_same_make_one_entry(
         assert sorted(entry.content for entry in found) == sorted(SAME)
 
 
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, tenant: str) -> None:
-    numbers, start = itertools.count(), threading.Barrier(WRITERS, timeout=30)
+    numbers, start = itertools.count(), threading.Barrier(WRITERS, timeout=LIMIT_SECONDS)
 
     def store() -> None:
         with MemoryEngine(url) as engine:
@@ -92,13 +95,13 @@ def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, te
         assert len([one for one in entries if one.entry.valid_until is None]) == 1
 
 
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: str, tenant: str) -> None:
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         for number in range(45):
             session.add("user", f"We decided to use plan {number} for house {number}.")
-    start, told = threading.Barrier(WRITERS, timeout=30), list[int]()
+    start, told = threading.Barrier(WRITERS, timeout=LIMIT_SECONDS), list[int]()
 
     def learn() -> None:
         with MemoryEngine(url) as engine:
@@ -125,6 +128,7 @@ def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: st
         assert turns == list(range(1, 46))
 
 
+@QUICKLY_ON_SQLITE
 def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_again(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +148,7 @@ def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_aga
     assert [entry.content for entry in memory.entries()] == ["Alice lives in Paris."]
 
 
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_ever(
     url: str, tenant: str
 ) -> None:
@@ -174,32 +178,28 @@ def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_
         assert {one.entry.access_count for one in store.get(namespace, names).values()} == {12}
 
 
-@on_disk
-def test_a_kill_in_the_middle_leaves_a_memory_that_is_whole(
-    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("backend", "kills"),
+    [pytest.param("sqlite-file", 3, marks=pytest.mark.smoke), ("sqlite-file", 8), ("postgresql", 8)],
+)
+def test_a_kill_leaves_a_consistent_memory(url: str, kills: int, tenant: str, tmp_path: Path) -> None:
     MemoryEngine(url).close()
     chance, acknowledged = random.Random(2025), list[str]()
-    for kill in range(KILLS):
+    for kill in range(kills):
         notes = tmp_path / f"notes-{kill}"
-        child = context.Process(target=remember_until_killed, args=(url, tenant, f"k{kill}", str(notes)))
-        child.start()
-        _wait_for(notes)
-        time.sleep(chance.random() * 0.3)
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
-        assert child.exitcode == -signal.SIGKILL
-        acknowledged += notes.read_text().split("\n")[:-1] if notes.exists() else []
-    assert len(acknowledged) > KILLS  # or nothing was put to the test
+        child = start(remember_until_killed, (url, tenant, f"k{kill}", str(notes)), notes)
+        child.wait_for(chance.randint(1, 12))
+        pause(chance)
+        child.kill()
+        acknowledged += child.acknowledged()
+    assert len(acknowledged) >= kills
     if url.startswith("sqlite"):
-        connection = sqlite3.connect(tmp_path / "memory.db")
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-        connection.close()
+        with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
-        session.learn()  # what the last one left
+        session.learn()  # from the messages that the last child left
         entries = {one.entry.id for one in check(engine, tenant)}
         facts = {fact.id: fact for fact in engine.namespace(tenant).facts}
         kept = entries | facts.keys()
@@ -210,12 +210,6 @@ def test_a_kill_in_the_middle_leaves_a_memory_that_is_whole(
         assert set(sources.values()) == {1}  # no message was read twice
         assert {message.id for message in session.messages()} == {source for source, _ in sources}
         assert engine.namespace(tenant).long_term.store("Alice lives in Berlin.").outcome is Outcome.STORED
-
-
-def _wait_for(notes: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not (notes.exists() and notes.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.002)
 
 
 def check(engine: MemoryEngine, tenant: str) -> tuple[KeptEntry, ...]:

@@ -1,13 +1,10 @@
-"""Whoever contributes at the same time, or dies in the middle of it: a pool is whole, and nothing is in it twice."""
+"""Races and kills while pools are used: a pool stays consistent, and nothing is in it twice."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,9 +14,12 @@ from langmem_tiers import EntryNotFoundError, MemoryEngine, NotAllowedError, Poo
 from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.testing.threads import in_threads
+from tests.faults.killing import pause, start
+from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
 from tests.faults.together import all_at_once
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     import multiprocessing
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from langmem_tiers.core.memory_store import KeptEntry
     from langmem_tiers.core.names import NamespacePath
 
+pytestmark = pytest.mark.fault
+
 WRITERS, KILLS = 3, 4
 ALL = EntryFilters(archived=True)
-on_disk = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,10 @@ def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]
     return {one.entry.id: one for one in page}
 
 
-@pytest.mark.parametrize(("backend", "one_writer"), [("sqlite-file", False), ("postgresql", True)])
+@pytest.mark.parametrize(
+    ("backend", "one_writer"),
+    [pytest.param("sqlite-file", False, marks=pytest.mark.smoke), ("postgresql", True)],
+)
 def test_processes_that_contribute_the_same_make_one_entry(
     context: multiprocessing.context.ForkServerContext, url: str, tenant: str, *, one_writer: bool
 ) -> None:
@@ -65,26 +69,20 @@ def test_processes_that_contribute_the_same_make_one_entry(
         assert sorted(entry.content for entry in copies) == sorted(SAME)
 
 
-@on_disk
-def test_a_kill_in_the_middle_leaves_a_pool_that_is_whole(
-    context: multiprocessing.context.ForkServerContext, url: str, tenant: str, tmp_path: Path
-) -> None:
+@QUICKLY_ON_SQLITE
+def test_a_kill_leaves_a_consistent_pool(url: str, tenant: str, tmp_path: Path) -> None:
     writer, reader = (tenant, "writer"), (tenant, "reader")
     with MemoryEngine(url, embedder=None) as engine:
         engine.pools.create(tenant, members=[writer, reader])
     chance, acknowledged = random.Random(2025), list[str]()
     for kill in range(KILLS):
         notes = tmp_path / f"notes-{kill}"
-        work = (url, tenant, writer, f"k{kill}", str(notes))
-        child = context.Process(target=share_until_killed, args=work)
-        child.start()
-        _wait_for(notes)
-        time.sleep(chance.random() * 0.2)
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
-        acknowledged += notes.read_text().split("\n")[:-1]
-    assert len(acknowledged) >= KILLS  # or nothing was put to the test
+        child = start(share_until_killed, (url, tenant, writer, f"k{kill}", str(notes)), notes)
+        child.wait_for(chance.randint(1, 8))
+        pause(chance)
+        child.kill()
+        acknowledged += child.acknowledged()
+    assert len(acknowledged) >= KILLS
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.get(tenant)
         pool.sync_to(reader)
@@ -101,13 +99,7 @@ def test_a_kill_in_the_middle_leaves_a_pool_that_is_whole(
         assert (kept(engine, ("", "pools", pool.id)), kept(engine, reader)) == ({}, {})
 
 
-def _wait_for(notes: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not (notes.exists() and notes.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.002)
-
-
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tenant: str) -> None:
     erased, others = (tenant, "erased"), [(tenant, f"n{number}") for number in range(2)]
     with MemoryEngine(url, embedder=None) as engine:
@@ -133,7 +125,7 @@ def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tena
                 pool.sync_to(who)
 
         def erase() -> None:
-            assert enough.wait(60)
+            assert enough.wait(LIMIT_SECONDS)
             engine.namespace(erased).delete()
 
         at_once(give, take, take, erase)
@@ -141,7 +133,7 @@ def test_nothing_of_who_is_erased_while_all_work_is_left_anywhere(url: str, tena
         assert left == [{}] * 4
 
 
-@on_disk
+@QUICKLY_ON_SQLITE
 def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: str) -> None:
     who = (tenant, "a")
     with MemoryEngine(url, embedder=None) as engine:
@@ -158,7 +150,7 @@ def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: 
                     enough.set()
 
         def delete() -> None:
-            assert enough.wait(60)
+            assert enough.wait(LIMIT_SECONDS)
             pool.delete(by=who)
 
         at_once(give, give, delete)

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -27,10 +27,13 @@ from langmem_tiers import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.faults.cutting_proxy import CuttingProxy
 
 
 @pytest.fixture
@@ -186,11 +189,11 @@ def test_threads_that_wait_too_long_for_each_other_are_told(path: Path) -> None:
         def hold() -> None:
             with engine._database.write():
                 holding.set()
-                release.wait(10)
+                release.wait(LIMIT_SECONDS)
 
         holder = threading.Thread(target=hold)
         holder.start()
-        holding.wait(10)
+        assert holding.wait(LIMIT_SECONDS)
         with pytest.raises(StorageBusyError, match="other threads held"):
             session.add("user", "x")
         release.set()
@@ -234,6 +237,25 @@ def test_a_connection_that_the_server_dropped_is_replaced(shared_postgres: str, 
         admin.dispose()
         session.add("user", "after")
         assert [m.content for m in session.latest()] == ["before", "after"]
+
+
+def test_a_broken_connection_gives_its_place_in_the_pool_back(proxy: CuttingProxy) -> None:
+    with MemoryEngine(proxy.url, embedder=None) as engine:
+        session = engine.session("acme", "s")
+        session.add("user", "first")
+        for number in range(3):
+            proxy.cut("before", f"walrus {number}")
+            session.add("user", f"walrus {number}")
+        assert (proxy.cuts, engine._database.pool_active) == (3, 0)
+
+
+def test_a_connection_in_use_during_close_is_closed_when_it_comes_back(shared_postgres: str) -> None:
+    engine = MemoryEngine(shared_postgres, embedder=None)
+    with engine._database.read() as connection:
+        in_use: Any = connection.connection.driver_connection
+        engine.close()
+        assert not in_use.closed
+    assert in_use.closed
 
 
 def test_an_error_while_writing_leaves_no_open_transaction(path: Path) -> None:

@@ -15,43 +15,52 @@ from langmem_tiers import MemoryEngine, MessageDraft, SessionNotFoundError
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.list_writers import ADDERS, write_lists, write_lists_in_a_process
+from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langmem_tiers import Session
 
-EACH = 120
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("backend", "each"),
+    [pytest.param("sqlite-file", 12, marks=pytest.mark.smoke), ("sqlite-file", 120), ("postgresql", 120)],
+)
 def test_threads_that_add_and_change_a_list_lose_and_double_nothing(
-    engine: MemoryEngine, tenant: str
+    engine: MemoryEngine, tenant: str, each: int
 ) -> None:
-    write_lists(engine, tenant, "a", EACH)
-    check(engine.session(tenant, "s"), ["a"], EACH)
+    write_lists(engine, tenant, "a", each)
+    check(engine.session(tenant, "s"), ["a"], each)
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
-def test_processes_that_add_and_change_a_list_lose_and_double_nothing(url: str, tenant: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "each"),
+    [pytest.param("sqlite-file", 6, marks=pytest.mark.smoke), ("sqlite-file", 60), ("postgresql", 60)],
+)
+def test_processes_that_add_and_change_a_list_lose_and_double_nothing(
+    url: str, tenant: str, each: int
+) -> None:
     context = fork_server()
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
         children = [
-            context.Process(target=write_lists_in_a_process, args=(url, tenant, name, EACH // 2))
+            context.Process(target=write_lists_in_a_process, args=(url, tenant, name, each))
             for name in ("a", "b")
         ]
         for child in children:
             child.start()
         for child in children:
-            child.join(100)
+            child.join(2 * LIMIT_SECONDS)
         assert [child.exitcode for child in children] == [0, 0]
-        check(session, ["a", "b"], EACH // 2)
+        check(session, ["a", "b"], each)
 
 
-@pytest.mark.timeout(120)
+@QUICKLY_ON_SQLITE
 def test_who_erases_a_session_and_who_changes_its_list_do_not_wait_for_each_other_for_ever(
     engine: MemoryEngine, tenant: str
 ) -> None:
@@ -62,7 +71,7 @@ def test_who_erases_a_session_and_who_changes_its_list_do_not_wait_for_each_othe
 
         def erase_or_change(session: Session, erasing: Iterator[int], start: threading.Barrier) -> None:
             is_first = next(erasing) == 0
-            start.wait(30)
+            start.wait(LIMIT_SECONDS)
             if is_first:
                 session.delete()
                 return

@@ -1,18 +1,19 @@
-"""Child processes that begin together, and tell what they came to."""
+"""Child processes that start together and return their results."""
 
 from __future__ import annotations
 
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext
     from multiprocessing.synchronize import Barrier
-
-_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -21,18 +22,23 @@ class _Failed:
 
 
 def all_at_once(
-    context: ForkServerContext, work: Callable[..., Any], arguments: Sequence[tuple[object, ...]]
+    context: ForkServerContext,
+    work: Callable[..., Any],
+    arguments: Sequence[tuple[object, ...]],
+    limit_seconds: float = 2 * LIMIT_SECONDS,
 ) -> list[Any]:
-    """Run the work once for each arguments, in processes of their own; what they return.
+    """Run the work once for each arguments, each in its own process; return the results.
 
     Args:
         context: Makes the processes.
-        work: Its first argument is a function that waits until all others are there too.
-        arguments: The others.
+        work: Its first argument is a function that waits until all processes have called it.
+        arguments: Its other arguments, for each process.
+        limit_seconds: Guards against children that hang.
     """
-    start = context.Barrier(len(arguments), timeout=_PATIENCE_SECONDS)
-    running = [_started(context, start, work, some) for some in arguments]
-    return [_outcome(pipe) for pipe in running]
+    start = context.Barrier(len(arguments), timeout=LIMIT_SECONDS)
+    with ExitStack() as pipes:
+        running = [pipes.enter_context(_started(context, start, work, some)) for some in arguments]
+        return [_outcome(pipe, limit_seconds) for pipe in running]
 
 
 def _started(
@@ -47,13 +53,13 @@ def _started(
 def _run(pipe: Connection, start: Barrier, work: Callable[..., Any], arguments: tuple[object, ...]) -> None:
     try:
         pipe.send(work(start.wait, *arguments))
-    except BaseException:  # noqa: BLE001 - whatever it was, the test is told
+    except BaseException:  # noqa: BLE001 - the test reports it
         start.abort()
         pipe.send(_Failed(traceback.format_exc()))
 
 
-def _outcome(pipe: Connection) -> Any:
-    assert pipe.poll(2 * _PATIENCE_SECONDS), "a child hangs"
+def _outcome(pipe: Connection, limit_seconds: float) -> Any:
+    assert pipe.poll(limit_seconds), "a child hangs"
     outcome = pipe.recv()
     assert not isinstance(outcome, _Failed), outcome.told
     return outcome
