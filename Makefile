@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz oldest check format bench pictures clean
+.PHONY: help demo test fuzz coverage mutants oldest check format bench pictures clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -20,6 +20,15 @@ test: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run all tests (SQLite, a real
 
 fuzz: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run all tests with examples that nobody has seen before
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --hypothesis-profile=random
+
+coverage: $(VENV)/.ready-dev $(VENV)/.ready-browser ## report branch coverage (tests that measure time may fail)
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run -m pytest -n 2 --dist loadgroup
+	-$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+mutants: $(VENV)/.ready-dev ## change the source in 300 places and check that tests notice
+	$(BIN)/python -m tests.tools.mutants
 
 oldest: ## run the adapters on the oldest frameworks and pydantic that they are made for, in .venv-oldest
 	@$(PYTHON) -m venv .venv-oldest
@@ -50,7 +59,7 @@ pictures: $(VENV)/.ready-dev $(VENV)/.ready-browser ## draw the pictures of the 
 	$(BIN)/python -m benchmarks.pictures
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .coverage.* .mutants
 
 $(VENV)/.ready-venv:
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": run make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
