@@ -10,7 +10,7 @@ PYTEST := -m pytest -n $(JOBS) --dist loadgroup
 FAST := smoke or not (fault or soak or backend or browser)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz oldest check format bench pictures clean
+.PHONY: help demo test test-all fuzz coverage mutants oldest check format bench pictures clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,15 @@ fuzz: $(VENV)/.ready-dev ## run the property tests with new random examples
 
 oldest: .venv-oldest/.ready ## run the adapter tests on the oldest supported frameworks
 	.venv-oldest/bin/python $(PYTEST) -m "$(FAST)" tests/integrations
+
+coverage: $(VENV)/.ready-dev $(VENV)/.ready-browser ## measure the branch coverage of the fast suite
+	$(BIN)/coverage erase
+	$(BIN)/coverage run $(PYTEST) -m "$(FAST)"
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+mutants: $(VENV)/.ready-dev $(VENV)/.ready-browser ## change the source in 300 places and check that the fast suite notices
+	$(BIN)/python -m tests.tools.mutants
 
 check: $(VENV)/.ready-dev ## lint, formatting, types, layer contracts
 	$(BIN)/ruff check .
@@ -55,7 +64,7 @@ pictures: $(VENV)/.ready-dev $(VENV)/.ready-browser ## regenerate the screenshot
 	$(BIN)/python -m benchmarks.pictures
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-oldest .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .coverage.* .mutants
 
 $(VENV)/.ready-venv:
 	@$(PYTHON) -c 'import sys; sys.exit("Python >= 3.11 is needed, this is " + sys.version.split()[0] + ": run make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
