@@ -32,6 +32,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     return Played(result.output, path)
 
 
+@pytest.mark.soak
 def test_the_demo_plays_everything_and_keeps_it_where_asked(played: Played) -> None:
     total = sum(len(chapter.messages) for chapter in chapters())
     assert f"{total}/{total}" in played.output
@@ -66,6 +67,7 @@ def join(above: list[str], below: list[str]) -> list[str]:
     return [f"{one} {other}".strip() for one, other in zip(above, below, strict=True)]
 
 
+@pytest.mark.soak
 def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) -> None:
     rows = cells(played.output, "each question in a new thread")
     assert len(rows) == 9
@@ -89,6 +91,7 @@ def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
     assert "demo --framework llama-index --database" in " ".join(result.output.split())
 
 
+@pytest.mark.soak
 def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None:
     shown = played.output.partition("why each memory is in it")[2].partition("└")[0]
     lines = [line.strip("│").split("│") for line in shown.splitlines() if line.startswith("│")]
@@ -100,6 +103,7 @@ def test_it_shows_a_prompt_with_a_reason_for_each_memory(played: Played) -> None
         assert part in shown
 
 
+@pytest.mark.soak
 def test_the_readme_shows_what_it_prints(played: Played) -> None:
     (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     printed = {line.rstrip() for line in played.output.splitlines()}
@@ -107,6 +111,7 @@ def test_the_readme_shows_what_it_prints(played: Played) -> None:
     assert shown.count("I don't know.") >= 5
 
 
+@pytest.mark.soak
 def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None:
     assert "\x1b" not in played.output
     lines = [line for line in played.output.splitlines() if str(played.database) not in line]

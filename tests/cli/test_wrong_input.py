@@ -157,7 +157,10 @@ def test_a_url_in_the_wrong_place_shows_no_password(database: Path, words: list[
             assert done.code in (1, 3)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    ["<&- >&- 2>&-", *(pytest.param(stream, marks=pytest.mark.soak) for stream in ("<&-", ">&-", "2>&-"))],
+)
 def test_a_stream_that_is_closed_stops_no_command(database: Path, closed: str) -> None:
     command = f"{sys.executable} -c 'from langmem_tiers.cli import main; main()' status --json -d {database} {closed}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)  # noqa: S607 - our own
@@ -302,7 +305,7 @@ def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path)
         assert child.stderr.read() == b""
 
 
-@pytest.mark.parametrize("command", [["export", "-o"], ["backup"]])
+@pytest.mark.parametrize("command", [["export", "-o"], pytest.param(["backup"], marks=pytest.mark.soak)])
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, command: list[str]) -> None:
     path, out = tmp_path / "new.db", tmp_path / "out"
     out.mkdir()
@@ -310,14 +313,25 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, comm
     run("import", "-d", path, "-", input=numbers)
     words = [sys.executable, "-m", "langmem_tiers", command[0], "-d", str(path), *command[1:], str(out / "f")]
     env = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}  # the data of coverage would not fit
-    done = subprocess.run(words, capture_output=True, check=False, text=True, preexec_fn=_little_room, env=env)
+    done = subprocess.run(
+        words, capture_output=True, check=False, text=True, preexec_fn=_little_room, env=env
+    )
     assert (done.returncode, done.stdout, list(out.iterdir())) == (1, "", [])
     assert done.stderr.startswith("BackupFileError: ")
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", [["export"], ["status"], ["status", "--json"], ["inspect", "--json"]])
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        (["export"], ""),
+        *(
+            pytest.param(words, unbuffered, marks=pytest.mark.soak)
+            for words in (["export"], ["status"], ["status", "--json"], ["inspect", "--json"])
+            for unbuffered in ("", "1")
+        ),
+    ],
+)
 def test_an_output_without_room_is_one_line(database: Path, words: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         called = [sys.executable, "-m", "langmem_tiers", *words, "-d", str(database)]

@@ -10,12 +10,12 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 FILLER = "lemons and tomatoes and all the other things that a kitchen needs " * 3
 
 
-@pytest.mark.parametrize("tokens", range(1, 90))
-def test_a_context_for_a_question_never_exceeds_its_budget(tokens: int) -> None:
+def test_a_context_for_a_question_never_exceeds_its_budget() -> None:
     with MemoryEngine(embedder=None) as engine:
         namespace = engine.namespace("a")
         namespace.session("s").add("user", "The red boat sails at noon.")
-        assert namespace.build_context("red boat", budget=TokenBudget.of(tokens)).token_count <= tokens
+        for tokens in range(1, 90):
+            assert namespace.build_context("red boat", budget=TokenBudget.of(tokens)).token_count <= tokens
 
 
 def test_a_tag_in_a_program_is_no_fence() -> None:

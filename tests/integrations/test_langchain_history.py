@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -97,10 +98,16 @@ def small() -> Any:
         yield engine
 
 
-@pytest.mark.parametrize("is_shared", [False, True], ids=["new object each turn", "one object"])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("view", VIEWS)
+EVERY_COMBINATION = [
+    # The fast suite runs each value of each parameter, make test-all each combination.
+    pytest.param(view, way, shape, is_shared, marks=[] if is_first else [pytest.mark.soak])
+    for row, way in enumerate(WAYS)
+    for column, (view, shape, is_shared) in enumerate(itertools.product(VIEWS, SHAPES, [False, True]))
+    for is_first in [column % len(WAYS) == row]
+]
+
+
+@pytest.mark.parametrize(("view", "way", "shape", "is_shared"), EVERY_COMBINATION)
 def test_no_turn_is_lost(small: MemoryEngine, view: Any, way: str, shape: str, is_shared: object) -> None:
     model = model_that_answers()
     histories: dict[str, TieredChatMessageHistory] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,15 +79,14 @@ def test_what_was_said_in_one_thread_is_remembered_in_another(engine: MemoryEngi
     assert [message.text for message in answer["messages"]] == ["What is my dog called?", "fine"]
 
 
-@pytest.mark.parametrize("other", [name for name in HOSTILE_NAMES if name != "alice"])
-def test_users_never_see_each_others_memory(engine: MemoryEngine, other: str) -> None:
-    model, users = ScriptedChat(), ["alice", "ALICE", "alice/", "ali", other]
-    for n, user in enumerate(users):
+def test_users_never_see_each_others_memory(engine: MemoryEngine) -> None:
+    model = ScriptedChat()
+    users = list(dict.fromkeys(["alice", "ALICE", "alice/", "ali", *HOSTILE_NAMES]))
+    for n, user in enumerate(users):  # a new agent each time: its checkpointer would show a thread to all users
         ask(agent_of(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
     for n, user in enumerate(users):
         ask(agent_of(engine, model), "What is my secret word?", "another thread", user)
-        found = {k for k in range(5) if f"zebra{k}" in texts(model.seen[-1])}
-        assert found == {n}
+        assert set(re.findall(r"zebra\d+", texts(model.seen[-1]))) == {f"zebra{n}"}
 
 
 def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -> None:

@@ -127,7 +127,13 @@ DRAWN: dict[str, Callable[[int, str], Axes]] = {
 
 @pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.parametrize(
-    ("number", "style"), [(0, "dark_background"), (1, "default"), (5, "dark_background"), (600, "default")]
+    ("number", "style"),
+    [
+        (0, "dark_background"),
+        (5, "default"),
+        pytest.param(1, "default", marks=pytest.mark.soak),
+        pytest.param(600, "dark_background", marks=pytest.mark.soak),
+    ],
 )
 def test_every_picture_is_drawn_with_nothing_one_and_many(
     name: str, number: int, style: str, tmp_path: Path

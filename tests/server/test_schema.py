@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from langmem_tiers import AgentAction, AgentMemory, MemoryEngine
 from langmem_tiers.server import create_app
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ schema = schemathesis.pytest.from_fixture("document")
 
 @schema.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=examples(15).max_examples,
     derandomize=True,
     deadline=None,
     database=None,

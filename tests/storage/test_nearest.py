@@ -36,7 +36,8 @@ BY_INDEX = PostgresConfig(exact_numbers=0, max_scan_tuples=20_000)
 # Among so few the server would rather sort them.
 WITHOUT_SORTING = "&options=-c%20enable_sort%3Doff"
 
-pytestmark = pytest.mark.xdist_group("nearest")  # the tenants are made once for all of them
+# All tests share the same tenants, which take seconds to create.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("nearest")]
 
 
 @pytest.fixture(scope="module")
