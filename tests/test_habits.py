@@ -8,11 +8,14 @@ import graphlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from langmem_tiers.core import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.xdist_group("habits")  # the sources are parsed once
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "langmem_tiers").rglob("*.py"))
 CLOCK = ROOT / "langmem_tiers" / "core" / "clock.py"

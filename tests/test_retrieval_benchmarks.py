@@ -307,6 +307,7 @@ def test_a_file_that_cannot_be_used_is_named_with_what_was_expected(
     assert "a list of objects with" in str(caught.value)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("command", ["locomo", "longmemeval"])
 def test_a_missing_file_ends_the_command_with_2(command: str) -> None:
     child = subprocess.run(

@@ -116,6 +116,7 @@ def test_files_and_numbers_that_cannot_be_used_are_refused(three: Path, tmp_path
             tuning.measure(Settings(locomo=three, share=share, l2=l2))
 
 
+@pytest.mark.soak
 def test_the_command_prints_tables_and_json(three: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.tuning", "--locomo", str(three), "--embedder", "none"]
     printed = [

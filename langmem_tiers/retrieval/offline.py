@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langmem_tiers.core import forks
 from langmem_tiers.core.errors import MissingExtraError
@@ -25,7 +25,10 @@ _MODEL = "l2_supercat_256"
 
 
 class OfflineEmbedder:
-    """256 numbers for each text, from the weights inside the ``wordllama`` package; loaded on first use."""
+    """256 numbers for each text, from the weights inside the ``wordllama`` package.
+
+    The weights are loaded on first use, once per process: all engines share them.
+    """
 
     identity = f"wordllama:{_MODEL}"
     dimension = 256
@@ -34,9 +37,10 @@ class OfflineEmbedder:
     share = 0.1
     """What its cosines count beside words where items are ranked: words find more than means of their vectors."""
 
+    _model: ClassVar[Any] = None
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self) -> None:
-        self._model: Any = None
-        self._lock = threading.Lock()
         forks.watch(self)
 
     def __repr__(self) -> str:
@@ -58,8 +62,8 @@ class OfflineEmbedder:
         """Nothing to do in the parent."""
 
     def after_fork_in_child(self) -> None:
-        """The lock may be held by a thread that this process does not have."""
-        self._lock = threading.Lock()
+        """Replace the lock: a thread that this process does not have may hold it."""
+        OfflineEmbedder._lock = threading.Lock()
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
         import numpy as np  # noqa: PLC0415 - importing the package stays quick
@@ -83,8 +87,8 @@ class OfflineEmbedder:
         return means
 
     def _loaded(self) -> Any:  # noqa: ANN401 - the library has no types
-        with self._lock:
-            if self._model is None:
+        with OfflineEmbedder._lock:
+            if OfflineEmbedder._model is None:
                 try:
                     import wordllama  # noqa: PLC0415 - loaded when the first text is embedded
                 except ImportError as error:
@@ -93,6 +97,7 @@ class OfflineEmbedder:
                         "or pass embedder=None to recall by words alone"
                     ) from error
                 inside = Path(wordllama.__file__).parent
-                self._model = wordllama.WordLlama.load(cache_dir=inside, disable_download=True)
-                self._model.tokenizer.no_padding()
-            return self._model
+                model = wordllama.WordLlama.load(cache_dir=inside, disable_download=True)
+                model.tokenizer.no_padding()
+                OfflineEmbedder._model = model
+            return OfflineEmbedder._model

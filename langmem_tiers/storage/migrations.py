@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sqlite3
@@ -9,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, func, insert, inspect, select
+from sqlalchemy import Connection, create_mock_engine, func, insert, inspect, select
 
 from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage.migration_steps import MIGRATIONS
@@ -21,6 +22,8 @@ from langmem_tiers.storage.tables import SCHEMAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
+
+    from sqlalchemy.schema import ExecutableDDLElement
 
     from langmem_tiers.core.indexes import IndexText
     from langmem_tiers.core.messages import Message
@@ -121,11 +124,23 @@ def _refuse_server(database: Database, connection: Connection) -> None:
 
 
 def _create(connection: Connection) -> None:
-    for tables in SCHEMAS:
-        tables.create_all(connection, checkfirst=False)
-    connection.execute(insert(databases).values(id=secrets.token_hex(16)))
-    for statement in (sqlite if connection.dialect.name == "sqlite" else postgres).DDL:
+    for statement in _create_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
+    connection.execute(insert(databases).values(id=secrets.token_hex(16)))
+
+
+@functools.cache
+def _create_statements(dialect: str) -> tuple[str, ...]:
+    """Compile the tables once per process: it takes longer than executing them."""
+    statements: list[str] = []
+
+    def collect(ddl: ExecutableDDLElement, *_: object) -> None:
+        statements.append(str(ddl.compile(dialect=compiler.dialect)))
+
+    compiler = create_mock_engine("sqlite://" if dialect == "sqlite" else "postgresql+psycopg://", collect)
+    for tables in SCHEMAS:
+        tables.create_all(compiler, checkfirst=False)
+    return (*statements, *(sqlite if dialect == "sqlite" else postgres).DDL)
 
 
 def _apply(connection: Connection, version: int) -> None:

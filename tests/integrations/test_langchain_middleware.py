@@ -82,7 +82,9 @@ def test_what_was_said_in_one_thread_is_remembered_in_another(engine: MemoryEngi
 def test_users_never_see_each_others_memory(engine: MemoryEngine) -> None:
     model = ScriptedChat()
     users = list(dict.fromkeys(["alice", "ALICE", "alice/", "ali", *HOSTILE_NAMES]))
-    for n, user in enumerate(users):  # a new agent each time: its checkpointer would show a thread to all users
+    for n, user in enumerate(
+        users
+    ):  # a new agent each time: its checkpointer would show a thread to all users
         ask(agent_of(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
     for n, user in enumerate(users):
         ask(agent_of(engine, model), "What is my secret word?", "another thread", user)

@@ -195,6 +195,7 @@ def in_another_process(context: Any, answer: str | None = None) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.soak
 async def test_another_process_goes_on_with_the_context_on_a_file(file_url: str) -> None:
     llm = ScriptedLLM()
     agent = agent_with(llm)
@@ -248,6 +249,7 @@ async def test_a_person_answers_after_the_context_was_written_down(engine: Memor
     assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1]
 
 
+@pytest.mark.soak
 async def test_a_person_answers_in_another_process(file_url: str) -> None:
     with MemoryEngine(file_url) as engine:
         mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")

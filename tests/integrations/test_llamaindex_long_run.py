@@ -1,4 +1,4 @@
-"""A long life of an agent of LlamaIndex: 200 turns of parallel calls and failing tools, under a small limit."""
+"""A long run of a LlamaIndex agent: many turns with parallel calls and failing tools, under a small limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Agents use what pydantic and their own workflows have deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-TURNS, LIMIT = 200, 800
+LIMIT = 800
 KINDS = ("look_up", "fall_over")
 GUARDS = {
     "amber": "Ann", "blue": "Bert", "cyan": "Cleo", "dun": "Dora", "emerald": "Emil", "fawn": "Fred", "green": "Gina",
@@ -84,7 +84,8 @@ def history_of(prompt: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     return prompt[1 : newest + 1]
 
 
-async def test_an_agent_of_200_turns_is_shown_what_it_may_be_and_nothing_is_lost() -> None:
+@pytest.mark.parametrize("turns", [30, pytest.param(200, marks=pytest.mark.soak)])
+async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -> None:
     script, tokenizer = Script(), get_tokenizer()
     llm = ScriptedLLM(reply=script)
     agent = FunctionAgent(tools=[look_up, fall_over], llm=llm, system_prompt="Be brief.")
@@ -96,7 +97,7 @@ async def test_an_agent_of_200_turns_is_shown_what_it_may_be_and_nothing_is_lost
         )
         mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="long", token_limit=LIMIT)
         context: Any = Context(agent)
-        for turn in range(TURNS):
+        for turn in range(turns):
             asked.append(script.begin(turn))
             if turn % 3:
                 await agent.run(user_msg=asked[-1], ctx=context)
@@ -111,12 +112,12 @@ async def test_an_agent_of_200_turns_is_shown_what_it_may_be_and_nothing_is_lost
         shown = history_of(prompt)
         assert sum(message_tokens(message, lambda text: len(tokenizer(text))) for message in shown) <= LIMIT
     first = [texts(prompt) for prompt in llm.seen if prompt[-1].role == "user"]
-    assert len(first) == TURNS
-    told = [f"gate is {name}." in prompt for prompt, name in zip(first[9::10], GUARDS.values(), strict=True)]
-    assert all(told)  # what was said in another session, under all that
+    assert len(first) == turns
+    for prompt, name in zip(first[9::10], GUARDS.values(), strict=False):
+        assert f"gate is {name}." in prompt  # recalled from another session
     assert [text for role, text in said(found) if role == "user"] == asked
     assert said([one for one in found if one.role == "assistant"]) == said(script.answers)
     calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)
-    assert roles(found).count("tool") == calls > TURNS
+    assert roles(found).count("tool") == calls > turns
     assert "today" in texts([one for one in found if one.role == "tool"])
     check_whole(found)

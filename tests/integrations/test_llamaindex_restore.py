@@ -145,6 +145,7 @@ def child(code: str, told: str, folder: Path) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["memory.db", "with space & ünï %20.db"])
 def test_another_process_goes_on_with_the_file(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +174,7 @@ async def test_an_agent_goes_on_in_another_process(small_file: Path, tmp_path: P
     assert child(CONTEXT, told, tmp_path) == ["TieredMemory", "from the parent", "from the child"]
 
 
+@pytest.mark.soak
 def test_another_process_goes_on_with_the_server(shared_postgres: str, tenant: str, tmp_path: Path) -> None:
     with MemoryEngine(shared_postgres) as engine:
         memory = memory_of(engine, who=tenant)

@@ -84,6 +84,7 @@ async def _forget(client: Client, name: str) -> None:
     assert "there is no tool 'drop'" in await refusal(client, "drop")
 
 
+@pytest.mark.soak
 async def test_what_was_remembered_survives_a_kill(tmp_path: Path) -> None:
     database, pid = tmp_path / "memory.db", tmp_path / "pid"
     async with serving(database, "alice", pid=pid) as client:
@@ -124,6 +125,7 @@ REMEMBER = json.dumps(
 ).encode()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_at_once_and_closes_its_memory(
     tmp_path: Path, how: signal.Signals, code: int
@@ -152,6 +154,7 @@ def test_a_signal_ends_it_at_once_and_closes_its_memory(
         assert engine.session("alice", "notes").count() == 1
 
 
+@pytest.mark.soak
 def test_a_line_that_is_no_message_is_answered_where_it_has_an_id(tmp_path: Path) -> None:
     lines = [
         HELLO,
@@ -180,6 +183,7 @@ def test_a_line_that_is_no_message_is_answered_where_it_has_an_id(tmp_path: Path
     assert done.stderr == b""
 
 
+@pytest.mark.soak
 def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: Path) -> None:
     database = tmp_path / "memory.db"
     lines = [HELLO, b"garbage", b"\xff\xfe{", b"[]", b'{"jsonrpc": "2.0", "id": 7}', b""]
@@ -194,6 +198,7 @@ def test_it_ends_with_its_input_and_says_nothing_that_is_no_protocol(tmp_path: P
         assert engine.namespaces() == ()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -229,6 +234,7 @@ main()
 """
 
 
+@pytest.mark.soak
 def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_THE_SDK, "mcp", "-d", tmp_path / "memory.db", "-n", "alice"],
@@ -241,6 +247,7 @@ def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path: Path)
     assert done.stderr == "MissingExtraError: an MCP server needs mcp: pip install 'langmem-tiers[mcp]'\n"
 
 
+@pytest.mark.soak
 async def test_a_memory_with_vectors_of_another_embedder_gets_no_others(tmp_path: Path) -> None:
     database = tmp_path / "memory.db"
     with MemoryEngine(database, embedder=HashEmbedder()) as engine:

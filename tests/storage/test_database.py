@@ -244,6 +244,7 @@ def test_opening_leaves_no_file_behind_when_it_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault
 def test_processes_that_create_one_file_at_once_all_succeed(tmp_path: Path) -> None:
     program = (
         "import sys; from langmem_tiers import MemoryEngine\n"

@@ -81,6 +81,9 @@ class Project:
         return found[0]
 
 
+pytestmark = pytest.mark.xdist_group("project")  # all tests share one project
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     told = Project(tmp_path_factory.mktemp("project") / ".project-memory")

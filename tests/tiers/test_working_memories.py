@@ -139,6 +139,7 @@ def test_the_end_of_the_engine_stores_everything(file_url: str) -> None:
         engine.working.append("a", "s", "user", "x")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("end", ["", "del engine, working; gc.collect(); os._exit(0)"])
 def test_an_engine_that_nobody_closed_stores_everything(file_url: str, end: str) -> None:
     program = f"""
@@ -261,6 +262,7 @@ def test_a_close_that_cannot_store_says_so_and_keeps_what_is_left(tmp_path: Path
     assert [m.content for m in engine.working.unsaved()[("a",), "s"]] == ["unsaved"]
 
 
+@pytest.mark.soak
 def test_what_it_takes_is_measured(clock: FrozenClock) -> None:
     with opened(clock=clock) as engine:
         engine.working.append("warm", "s", "user", "up")
