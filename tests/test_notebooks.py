@@ -58,7 +58,15 @@ def by_name(path: Path) -> str:
     return path.stem
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=by_name)
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.smoke] if path.stem.startswith("1_") else [])
+        for path in NOTEBOOKS
+    ],
+    ids=by_name,
+)
 def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = read(path)
     with tempfile.TemporaryDirectory(prefix="nb-") as folder:

@@ -14,6 +14,7 @@ from tests.retrieval_files import locomo_sample, longmemeval_sample
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.soak  # each test starts a process that imports the engine
 LEVELS = {"all@5", "all@10", "any@5", "any@10"}
 
 
@@ -48,7 +49,7 @@ def figures_of(command: str, data: str, *arguments: str) -> dict[str, Any]:
     return figures
 
 
-@pytest.mark.parametrize("embedder", ["offline", "none", "hash"])
+@pytest.mark.parametrize("embedder", ["offline", "none", pytest.param("hash", marks=pytest.mark.smoke)])
 def test_the_locomo_benchmark_finds_evidence_that_shares_its_words(conversations: str, embedder: str) -> None:
     figures = figures_of("locomo", conversations, "--embedder", embedder)
     assert figures["questions"] == 3

@@ -9,7 +9,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -21,6 +21,7 @@ from langmem_tiers import (
     NotABackupError,
 )
 from tests.backups.filled import fill, lines_of, opened, records_of
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def refused(
     assert engine.items.namespaces() == ()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_file_that_was_cut_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
@@ -64,7 +65,7 @@ def test_a_file_that_was_cut_is_refused(
     refused(target, cut)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_file_that_was_altered_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
@@ -77,7 +78,7 @@ def test_a_file_that_was_altered_is_refused(
     refused(target, altered)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_line_that_was_altered_is_refused(
     sound: Path, target: MemoryEngine, tmp_path: Path, data: st.DataObject
@@ -269,7 +270,7 @@ HEADER: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(name=st.sampled_from(sorted(HEADER)), value=json_values)
 @example(name="counts", value=[])
 @example(name="spans", value=None)

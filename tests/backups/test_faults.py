@@ -22,6 +22,7 @@ from langmem_tiers import (
     RestoreConflictError,
     StorageFullError,
 )
+from tests.backends import POSTGRES
 from tests.backups.children import BATCH, backup_and_hang, restore_and_hang, write_batches
 from tests.backups.filled import fill, lines_of, opened, records_of
 from tests.fork_server import fork_server
@@ -53,7 +54,7 @@ def child(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Any, C
         there.close()
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_a_backup_is_of_one_moment_while_another_process_writes(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
@@ -91,7 +92,7 @@ def test_a_backup_is_of_one_moment_while_another_process_writes(
             assert engine.namespace("acme").search("batch")
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_a_restore_that_is_killed_leaves_everything_as_it_was(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
@@ -184,6 +185,7 @@ def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, 
         assert told[-1].done == told[-1].total
 
 
+@pytest.mark.soak
 def test_six_thousand_messages_are_never_held_at_once(new_url: NewUrl, tmp_path: Path) -> None:
     with MemoryEngine(new_url("sqlite"), embedder=None) as engine:
         session = engine.session("acme", "s")

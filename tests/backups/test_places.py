@@ -17,6 +17,7 @@ from langmem_tiers import (
     RestoreConflictError,
 )
 from langmem_tiers.core.names import CONTEXT_FILES
+from tests.backends import POSTGRES
 from tests.backups.filled import fill, lines_of, opened, records_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.backups.conftest import NewUrl
 
-pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+pytestmark = pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 
 
 def test_a_backup_of_one_namespace_holds_nothing_of_others(

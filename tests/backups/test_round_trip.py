@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import inspect, text
 
@@ -18,7 +18,9 @@ from langmem_tiers.storage.backup_tables import (
     kept_tables,
 )
 from langmem_tiers.storage.columns import TextVector
+from tests.backends import POSTGRES
 from tests.backups.filled import fill, opened, records_of
+from tests.examples import examples
 from tests.properties.test_round_trip import any_json, any_text, drafts, hostile
 
 if TYPE_CHECKING:
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
     from tests.backups.conftest import NewUrl
 
-PAIRS = [
-    ("sqlite", "sqlite"),
-    ("sqlite", "postgresql"),
-    ("postgresql", "sqlite"),
-    ("postgresql", "postgresql"),
+SAME = pytest.param("sqlite", "sqlite", id="sqlite-to-sqlite")
+MOVES = [
+    pytest.param(before, after, id=f"{before}-to-{after}", marks=pytest.mark.backend)
+    for before, after in (("sqlite", "postgresql"), ("postgresql", "sqlite"))
 ]
+SERVERS = pytest.param("postgresql", "postgresql", id="postgresql-to-postgresql", marks=pytest.mark.backend)
 SHADOWS = ("_config", "_content", "_data", "_docsize", "_idx", "_places", "_terms")
 
 
@@ -62,7 +64,7 @@ def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS, ids=["-to-".join(pair) for pair in PAIRS])
+@pytest.mark.parametrize(("before", "after"), [SAME, *MOVES, SERVERS])
 def test_a_memory_is_the_same_after_it_was_restored(
     before: str, after: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
@@ -83,7 +85,8 @@ def test_a_memory_is_the_same_after_it_was_restored(
             assert target.namespace(*labels).embed() == 0  # the vectors came along
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS[1:3], ids=["-to-".join(pair) for pair in PAIRS[1:3]])
+@pytest.mark.smoke
+@pytest.mark.parametrize(("before", "after"), MOVES)
 def test_a_memory_that_moved_is_the_same_and_goes_on(
     before: str, after: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
@@ -100,7 +103,7 @@ def test_a_memory_that_moved_is_the_same_and_goes_on(
         assert [hit.entry.content for hit in hits] == ["The new walrus is called Olga."]
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_url: NewUrl) -> None:
     with opened(new_url(backend)) as engine, engine._database.read() as connection:
         there = {
@@ -159,8 +162,8 @@ actions = st.one_of(
 )
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS[:3], ids=["-to-".join(pair) for pair in PAIRS[:3]])
-@settings(max_examples=10)
+@pytest.mark.parametrize(("before", "after"), [SAME, *MOVES])
+@examples(10)
 @given(st.lists(actions, max_size=8))
 def test_any_memory_is_the_same_after_it_was_restored(
     engines: dict[str, tuple[MemoryEngine, MemoryEngine]],

@@ -9,6 +9,7 @@ import pytest
 from langmem_tiers import InvalidInputError, MemoryEngine
 from langmem_tiers.core.backups import BackupScope
 from langmem_tiers.storage.backup_tables import is_rooted, kept_tables, within
+from tests.backends import POSTGRES
 from tests.backups.filled import opened
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def told(engine: MemoryEngine, *labels: str) -> list[str]:
     return [entry.content for entry in engine.namespace(*labels).long_term]
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 @pytest.mark.parametrize("way", ["moved", "restored"])
 def test_a_synced_copy_is_known_as_one_where_it_is_now(
     backend: str, way: str, new_url: NewUrl, tmp_path: Path

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 
 def run(*arguments: str) -> dict[str, Any]:
     child = subprocess.run(
@@ -18,6 +20,7 @@ def run(*arguments: str) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.soak
 def test_the_scale_benchmark_loses_nothing_and_prints_figures_beside_their_baselines() -> None:
     figures = run(
         *("--messages", "200", "--recalls", "20", "--workers", "2", "--tenants", "5", "--restarts", "1"),

@@ -78,6 +78,7 @@ def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) ->
         assert less < 30 < more <= 3000
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
 def test_an_agent_of_llamaindex_tells_the_same(played: Played) -> None:
     result = CliRunner().invoke(app, ["demo", "--framework", "llama-index"], env={"COLUMNS": "80"})
@@ -121,6 +122,7 @@ def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("framework", "missing"),
     [

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.compression.chunks import ChunkText, chunk_text, merged_summary, merged_text
@@ -13,6 +13,7 @@ from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.fences import fenced
 from langmem_tiers.scoring.tokens import CharCounter, ContentAwareCounter
 from langmem_tiers.testing import ScriptedLLM
+from tests.examples import examples
 from tests.messages import COUNTER, message
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def test_a_merged_summary_fits_whatever_the_parts(
         assert text.endswith(f"\n\nThen: {second}")
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), summaries), min_size=1, max_size=6),
     counters,

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_texts import ANSWERS
 from langmem_tiers.compression.loose_json import objects_in
 from langmem_tiers.compression.model_facts import ModelFacts
 from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.core.fences import fenced
 from langmem_tiers.testing import ScriptedLLM
+from tests.counting import function_calls
 from tests.messages import message
-from tests.timing import takes_at_most
 
 if TYPE_CHECKING:
     from langmem_tiers.core.extracted import Extraction
@@ -386,23 +387,25 @@ def test_valid_json_is_read_exactly(texts: list[str], more: object, letters: str
     assert found.garbled == 0
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "[" * 200_000,
-        '{"a":' * 40_000,
-        "{" * 100_000 + "}" * 100_000,
-        "[" * 90_000 + '{"content": "x"}' + "]" * 90_000,
-        "[ ' ' " * 30_000,
-        '["a" ' * 30_000,
-        '["' * 60_000,
-        '["a' + '"  ' * 60_000,
-        "['" + "\\" * 150_000,
-        '{"a":[}' * 30_000,
-        '{"content": "x"},' * 12_000,
-        '[{"content": "x"},' * 10_000,
-        "[" + "9" * 190_000 + "]",
-    ],
-)
-def test_no_answer_takes_long_or_too_deep_a_stack(answer: str) -> None:
-    assert takes_at_most(2.0, lambda: objects_in(answer, "content"))
+READ = {
+    "empty braces": (0, False, 9_999),
+    "object in nested lists": (1, False, 0),
+    "brackets that do not match": (0, False, 0),
+    "objects without a list": (1_176, False, 0),
+    "objects in open lists": (1_111, True, 0),
+    "a long number": (0, False, 0),
+}
+"""Objects, whether the answer is cut, and garbled parts, of answers with 20,000 characters."""
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_that_are_difficult_to_parse_are_read_without_recursion(name: str) -> None:
+    found = objects_in(ANSWERS[name](20_000), "content")
+    assert (len(found.objects), found.is_cut, found.garbled) == READ.get(name, (0, True, 0))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_twice_as_long_takes_at_most_twice_as_many_calls(name: str) -> None:
+    short, long = (ANSWERS[name](size) for size in (2_000, 4_000))
+    half = function_calls(lambda: objects_in(short, "content"))
+    assert function_calls(lambda: objects_in(long, "content")) < 2.2 * half

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import functools
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.core.levels import RedisConfig
 from langmem_tiers.retrieval.index_text import Indexer
 from langmem_tiers.scoring.importance import IMPORTANCE
 from langmem_tiers.scoring.terms import terms_of
@@ -47,12 +47,23 @@ from langmem_tiers.testing.conformance import (
     TuningStoreConformance,
     VectorStoreConformance,
 )
-from tests.backends import ON_ALL_BACKENDS, WITH_REDIS
+from tests.backends import POSTGRES, SQLITE_FILE, SQLITE_MEMORY, WITH_REDIS, redis_of, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-pytestmark = ON_ALL_BACKENDS
+    from langmem_tiers.core.levels import RedisConfig
+
+# The fast suite runs all of it on SQLite and on PostgreSQL with Redis: together they reach every statement.
+pytestmark = pytest.mark.parametrize(
+    "backend",
+    [
+        SQLITE_FILE,
+        pytest.param(WITH_REDIS, marks=[pytest.mark.backend, pytest.mark.smoke]),
+        SQLITE_MEMORY,
+        POSTGRES,
+    ],
+)
 INDEXER = Indexer(IMPORTANCE)
 
 
@@ -88,27 +99,23 @@ def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
 
 
 @pytest.fixture(scope="module")
-def postgres_stores(shared_postgres: str) -> Iterator[Stores]:
-    """For all tests: to open a server's database anew takes longer than most of them."""
-    with opened(shared_postgres) as stores:
-        yield stores
+def stores_on(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Stores]]:
+    """Stores on a backend, opened once: opening takes longer than most tests, and each has its own namespace."""
+    with ExitStack() as stack:
 
+        @functools.cache
+        def open_stores(backend: str) -> Stores:
+            url = url_of(backend, tmp_path_factory.mktemp("stores"), request)
+            return stack.enter_context(opened(url, redis_of(backend, request)))
 
-@pytest.fixture(scope="module")
-def redis_stores(shared_postgres: str, redis_url: str) -> Iterator[Stores]:
-    with opened(shared_postgres, RedisConfig(url=redis_url, timeout_seconds=10)) as stores:
-        yield stores
+        yield open_stores
 
 
 @pytest.fixture
-def sql_stores(backend: str, url: str, request: pytest.FixtureRequest) -> Iterator[Stores]:
-    if backend == "postgresql":
-        yield request.getfixturevalue("postgres_stores")
-    elif backend == WITH_REDIS:
-        yield request.getfixturevalue("redis_stores")
-    else:
-        with opened(url) as stores:
-            yield stores
+def sql_stores(backend: str, stores_on: Callable[[str], Stores]) -> Stores:
+    return stores_on(backend)
 
 
 class TestSqlSessionStore(SessionStoreConformance):

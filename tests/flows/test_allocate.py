@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -27,6 +27,7 @@ from langmem_tiers.core.fences import CLOSING, OPENING
 from langmem_tiers.core.memory_system import ContextBuildResult, ItemKind, MemorySystemConfig
 from langmem_tiers.flows.allocate import Allocator, Material
 from langmem_tiers.testing import FrozenClock
+from tests.examples import examples
 from tests.messages import NOW, message
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return found
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     total=st.integers(1, 1500),
     reserves=st.tuples(st.integers(0, 150), st.integers(0, 300)),

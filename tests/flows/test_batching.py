@@ -22,7 +22,7 @@ from langmem_tiers import (
     UnsavedError,
 )
 from langmem_tiers.testing.threads import in_threads
-from tests.backends import ON_ALL_BACKENDS
+from tests.backends import ON_ALL_BACKENDS, ON_FILE_AND_SERVER
 from tests.faults.held import held
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IMPATIENT = EngineConfig(busy_timeout_seconds=0.05)
-ON_DISK = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
 HOUR_MS = 3_600_000
 
 
@@ -176,7 +175,7 @@ def test_a_session_that_was_erased_is_made_anew(engine: MemoryEngine, tenant: st
     assert texts(engine, tenant, "s") == ["three"]
 
 
-@ON_DISK
+@ON_FILE_AND_SERVER
 def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled(
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:
@@ -196,7 +195,7 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
     assert texts(hasty, tenant, "s1") == ["1", "3", "5"]
 
 
-@ON_DISK
+@ON_FILE_AND_SERVER
 def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: MemoryEngine, tenant: str) -> None:
     with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:
         with held(url):
@@ -214,7 +213,7 @@ def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: Memory
     assert texts(hasty, tenant, "s") == ["0", "1", "2", "3", "4", "5"]
 
 
-@ON_DISK
+@ON_FILE_AND_SERVER
 @pytest.mark.parametrize("acknowledge", ["stored", "queued"])
 def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
     url: str, hasty: MemoryEngine, tenant: str, tmp_path: Path, acknowledge: Any
@@ -268,7 +267,7 @@ def test_the_file_of_a_writer_that_is_at_work_is_not_taken_from_it(file_url: str
         assert texts(engine, "a", "s") == ["one", "two"]
 
 
-@ON_DISK
+@ON_FILE_AND_SERVER
 def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -25,6 +25,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.fences import CLOSING, OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from tests.examples import examples
 from tests.messages import COUNTER
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_a_memory_cannot_close_its_fence(words: MemoryEngine, end: str) -> None:
         assert "<memory" not in tags
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(1, 400), st.lists(st.text(max_size=80), max_size=8))
 def test_no_budget_of_a_session_is_ever_exceeded(tokens: int, more: list[str]) -> None:
     with MemoryEngine(embedder=HashEmbedder(16), clock=FrozenClock()) as engine:

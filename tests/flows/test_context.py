@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -23,6 +23,7 @@ from langmem_tiers import (
 from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
+from tests.examples import examples
 from tests.messages import COUNTER
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ turns = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(turns, st.integers(1, 3000), st.booleans())
 def test_whatever_was_said_a_context_keeps_its_budget_and_its_tool_calls_whole(
     said: list[tuple[str, object, int]],

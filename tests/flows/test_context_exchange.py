@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from langmem_tiers import Listing, MemoryEngine, MessageDraft, Role, ToolCall
 from langmem_tiers.context_files import ContextFiles, _side
@@ -17,6 +17,7 @@ from langmem_tiers.flows.context_exchange import from_engine, into_engine
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.conformance.context_files import full
 from tests.core.test_context_data import CONTEXTS, FILE, SESSION, parsed
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def test_going_in_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, 
     assert list(engine.namespace(tenant).knowledge) == known
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(CONTEXTS)
 def test_any_context_comes_out_as_it_went_in(one_engine: MemoryEngine, context: ContextData) -> None:
     side = _side(one_engine, uuid.uuid4().hex, SESSION)

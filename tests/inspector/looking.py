@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request
 
 _HEIGHT = 800
+_LIMIT_MS = 120_000  # guards against hanging; no claim depends on it
+expect.set_options(timeout=_LIMIT_MS)
 _BY_DESIGN = (
     "status of 401",
     "status of 404",
@@ -38,7 +40,7 @@ class Look:
             "addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective))"
         )
         self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(_LIMIT_MS)
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         self.page.on("dialog", self._dialog)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.inspector.looking import Look
 
-pytestmark = pytest.mark.xdist_group("inspector")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 # The ground of a text is that of the nearest element around it that has one.
 CONTRASTS = r"""() => {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.inspector.looking import Look
 
-pytestmark = pytest.mark.xdist_group("inspector")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
 def test_escape_does_not_get_past_the_token(looking: Callable[..., Look]) -> None:

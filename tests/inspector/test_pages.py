@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.inspector.looking import Look
 
-pytestmark = pytest.mark.xdist_group("inspector")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 PAGES = ("overview", "sessions", "session", "search", "preview", "knowledge", "tasks", "task")
 QUESTION = "Which provider replaces Stripe?"
 WHERE: dict[str, dict[str, object]] = {
@@ -26,6 +26,7 @@ WHERE: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.smoke
 def test_the_overview_tells_what_there_is_and_charts_what_the_optimizer_did(
     looking: Callable[..., Look],
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_overview_tells_what_there_is_and_charts_what_the_optimizer_did(
     expect(run).to_be_enabled()
 
 
+@pytest.mark.smoke
 def test_a_session_is_a_timeline_of_states_with_the_original_one_click_away(
     looking: Callable[..., Look],
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_call_of_a_tool_is_shown_with_its_arguments(looking: Callable[..., Loo
     expect(dialog.get_by_role("region", name="Arguments").first).to_contain_text("cat README.md")
 
 
+@pytest.mark.smoke
 def test_search_shows_hits_with_a_bar_for_each_signal(looking: Callable[..., Look]) -> None:
     look = looking().at("search", STORY)
     expect(look.page.get_by_label("Search for")).to_be_focused()
@@ -127,6 +130,7 @@ def test_a_very_long_name_takes_a_few_lines(looking: Callable[..., Look]) -> Non
     assert max(heights) < 160
 
 
+@pytest.mark.smoke
 def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(looking: Callable[..., Look]) -> None:
     look = looking().at("preview", STORY, s="04-payment-switch", q=QUESTION, b=1000)
     used = look.page.locator(".usage strong").inner_text()
@@ -152,6 +156,7 @@ def test_the_preview_of_a_long_session_counts_all_that_is_out(looking: Callable[
     assert 0 < out <= 3_000 - shown
 
 
+@pytest.mark.smoke
 def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:
     look = looking().at("knowledge", STORY)
     expect(look.rows().filter(has_text="payment provider")).to_contain_text("90 %")
@@ -162,6 +167,7 @@ def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:
     expect(look.rows()).to_have_count(1)
 
 
+@pytest.mark.smoke
 def test_a_run_of_an_agent_has_its_loops_marked(looking: Callable[..., Look]) -> None:
     look = looking().at("tasks", STORY)
     look.page.get_by_role("link", name="ferry").click()

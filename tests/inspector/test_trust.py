@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from tests.inspector.looking import Look
 
-pytestmark = pytest.mark.xdist_group("inspector")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("width", [360, 1200])
 def test_hostile_words_are_shown_as_they_are_and_do_nothing(looking: Callable[..., Look], width: int) -> None:
     look = looking(width=width).at("session", HOSTILE, s=HOSTILE_SESSION)
@@ -90,6 +91,7 @@ def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[.
     expect(dialog.get_by_role("button", name="Erase for good")).to_have_count(0)
 
 
+@pytest.mark.smoke
 def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., Look]) -> None:
     look = looking().at("sessions", FORGETTABLE)
     button = look.page.get_by_role("button", name="Forget the session session 1")
@@ -135,6 +137,7 @@ def test_a_namespace_is_only_forgotten_by_those_who_type_its_name(looking: Calla
     expect(look.page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.smoke
 def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(looking: Callable[..., Look]) -> None:
     look = looking(secret=None)
     look.page.goto(look.address)

@@ -1,10 +1,11 @@
-"""A long life of an agent: 500 turns of parallel calls, failing tools and interrupts, under a small budget."""
+"""A long run of an agent: hundreds of turns of parallel calls, failing tools and interrupts, under a small budget."""
 
 from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-TURNS, BUDGET = 500, 1800
+BUDGET = 1800
 THREADS = ("first", "second", "third", "fourth")
 WRITTEN_ONCE = THREADS[1:]  # their state is written at the end of each run, not after each step
 WAYS = ("invoke", "ainvoke", "stream", "astream")
@@ -94,7 +95,8 @@ async def run(agent: Any, way: str, given: Any, config: RunnableConfig) -> tuple
     return True, [waiting for chunk in told for waiting in chunk.get("__interrupt__", ())]
 
 
-async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_less_than_whole() -> None:
+@pytest.mark.parametrize("turns", [40, pytest.param(500, marks=pytest.mark.soak)])
+async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns: int) -> None:
     script = Script()
     model = ScriptedChat(reply=script)
     # Several threads: the checkpointer's work grows with the square of a thread's length.
@@ -114,9 +116,9 @@ async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_l
             context_schema=dict,
         )
         said: list[str] = []
-        for turn in range(TURNS):
+        for turn in range(turns):
             script.turn, way = turn, WAYS[turn % 4]
-            config = configs[turn * len(configs) // TURNS]
+            config = configs[turn * len(configs) // turns]
             said.append(f"q{turn}")
             question = HumanMessage(f"Question {turn}: where is thing {turn % 50}?", id=f"q{turn}")
             worked, waiting = await run(agent, way, {"messages": [question]}, config)
@@ -141,7 +143,7 @@ async def test_an_agent_of_500_turns_never_shows_its_model_more_than_it_may_or_l
     assert set(stored) >= {message.id for message in state}
     assert len(stored) == len(set(stored))
     calls = sum(isinstance(message, ToolMessage) for message in state)
-    assert len(model.seen) > TURNS
-    assert failed > 20
-    assert interrupted > 20
-    assert calls > TURNS
+    assert len(model.seen) > turns
+    assert failed > turns // 25
+    assert interrupted > turns // 25
+    assert calls > turns

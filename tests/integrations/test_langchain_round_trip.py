@@ -6,13 +6,14 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
 from langmem_tiers_langchain.values import decode, encode
 from tests.backends import ALL_BACKENDS, opened
+from tests.examples import examples
 from tests.integrations.langchain_messages import messages, same, values
 
 if TYPE_CHECKING:
@@ -57,13 +58,13 @@ def test_the_same_message_twice_is_stored_once(shared: MemoryEngine, message: Ba
 
 
 @given(values)
-@settings(max_examples=300)
+@examples(300)
 def test_any_value_comes_back_equal(value: object) -> None:
     assert same(decode(encode(value)), value)
 
 
 @given(messages)
-@settings(max_examples=200)
+@examples(200)
 def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: BaseMessage) -> None:
     draft = to_draft(message)
     assert draft.content == str(message.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents.middleware.types import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -18,6 +18,7 @@ from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from tests.examples import examples
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def tokens_of(engine: MemoryEngine, shown: Sequence[BaseMessage]) -> int:
     return sum(size(engine.counter, message) for message in shown) + tools + REPLY_TOKENS
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(threads(), st.integers(150, 4000), st.sampled_from(["alone", "recall", "recall of a past"]))
 def test_a_view_is_whole_and_never_more_than_its_budget(
     said: list[BaseMessage], tokens: int, memory: str

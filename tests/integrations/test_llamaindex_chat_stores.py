@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -30,6 +30,7 @@ from langmem_tiers import (
 from langmem_tiers.testing.threads import in_threads
 from tests.backends import WITH_REDIS
 from tests.backends import opened as opened_on
+from tests.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -50,21 +51,21 @@ UNTIL = " (until 2026-01-02T03:04:05.000006Z)"
 of_sync_memory = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-PLACES = {
-    "sqlite-memory, of nobody": ("sqlite-memory", False),
-    "sqlite-file, of a user": ("sqlite-file", True),
-    "postgresql, of a user": ("postgresql", True),
-    "postgresql, of nobody": ("postgresql", False),
-    "postgresql+redis, of a user": (WITH_REDIS, True),
-}
-
-
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("sqlite-memory", False), id="sqlite-memory, no owner"),
+        pytest.param(("sqlite-file", True), id="sqlite-file, owner"),
+        pytest.param(("postgresql", True), id="postgresql, owner", marks=pytest.mark.backend),
+        pytest.param(("postgresql", False), id="postgresql, no owner", marks=pytest.mark.backend),
+        pytest.param((WITH_REDIS, True), id="postgresql+redis, owner", marks=pytest.mark.backend),
+    ],
+)
 def database_and_owner(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[MemoryEngine, bool]]:
     """An engine on each kind of database in turn, shared by tests that work under names of their own."""
-    backend, is_of_a_user = PLACES[request.param]
+    backend, is_of_a_user = request.param
     with opened_on(backend, tmp_path_factory.mktemp("stores"), request) as engine:
         yield engine, is_of_a_user
 
@@ -261,7 +262,7 @@ def do(store: TieredSyncChatStore, key: str, step: str, place: int, words: str) 
 STEPS = ("add", "insert", "insert", "set", "archive", "delete", "delete last", "delete all")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(-4, 6), st.text("abc", max_size=4)), max_size=25)
 )

@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -21,6 +21,7 @@ from langmem_tiers import (
     RecallFilters,
     Strategy,
 )
+from tests.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -154,7 +155,7 @@ HOSTILE = [
 
 
 @given(names=st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=8), min_size=2, unique=True))
-@settings(max_examples=30)
+@examples(30)
 def test_whatever_users_are_called_each_finds_their_own(names: list[str]) -> None:
     with MemoryEngine(embedder=None) as engine:
         for number, name in enumerate(names):

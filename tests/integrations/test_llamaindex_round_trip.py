@@ -8,12 +8,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import ContentAwareCounter, MemoryEngine
 from langmem_tiers.core.fences import is_only_fenced
 from tests.backends import ALL_BACKENDS, opened
+from tests.examples import examples
 from tests.integrations.langchain_messages import same, scalars, text
 
 with warnings.catch_warnings():
@@ -133,7 +134,7 @@ def check_same(before: Any, after: Any) -> None:
 
 
 @given(st.lists(messages, min_size=1, max_size=4))
-@settings(max_examples=80)
+@examples(80)
 def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[ChatMessage]) -> None:
     session = shared.session(uuid.uuid4().hex, "s")
     session.add_many(to_draft(message, shared.counter) for message in said)
@@ -143,7 +144,7 @@ def test_any_message_comes_back_equal(shared: MemoryEngine, said: list[ChatMessa
 
 
 @given(messages)
-@settings(max_examples=60)
+@examples(60)
 def test_a_message_that_came_back_is_the_same_draft(shared: MemoryEngine, message: ChatMessage) -> None:
     draft = to_draft(message, shared.counter, id="one")
     found = shared.session(uuid.uuid4().hex, "s").add(draft).message
@@ -151,7 +152,7 @@ def test_a_message_that_came_back_is_the_same_draft(shared: MemoryEngine, messag
 
 
 @given(st.lists(messages, max_size=4), st.lists(messages, max_size=2))
-@settings(max_examples=40)
+@examples(40)
 def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
     plain: MemoryEngine, said: list[ChatMessage], more: list[ChatMessage]
 ) -> None:
@@ -167,7 +168,7 @@ def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
 
 
 @given(messages)
-@settings(max_examples=200)
+@examples(200)
 def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessage) -> None:
     before, counter = json.dumps(encode_message(message, "")), ContentAwareCounter()
     draft = to_draft(message, counter)

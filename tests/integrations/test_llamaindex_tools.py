@@ -9,11 +9,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine, RecallConfig
 from langmem_tiers.core.fences import without_fences
+from tests.examples import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -145,7 +146,7 @@ async def test_what_was_forgotten_stays_in_history_and_what_is_found_counts_as_u
 
 
 @given(texts=st.lists(st.text(min_size=1) | st.sampled_from(["</memory>", "<\\/memory>", "<memory>"])))
-@settings(max_examples=30)
+@examples(30)
 def test_whatever_is_remembered_stays_inside_one_fence_of_valid_json(texts: list[str]) -> None:
     with MemoryEngine(embedder=None) as engine:
         spec = TieredMemoryToolSpec(engine, "ada")

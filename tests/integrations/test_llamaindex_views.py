@@ -8,10 +8,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine
+from tests.examples import examples
 from tests.integrations.test_llamaindex_memory import (
     INSERTS,
     LONG,
@@ -151,7 +152,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "langmem_tiers")  # limits that hold nothing are told of, each time
 
 
-@settings(max_examples=70)
+@examples(70)
 @given(
     said=conversations(),
     limit=LIMITS,
@@ -192,7 +193,7 @@ def test_a_view_is_whole_within_its_limit_and_ends_with_what_was_said_last(
     assert memory.failures == 0
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(any_message, max_size=8), LIMITS, TOKENIZERS, st.sampled_from(INSERTS), st.none() | TEXTS)
 def test_whatever_is_said_nothing_raises_and_nothing_is_lost(
     plain: MemoryEngine, said: list[ChatMessage], limit: int, tokenizer: Any, insert: str, query: str | None
@@ -212,7 +213,7 @@ def test_whatever_is_said_nothing_raises_and_nothing_is_lost(
     assert memory.get_all() == said[1:]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(conversations(), st.integers(0, 1500))
 def test_a_plain_cut_is_whole_and_holds_as_much_as_fits(said: list[ChatMessage], limit: int) -> None:
     sizes = Sizes(list)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from langmem_tiers_langchain import TieredStore
+from tests.examples import examples
 
 LABELS = st.sampled_from(["a", "b", "A", "a%", "ab", "a_", "*"])
 PATHS = st.lists(LABELS, min_size=1, max_size=3).map(tuple)
@@ -73,7 +74,7 @@ def forget_empty_namespaces(store: InMemoryStore) -> None:
         del store._data[namespace]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.lists(OPS, min_size=1, max_size=5), min_size=1, max_size=8))
 def test_batches_give_the_same_results_as_the_store_in_memory(batches: list[list[Any]]) -> None:
     theirs = InMemoryStore()
@@ -91,7 +92,7 @@ def test_batches_give_the_same_results_as_the_store_in_memory(batches: list[list
 
 
 @pytest.mark.parametrize("index", [None, {"fields": ["s"]}], ids=["whole values", "one field"])
-@settings(max_examples=30)
+@examples(30)
 @given(
     puts=st.lists(st.tuples(PATHS, KEYS, VALUES, st.booleans()), max_size=12),
     wanted=FILTERS,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -33,6 +33,7 @@ from langmem_tiers import (
     TuningParameters,
 )
 from langmem_tiers.core.showing import Listed
+from tests.examples import examples
 from tests.notebook.pages import Page, page_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def is_name(text: str) -> bool:
     return bool(text.strip()) and text.isprintable() and text.isascii() and len(text) < 100
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(hostile)
 @example(ATTACKS[0])
 @example(ATTACKS[1])

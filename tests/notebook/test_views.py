@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
-from sqlalchemy import event
 
 import langmem_tiers
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
 from langmem_tiers.core.showing import Listed, Showing
+from tests.counting import statements
 from tests.notebook.pages import Memory, page_of
 
 if TYPE_CHECKING:
@@ -230,21 +230,6 @@ def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
             counts.append([statements(engine, value._repr_html_) for value in shown_values])
     assert counts[0] == counts[1]
     assert max(counts[1]) <= 8
-
-
-def statements(engine: MemoryEngine, show: Callable[[], str]) -> int:
-    """How many statements the database is asked."""
-    asked: list[str] = []
-
-    def note(*about: Any) -> None:
-        asked.append(about[2])
-
-    event.listen(engine._database._engine, "before_cursor_execute", note)
-    try:
-        show()
-    finally:
-        event.remove(engine._database._engine, "before_cursor_execute", note)
-    return len(asked)
 
 
 def test_to_show_something_changes_nothing(memory: Memory) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -23,6 +23,7 @@ from langmem_tiers import (
     Thought,
     TokenCounter,
 )
+from tests.examples import examples
 
 HOME = "https://shop.example.com"
 ENGINE = MemoryEngine(embedder=None)  # one for all examples: each has a task of its own
@@ -114,7 +115,7 @@ changes = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(
     goal=texts.filter(str.strip),
     done=st.lists(changes, max_size=8),
@@ -144,7 +145,7 @@ def told(goal: str) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(goal=texts.filter(str.strip), done=st.lists(changes, max_size=5))
 def test_the_goal_is_told_while_there_is_room_for_it(goal: str, done: list[Change]) -> None:
     memory = AgentMemory(5_000, engine=ENGINE, namespace="goals")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import CharCounter, Compressor, ContentAwareCounter, FactFinder, Summarizer
 from langmem_tiers.compression.digest import Digest
+from tests.examples import examples
 from tests.messages import message
 
 pieces = st.sampled_from(
@@ -64,7 +65,7 @@ def test_under_a_limit_a_fact_is_there_or_named_as_missing(
     assert all(fact.text in done.text or fact.text in lost for fact in finder.find(text))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(texts, max_size=12), counters, st.integers(16, 400))
 def test_a_digest_keeps_its_limit_and_a_fact_is_there_or_named(
     said: list[str], counter: CharCounter, limit: int
@@ -78,7 +79,7 @@ def test_a_digest_keeps_its_limit_and_a_fact_is_there_or_named(
             assert fact.text in done.text or fact.text in named
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(texts, max_size=12), counters, st.integers(16, 400))
 def test_an_extractive_summary_keeps_its_target(said: list[str], counter: CharCounter, target: int) -> None:
     messages = [message(text) for text in said]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 from langmem_tiers.testing import seeded_ids
 from tests.erasing import opened
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,7 @@ def assert_rest_is_equal(
                 assert name in left, (kind, thing)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
 def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], data: st.DataObject) -> None:
     path = ("acme", "alice")
@@ -154,7 +155,7 @@ def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], da
             assert chunk.message_count == len(session.messages_of(chunk))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
 def test_nothing_of_a_session_or_a_user_is_left_and_the_rest_is_equal(
     held: list[Talk], data: st.DataObject

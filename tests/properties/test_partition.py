@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, TokenBudget, ToolCall, partition_messages
 from langmem_tiers.core.groups import groups_of, window_start
+from tests.examples import examples
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "A": Role.ASSISTANT, "s": Role.SYSTEM}
@@ -51,14 +52,14 @@ def budgets(draw: st.DrawFn) -> TokenBudget:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 def test_each_message_is_in_exactly_one_set(messages: list[Message], budget: TokenBudget) -> None:
     parts = partition_messages(messages, budget)
     assert sorted((m for part in parts for m in part), key=lambda m: int(m.id)) == messages
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 def test_each_set_keeps_the_order(messages: list[Message], budget: TokenBudget) -> None:
     for part in partition_messages(messages, budget):
@@ -66,7 +67,7 @@ def test_each_set_keeps_the_order(messages: list[Message], budget: TokenBudget) 
         assert places == sorted(places)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> None:
     set_of = {m.id: name for name, part in enumerate(partition_messages(messages, budget)) for m in part}
@@ -74,7 +75,7 @@ def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> Non
         assert len({set_of[m.id] for m in messages[start:end]}) == 1
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 @example(
     conversation([("A1", 9), ("A2", 9), ("1", 300), ("2", 9), ("u", 9)]),
@@ -93,7 +94,7 @@ def test_a_result_is_never_in_another_set_than_its_call(messages: list[Message],
             assert set_of[message.id] == set_of[latest_call[message.tool_call_id]]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
     full, compressed, _ = partition_messages(messages, budget)
@@ -105,7 +106,7 @@ def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
     assert used <= budget.context_tokens - 10
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(conversations, budgets())
 def test_a_window_that_fits_is_full(messages: list[Message], budget: TokenBudget) -> None:
     newest = messages[window_start(groups_of(messages), budget.full_message_window) :]

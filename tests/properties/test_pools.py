@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from langmem_tiers import MemoryEngine, NotAllowedError
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
@@ -111,4 +111,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPools = PoolMachine.TestCase
-TestPools.settings = settings(max_examples=15, stateful_step_count=15)
+TestPools.settings = examples(15, stateful_step_count=15)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Role, Strategy, Tier
 from langmem_tiers.testing import FrozenClock, HashEmbedder
+from tests.examples import examples
 
 START = datetime(2025, 1, 10, tzinfo=UTC)
 WORDS = "boat red noon sea remember that my name is decided café 北京 ok".split()
@@ -85,7 +86,7 @@ def store(engine: MemoryEngine, namespace: str, messages: list[Said]) -> dict[st
     return kept
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(said, min_size=1, max_size=8), some_filters(), st.sampled_from(["best", "recency", "hybrid"]))
 def test_exactly_what_the_filters_allow_comes(
     messages: list[Said], filters: RecallFilters, strategy: str
@@ -103,7 +104,7 @@ def test_exactly_what_the_filters_allow_comes(
     assert found.candidates == len(expected)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(said, max_size=8),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
@@ -127,7 +128,7 @@ def test_hits_are_whole_ordered_and_explained(
         assert hit.found_by in hit.signals
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.text(min_size=1, max_size=60), st.lists(said, max_size=4), st.sampled_from(list(Strategy)))
 def test_any_text_that_says_something_is_a_query(
     query: str, messages: list[Said], strategy: Strategy
@@ -140,7 +141,7 @@ def test_any_text_that_says_something_is_a_query(
             assert len(where.recall(query, strategy=strategy)) <= len(messages)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(said, min_size=1, max_size=6), st.lists(said, max_size=6))
 def test_a_recall_is_the_same_however_often_it_was_asked_while_writing(
     before: list[Said], after: list[Said]

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -22,6 +21,7 @@ from langmem_tiers import (
     RedisConfig,
 )
 from langmem_tiers.testing import FrozenClock
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,7 @@ def test_engines_with_redis_show_what_the_database_holds(tmp_path: Path) -> None
         ]
         run_state_machine_as_test(
             lambda: TwoWorkersAndTheTruth(engines, server, clock),  # type: ignore[arg-type]
-            settings=settings(max_examples=15, stateful_step_count=20),
+            settings=examples(15, stateful_step_count=20),
         )
         status = engines[0].redis
         assert status is not None

@@ -7,11 +7,12 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
 from tests.backends import ALL_BACKENDS, opened
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def test_a_megabyte_comes_back_equal(shared: MemoryEngine, text: str) -> None:
     assert session.latest(1)[0].content == text
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.lists(hostile, min_size=1, max_size=3).map(tuple), hostile), unique=True, max_size=6
@@ -109,7 +110,7 @@ def test_any_name_holds_its_own_messages_and_no_others(
         assert set(shared.namespaces((root, *labels))) == below
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(hostile, min_size=1, max_size=4, unique=True), st.data())
 def test_deleting_one_name_leaves_the_others(
     shared: MemoryEngine, labels: list[str], data: st.DataObject
@@ -125,7 +126,7 @@ def test_deleting_one_name_leaves_the_others(
 turns = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "1", "2", "compress"]), max_size=30)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(turns, st.integers(1, 12))
 def test_no_view_ever_shows_a_result_without_its_call(
     shared: MemoryEngine, turns: list[str], limit: int

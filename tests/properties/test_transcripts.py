@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.core.transcripts import IN_LIST, Listing
 from tests.backends import ALL_BACKENDS, opened
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,7 +187,7 @@ def check(session: Session, model: Model, before: Sequence[Message]) -> None:
     assert ids(session.build_context(recall=False).messages) == shown
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(steps)
 @example(
     [

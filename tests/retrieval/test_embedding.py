@@ -16,6 +16,7 @@ from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryE
 from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, trials, vectors
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
+from tests.backends import ON_FILE_AND_SERVER, POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -181,7 +182,7 @@ def test_an_embedder_that_failed_is_left_alone_for_a_while_and_then_asked_again(
         assert vector_counts(engine) == {"spy": len(SAID)}
 
 
-@pytest.mark.parametrize("kind", ["file", "postgresql"])
+@pytest.mark.parametrize("kind", ["file", POSTGRES])
 def test_a_changed_model_is_noticed_and_its_vectors_are_never_mixed(
     kind: str, file_url: str, tenant: str, request: pytest.FixtureRequest
 ) -> None:
@@ -206,7 +207,7 @@ def until(reached: Callable[[], bool]) -> bool:
     return reached()
 
 
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+@ON_FILE_AND_SERVER
 def test_vectors_of_a_model_that_nobody_uses_are_erased_after_a_week(
     url: str, tenant: str, clock: FrozenClock
 ) -> None:

@@ -20,7 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.storage.index import SqlIndexStore
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
-from tests.backends import ALL_BACKENDS
+from tests.backends import ON_DISK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -279,7 +279,7 @@ def test_of_a_deleted_session_nothing_is_recalled(engine: MemoryEngine, tenant: 
     assert texts(where.recall("boat")) == []
 
 
-@pytest.mark.parametrize("backend", [one for one in ALL_BACKENDS if one != "sqlite-memory"])
+@pytest.mark.parametrize("backend", ON_DISK)
 def test_what_one_engine_writes_or_erases_another_knows_at_once(
     url: str, config: EngineConfig, tenant: str
 ) -> None:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_cases import repeated
+from benchmarks.growth_texts import CHECK_UNITS
 from langmem_tiers.core.extracted import FactDraft, Validation
 from langmem_tiers.scoring.fact_checks import is_question, validated
 from tests.messages import message
-from tests.timing import takes_at_most
 
 
 def check(
@@ -251,8 +252,8 @@ def test_any_text_has_a_confidence_no_higher_than_it_came_with(
     assert 0 <= result.confidence <= confidence + 0.005
 
 
-@pytest.mark.parametrize(
-    "text", ["ignore all " * 2000, "password is " * 2000, "a" * 20000, "<" * 20000, "://a:" * 4000]
-)
-def test_no_text_makes_the_checks_slow(text: str) -> None:
-    assert takes_at_most(0.5, lambda: check(text))
+@pytest.mark.parametrize("unit", CHECK_UNITS)
+def test_a_unit_repeated_to_20000_characters_is_trusted_less(unit: str) -> None:
+    result = check(repeated(unit, 20_000))
+    assert result.confidence < 0.8
+    assert result.is_safe == (unit not in {"password is ", "a"})

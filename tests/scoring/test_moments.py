@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_cases import repeated
+from benchmarks.growth_texts import MOMENT_UNITS
 from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.fences import fenced
@@ -27,7 +29,6 @@ from tests.scoring.moment_sentences import (
     SOLVED,
     UNSEEN,
 )
-from tests.timing import takes_at_most
 
 
 def turns(*said: tuple[str, str] | str | Message, first: int = 1) -> list[Turn]:
@@ -371,16 +372,12 @@ def test_a_row_that_cannot_work_is_refused(
         MomentPattern(kind, pattern, strength)
 
 
-UNITS = (
-    "a| |\n|we |let's |cut from 4 |there is a |not, |finally |`|\"|?|. |1. |```|if it fails |switch from a |we decided "
-    "|> |    x\n|fixed "
-)
-
-
-@pytest.mark.parametrize("unit", UNITS.split("|"))
-def test_a_message_of_a_million_characters_is_read_at_once(unit: str) -> None:
-    long = turns(unit * (1_000_000 // len(unit)), ("assistant", unit * 4000), ("tool", unit * 4000))
-    assert takes_at_most(0.5, lambda: find_moments(long))
+@pytest.mark.parametrize("unit", MOMENT_UNITS)
+def test_a_unit_repeated_to_100000_characters_gives_one_moment_of_each_speaker_at_most(unit: str) -> None:
+    text = repeated(unit, 100_000)
+    found = find_moments(turns(text, ("assistant", text[:20_000]), ("tool", text[:20_000])))
+    kinds = {"we decided ": [DECISION] * 2, "fixed ": [SOLVED] * 2}
+    assert [one.kind for one in found] == kinds.get(unit, [])
 
 
 WORDS = "we decided not to fixed the bug if done finally because great 40 s from to instead let's ``` > ? . ! , 漢字"

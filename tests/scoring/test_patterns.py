@@ -1,4 +1,4 @@
-"""What is kept word for word, what is left, and how long looking for it may take."""
+"""Facts that are kept word for word, and texts that are not facts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks.growth_cases import repeated
+from benchmarks.growth_texts import FACT_SHAPES
 from langmem_tiers import FACT_PATTERNS, FactKind, FactPattern, InvalidInputError
-from tests.timing import takes_at_most
+from tests.examples import examples
 
 SHA512 = (
     "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce"
@@ -263,7 +265,7 @@ def covered(text: str) -> set[int]:
     return {n for pattern in FACT_PATTERNS for a, b in pattern.spans(text) for n in range(a, b)}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(st.sampled_from("abZ019-_.,:;/ $%'\"()\n#@=+"), max_size=50))
 def test_every_number_of_several_digits_is_in_some_fact(text: str) -> None:
     inside = covered(text)
@@ -296,7 +298,7 @@ def test_needles_only_spare_searches_that_find_nothing(text: str) -> None:
         assert list(pattern.spans(text)) == list(replace(pattern, needles=()).spans(text))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(pieces, max_size=12).map("".join))
 def test_needles_spare_nothing_that_would_be_found(text: str) -> None:
     for pattern in FACT_PATTERNS:
@@ -319,45 +321,13 @@ def test_a_lowered_text_that_is_handed_in_changes_nothing(text: str) -> None:
         assert list(pattern.spans(text, text.lower())) == list(pattern.spans(text))
 
 
-SHAPES = [
-    *(("", piece) for piece in "a 1 . - / \\ [ # ` ' é $ < \0".split(" ")),
-    *(
-        ("", piece)
-        for piece in (" ", "\n", " \n", "a ", "1.", "a.", "a-", "a/", "1:", "1,", "a:", "a@", "a'")
-    ),
-    *(
-        ("", piece)
-        for piece in ("//a[", "//a/", "[data-", 'class="', "id='", "://", "http://", "Error", "error ")
-    ),
-    *(
-        ("", piece)
-        for piece in ("Error:\n", "not ", "don't ", "n't", "USD", "1 of May ", "v1.1-", "==1.", "C:\\a\\")
-    ),
-    *(
-        ("", piece)
-        for piece in ("git ", "git a.b ", "make a b c d e ", "command ", "$ a\n", "12:34 ", "a.py/", "::")
-    ),
-    ("$", " "),
-    (">", "\t"),
-    ("git", " "),
-    ("sudo", " "),
-    ("command", " "),
-    ("command:", " "),
-    ("git ", "a"),
-    ("git -", "a "),
-    ("selector='", "a"),
-    ("C:\\", "a "),
-    ("not", " "),
-    ("failed to ", "a"),
-]
-
-
-@pytest.mark.parametrize(("head", "piece"), SHAPES)
-@pytest.mark.parametrize("kind", FactKind)
-def test_no_text_takes_long_to_look_at(kind: FactKind, head: str, piece: str) -> None:
-    for length in (200, 2_000, 6_000, 20_000, 200_000):  # so that quadratic time ends before it gets long
-        text = head + piece * (length // len(piece)) + "!"
-        assert takes_at_most(max(0.2, length / 100_000), lambda: facts(kind, text)), f"at {length} characters"  # noqa: B023
+@pytest.mark.parametrize(("head", "piece"), FACT_SHAPES)
+def test_facts_of_a_repeated_piece_are_parts_of_it_in_their_order(head: str, piece: str) -> None:
+    text = repeated(piece, 2_000, head, "!")
+    for pattern in FACT_PATTERNS:
+        spans = list(pattern.spans(text))
+        assert spans == sorted(spans)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
 
 
 def test_a_pattern_of_ones_own_finds_its_facts() -> None:

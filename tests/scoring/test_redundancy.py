@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-import random
 import re
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_cases import repeated
+from benchmarks.growth_lists import FRAME, REDUNDANT
+from benchmarks.growth_texts import FINGERPRINT_UNITS
 from langmem_tiers import InvalidConfigError, find_redundant
 from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
-from tests.timing import takes_at_most
-
-FRAME = (
-    "The deployment notes for the warehouse project say that {} and everybody in the platform group "
-    "agreed during their long planning meeting about shipping robots safely across town"
-)
-
-"""More than twenty words, so that a single one makes no difference to plain Jaccard."""
+from tests.counting import function_calls
+from tests.examples import examples
 
 
 def jaccard(one: str, other: str) -> float:
@@ -258,14 +254,14 @@ def marked_by_all_pairs(texts: list[str], threshold: float) -> set[int]:
     }
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(families(), st.sampled_from([0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0]))
 def test_the_index_finds_exactly_what_all_pairs_find(texts: list[str], threshold: float) -> None:
     found = find_redundant(texts, threshold)
     assert found.keys() == marked_by_all_pairs(texts, threshold)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(families(), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
 def test_whatever_is_marked_names_a_newer_duplicate(texts: list[str], threshold: float) -> None:
     prints = [fingerprint(text) for text in texts]
@@ -287,45 +283,25 @@ def test_being_duplicates_goes_both_ways(texts: list[str]) -> None:
         assert are_duplicates(one, other, 0.5) == are_duplicates(other, one, 0.5)
 
 
-def word(number: int) -> str:
-    """A word of letters alone, so that it counts as no number."""
-    return "w" + "".join(chr(97 + number // 26**place % 26) for place in range(4))
+@pytest.mark.parametrize(
+    ("texts", "redundant"),
+    [
+        ("identical", 999),
+        ("one word differs", 999),
+        ("one number differs", 0),
+        ("words of a language", 0),
+        ("300 common words", 0),
+    ],
+)
+def test_twice_as_many_texts_take_twice_as_many_calls(texts: str, redundant: int) -> None:
+    many = REDUNDANT[texts](1_000)
+    assert len(find_redundant(many)) == redundant
+    half = function_calls(lambda: find_redundant(many[:500]))
+    assert function_calls(lambda: find_redundant(many)) < 2.2 * half
 
 
-def checked_in_time(texts: list[str], seconds: float = 20.0) -> dict[int, int]:
-    found: list[dict[int, int]] = []
-    assert takes_at_most(seconds, lambda: found.append(find_redundant(texts)))
-    return found[-1]
-
-
-def test_20000_identical_texts_take_no_quadratic_time() -> None:
-    assert len(checked_in_time([FRAME.format("the gate is locked")] * 20_000)) == 19_999
-
-
-def test_20000_texts_that_differ_in_a_word_take_no_quadratic_time() -> None:
-    assert len(checked_in_time([FRAME.format(word(n)) for n in range(20_000)])) == 19_999
-
-
-def test_20000_texts_that_differ_in_a_number_take_no_quadratic_time() -> None:
-    assert checked_in_time([FRAME.format(n) for n in range(20_000)]) == {}
-
-
-def test_20000_texts_of_the_words_of_a_language_take_no_quadratic_time() -> None:
-    chance = random.Random(1)
-    words, weights = [word(n) for n in range(2_000)], [1 / (n + 1) for n in range(2_000)]
-    assert checked_in_time([" ".join(chance.choices(words, weights, k=25)) for _ in range(20_000)]) == {}
-
-
-def test_20000_texts_of_a_few_hundred_equally_common_words_take_no_quadratic_time() -> None:
-    chance = random.Random(1)
-    words = [word(n) for n in range(300)]
-    texts = [" ".join(chance.choices(words, k=20)) for _ in range(20_000)]
-    for count in (2_500, 5_000, 10_000, 20_000):  # step by step: quadratic time ends before it gets long
-        assert checked_in_time(texts[:count], seconds=count / 2_000) == {}
-
-
-@pytest.mark.parametrize("piece", ["a", "1", "a'", "-", "a1", "not ", "n't", "<", " <", "$", "un", "é"])
-def test_no_text_takes_long_to_fingerprint(piece: str) -> None:
-    for length in (2_000, 20_000, 200_000):
-        text = piece * (length // len(piece))
-        assert takes_at_most(2, lambda: fingerprint(text))  # noqa: B023
+@pytest.mark.parametrize("piece", FINGERPRINT_UNITS)
+def test_a_fingerprint_of_a_piece_repeated_to_20000_characters_has_at_most_one_word(piece: str) -> None:
+    found = fingerprint(repeated(piece, 20_000))
+    assert len(found.words) == piece[0].isalnum()
+    assert bool(found.turning) == (piece in {"1", "a1", "not ", "n't", "<", " <"})

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_cases import repeated
+from benchmarks.growth_texts import TOPIC_UNITS
 from langmem_tiers.scoring.topics import key_topics, united_topics
 from langmem_tiers.scoring.words import STOP_WORDS
-from tests.timing import takes_at_most
 
 POOL = [
     "The connection pool is exhausted again. Raise the connection pool in src/db/pool.py to 20.",
@@ -79,9 +80,12 @@ def test_topics_are_united_in_order_in_whatever_case() -> None:
     assert united_topics([], ["a"]) == united_topics(["a"], []) == ("a",)
 
 
-@pytest.mark.parametrize("unit", ["a", "word ", "a.b", "数据", "'", "x-y_", "한국", "`"])
-def test_long_texts_are_read_quickly(unit: str) -> None:
-    assert takes_at_most(1.0, lambda: key_topics([unit * (1_000_000 // len(unit))] * 10))
+@pytest.mark.parametrize("unit", TOPIC_UNITS)
+def test_key_topics_of_a_unit_repeated_to_100000_characters_are_parts_of_it(unit: str) -> None:
+    text = repeated(unit, 100_000)
+    topics = key_topics([text] * 10)
+    assert all(topic in text for topic in topics)
+    assert bool(topics) == unit[0].isalpha()
 
 
 texts = st.lists(

@@ -3,7 +3,7 @@
 import string
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers.scoring.web_addresses import (
@@ -16,6 +16,7 @@ from langmem_tiers.scoring.web_addresses import (
     normalized,
     same_site,
 )
+from tests.examples import examples
 
 BASE = "https://example.com/docs/guide?v=2#top"
 PIECES = st.sampled_from(
@@ -188,7 +189,7 @@ def test_what_is_no_text_has_no_normal_form() -> None:
     assert [normalized(one) for one in values] == [None] * 4  # type: ignore[arg-type]
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(url=TEXTS, base=TEXTS)
 @example(url="https://example.com/%2%35", base="")
 @example(url="https://example.com/a/.;jsessionid=1./b", base="")
@@ -203,7 +204,7 @@ def test_the_normal_form_of_any_text_is_its_own_normal_form(url: str, base: str)
             assert host_of(normal)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(TEXTS, TEXTS)
 def test_no_text_makes_any_question_raise(a: str, b: str) -> None:
     domain_of(a), is_document(a), is_folder(a), as_folder(a)

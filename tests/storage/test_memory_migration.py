@@ -12,6 +12,7 @@ from langmem_tiers.core.entries import Tier
 from langmem_tiers.storage.memory_tables import metadata
 from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
 from langmem_tiers.storage.pool_tables import metadata as pool_metadata
+from tests.backends import POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +24,8 @@ DROP = (*POOLS, *(f"DROP TABLE {table.name}" for table in reversed(metadata.sort
 SOURCES = "ALTER TABLE lmt_knowledge_history DROP COLUMN source"
 ON_POSTGRESQL = tuple(f"DROP INDEX lmt_messages_{name}" for name in ("by_time", "important", "by_age"))
 NAMED = ", ".join(f"'{name}'" for name in TABLES)
-SQLITE = f"SELECT name, sql FROM sqlite_master WHERE tbl_name IN ({NAMED}) ORDER BY name"
-POSTGRES = f"""
+SQLITE_SCHEMA = f"SELECT name, sql FROM sqlite_master WHERE tbl_name IN ({NAMED}) ORDER BY name"
+POSTGRES_SCHEMA = f"""
     SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default
     FROM information_schema.columns WHERE table_name IN ({NAMED})
     UNION ALL SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), NULL, NULL, NULL
@@ -74,7 +75,7 @@ def back_to_version_8(url: str) -> None:
 def test_on_sqlite(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     MemoryEngine(url).close()
-    new, migrated = both_ways(url, SQLITE, TO_MEMORIES.sqlite)
+    new, migrated = both_ways(url, SQLITE_SCHEMA, TO_MEMORIES.sqlite)
     assert new == migrated
     assert {row[0] for row in new} >= {*TABLES, "lmt_memories_by_age", "lmt_extracted_facts_by_state"}
 
@@ -82,12 +83,12 @@ def test_on_sqlite(tmp_path: Path) -> None:
 def test_on_postgresql(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
     MemoryEngine(url).close()
-    new, migrated = both_ways(url, POSTGRES, TO_MEMORIES.postgresql)
+    new, migrated = both_ways(url, POSTGRES_SCHEMA, TO_MEMORIES.postgresql)
     assert new == migrated
     assert {row[0] for row in new} == set(TABLES)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", POSTGRES])
 def test_a_database_of_version_8_keeps_all_it_holds_and_takes_entries(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

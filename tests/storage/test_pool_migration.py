@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 from langmem_tiers import MemoryEngine
 from langmem_tiers.storage.pool_tables import metadata
 from langmem_tiers.storage.schema import SCHEMA_VERSION
+from tests.backends import POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,8 @@ BACK = (
     "DELETE FROM lmt_schema_versions",
     "INSERT INTO lmt_schema_versions VALUES (9, '2025-01-15')",
 )
-SQLITE = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
-POSTGRES = """
+SQLITE_SCHEMA = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+POSTGRES_SCHEMA = """
     SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default
     FROM information_schema.columns WHERE table_name LIKE 'lmt%'
     UNION ALL SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), NULL, NULL, NULL
@@ -34,7 +35,7 @@ POSTGRES = """
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'memory.db'}"
@@ -55,7 +56,7 @@ def execute(url: str, *statements: str) -> list[tuple[str, ...]]:
 
 def test_a_database_of_version_9_becomes_one_of_today_with_all_it_holds(url: str) -> None:
     is_sqlite = url.startswith("sqlite")
-    look = SQLITE if is_sqlite else POSTGRES
+    look = SQLITE_SCHEMA if is_sqlite else POSTGRES_SCHEMA
     with MemoryEngine(url, embedder=None) as engine:
         engine.session("acme", "s").add("user", "The walrus lives here.")
         stored = engine.namespace("acme").long_term.store("Alice lives in Berlin.").entry

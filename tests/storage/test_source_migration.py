@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from tests.storage.test_pool_migration import POSTGRES, SQLITE, execute
+from tests.backends import POSTGRES
+from tests.storage.test_pool_migration import POSTGRES_SCHEMA, SQLITE_SCHEMA, execute
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ BACK = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", POSTGRES])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'memory.db'}"
@@ -28,7 +29,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_a_database_of_version_10_becomes_one_of_today_with_all_it_holds(url: str, tmp_path: Path) -> None:
-    look = SQLITE if url.startswith("sqlite") else POSTGRES
+    look = SQLITE_SCHEMA if url.startswith("sqlite") else POSTGRES_SCHEMA
     with MemoryEngine(url, embedder=None) as engine:
         for value in ("Oslo \0", "Rome"):
             engine.namespace("acme").knowledge.store("domain", "city", value, source="session s")

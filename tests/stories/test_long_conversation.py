@@ -22,6 +22,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
     return played
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("replay")
 class TestReplay:
     def test_it_is_as_long_and_as_tight_as_it_should_be(self, replay: Replay) -> None:

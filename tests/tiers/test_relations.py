@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.growth_engines import chain
 from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
 from langmem_tiers.core.errors import EntryNotFoundError
 from langmem_tiers.core.long_term import EntryDraft, Relation, RelationKind
-from langmem_tiers.core.memory_store import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.timing import takes_at_most
+from tests.counting import sqlite_steps, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
-CHAIN = 2_000
 
 
 @pytest.fixture
@@ -211,44 +211,52 @@ def test_nothing_supersedes_what_supersedes_it_itself_or_by_way_of_others(
     assert [entry.id for entry in memory.history(c)] == [a, b, c, d]
 
 
-def chain(engine: MemoryEngine, memory: LongTerm) -> list[str]:
-    """Ids of entries of which each supersedes the one before it."""
-    ids = entries(memory, CHAIN)
-    pairs = reversed(list(zip(ids[1:], ids, strict=False)))  # the last first: nothing to be looked through
-    made = tuple(
-        Relation(source=newer, target=older, kind="supersedes", created_at=NOW) for newer, older in pairs
-    )
-    assert engine.parts.lasting.store.commit(("a",), MemoryWrite(relate=made), NOW)
-    return ids
+def history_work(count: int) -> tuple[int, int]:
+    """SQL statements and steps of SQLite to read the history of a chain."""
+    with MemoryEngine(embedder=None, clock=FrozenClock(), ids=seeded_ids()) as engine:
+        memory, ids = engine.namespace("a").long_term, chain(engine, count)
+
+        def read() -> None:
+            assert [entry.id for entry in memory.history(ids[count // 2])] == ids
+
+        return statements(engine, read), sqlite_steps(engine, read)
 
 
-def test_a_long_chain_is_told_in_its_order_and_refuses_a_cycle(
+def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() -> None:
+    (few, few_steps), (many, many_steps) = history_work(50), history_work(100)
+    assert few == many == 2  # the entry, and all that are connected with it
+    assert many_steps < 2.2 * few_steps
+
+
+def test_a_chain_longer_than_the_recursion_limit_is_read_in_order_and_refuses_a_cycle(
     opened: MemoryEngine, memory: LongTerm
 ) -> None:
-    ids = chain(opened, memory)
-    told: list[str] = []
-
-    def tell() -> None:
-        told[:] = [entry.id for entry in memory.history(ids[CHAIN // 2])]
-
-    assert takes_at_most(10, tell)  # two reads for each step, both ways at once
-    assert told == ids
+    ids = chain(opened, sys.getrecursionlimit() + 100)
+    assert [entry.id for entry in memory.history(ids[len(ids) // 2])] == ids
     with pytest.raises(InvalidInputError, match="cannot supersede"):
         memory.relate(ids[0], ids[-1], "supersedes")
     assert [one.entry.id for one in memory.related(ids[0], depth=20)] == ids[1:21]
 
 
-def test_an_entry_on_top_of_a_long_chain_is_stored_as_fast_as_any(
-    opened: MemoryEngine, memory: LongTerm, clock: FrozenClock
-) -> None:
-    ids = chain(opened, memory)
-    days = iter(range(1, 29))
-    last = memory.store("The deadline is March 31.").entry
-    assert last is not None
-    memory.relate(last.id, ids[-1], "supersedes")
+def store_work(count: int) -> tuple[int, int]:
+    """SQL statements and steps of SQLite to store a new entry on a chain."""
+    clock = FrozenClock()
+    with MemoryEngine(embedder=None, clock=clock, ids=seeded_ids()) as engine:
+        memory, ids = engine.namespace("a").long_term, chain(engine, count)
+        last = memory.store("The deadline is March 31.").entry
+        assert last is not None
+        memory.relate(last.id, ids[-1], "supersedes")
+        days = iter(range(1, 29))
 
-    def change() -> None:
-        clock.advance(timedelta(days=1))
-        assert len(memory.store(f"The deadline is March {next(days)}.").supersedes) == 1
+        def change() -> None:
+            clock.advance(timedelta(days=1))
+            assert len(memory.store(f"The deadline is March {next(days)}.").supersedes) == 1
 
-    assert takes_at_most(0.05, change)  # about 0.01 s without the chain
+        change()
+        return statements(engine, change), sqlite_steps(engine, change)
+
+
+def test_a_new_entry_on_a_longer_chain_takes_the_same_work() -> None:
+    (few, few_steps), (many, many_steps) = store_work(50), store_work(100)
+    assert few == many
+    assert many_steps == pytest.approx(few_steps, rel=0.1)

@@ -11,6 +11,7 @@ from langmem_tiers.compression.chunks import merged_summary
 from langmem_tiers.core.config import LearningConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
+from tests.backends import ON_FILE_AND_SERVER
 from tests.flows.learners import SESSION, TENANT, learn_together, run_together
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ def test_learning_in_many_threads_makes_no_chunk_twice(session: Session) -> None
     assert_every_message_once(session)
 
 
-@pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+@ON_FILE_AND_SERVER
 def test_two_engines_at_the_same_time_make_no_chunk_twice(url: str, tenant: str) -> None:
     with MemoryEngine(url, embedder=None) as one, MemoryEngine(url, embedder=None) as other:
         sessions = [one.session(tenant, "s"), other.session(tenant, "s")]

@@ -1,18 +1,20 @@
 """Site maps: what is known of a site, what comes next, what is told."""
 
 import json
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.growth_lists import crawled, shortened
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.scoring.web_addresses import same_site
 from langmem_tiers.tiers.task.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
+from tests.counting import function_calls
+from tests.examples import examples
 
 HOME = "https://example.com/"
 
@@ -586,7 +588,7 @@ def take(graph: SitemapGraph, brute: Brute, step: tuple[Any, ...]) -> None:
         brute.visited.add(url)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(STEPS, st.integers(0, 4), st.integers(1, 6))
 def test_any_exploration_goes_as_by_brute_force_and_survives_json(
     steps: list[tuple[Any, ...]], max_depth: int, max_pages: int
@@ -611,7 +613,7 @@ def test_any_exploration_goes_as_by_brute_force_and_survives_json(
     assert len(after) <= max(0, max_pages - len(before))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.one_of(st.text(max_size=30), st.text(max_size=20).map(at)), min_size=1, max_size=6), st.text()
 )
@@ -629,30 +631,15 @@ def test_no_text_as_an_address_raises_or_leaves_the_site(urls: list[str], text: 
     assert SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
-def grown(pages: int) -> None:
-    graph = SitemapGraph(HOME, SitemapLimits(max_depth=20, max_pages=pages, max_known_pages=pages + 1))
-    for number in range(pages):
-        graph.add_links(f"/{number}", [f"/{(number * 7 + step * step) % pages}" for step in range(5)])
-    crawl(graph)
+@pytest.mark.parametrize("work", [crawled, shortened])
+def test_twice_as_many_pages_take_twice_as_many_calls(work: Callable[[int], SitemapGraph]) -> None:
+    assert function_calls(lambda: work(200)) < 2.2 * function_calls(lambda: work(100))
 
 
-def climbing(pages: int) -> None:
-    """A long way first, then a shorter one to each of its pages, from its start on."""
-    graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=pages))
-    for number in range(pages):
-        graph.add_links(f"/{number}", [f"/{number + 1}"])
-    for number in range(pages):
-        graph.add_links(HOME, [f"/{number}"])
+def test_a_crawl_of_linked_pages_visits_each_of_them() -> None:
+    assert len(crawled(200).pages(visited=True)) == 200
 
 
-@pytest.mark.parametrize("work", [grown, climbing])
-def test_eight_times_the_pages_take_not_much_more_than_eight_times_as_long(
-    work: Callable[[int], None],
-) -> None:
-    def seconds(pages: int) -> float:
-        start = time.thread_time()
-        work(pages)
-        return time.thread_time() - start
-
-    work(50)
-    assert min(seconds(4000) / min(seconds(500) for _ in range(3)) for _ in range(3)) < 24
+def test_pages_of_a_long_path_are_moved_up_to_the_home_page() -> None:
+    graph = shortened(100)
+    assert {graph.depth_of(f"/{number}") for number in range(100)} == {1}

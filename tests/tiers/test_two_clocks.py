@@ -10,13 +10,14 @@ import pytest
 from langmem_tiers import MemoryEngine, RecallFilters
 from langmem_tiers.core.long_term import Outcome
 from langmem_tiers.testing import FrozenClock
+from tests.backends import ON_FILE_AND_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=3)
-pytestmark = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"])
+pytestmark = ON_FILE_AND_SERVER
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -21,6 +21,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.long_term import EntryKind, Outcome, Receipt
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -363,7 +364,7 @@ def open_engine() -> Iterator[MemoryEngine]:
         yield engine
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(times=st.lists(st.integers(min_value=1, max_value=90), min_size=1, max_size=10, unique=True))
 def test_of_contradicting_statements_at_different_times_one_holds_at_a_time(
     open_engine: MemoryEngine, times: list[int]
@@ -376,7 +377,7 @@ def test_of_contradicting_statements_at_different_times_one_holds_at_a_time(
     assert len(memory.history(now.id)) == len(times)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(times=ORDERS)
 def test_of_contradicting_statements_at_any_times_one_holds_at_a_time(
     open_engine: MemoryEngine, times: list[int]
@@ -388,7 +389,7 @@ def test_of_contradicting_statements_at_any_times_one_holds_at_a_time(
     assert texts(memory.entries()) == [deadline(1 + latest)]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(said=st.dictionaries(st.integers(1, 90), st.integers(1, 3), min_size=1, max_size=6))
 def test_of_statements_that_come_again_one_holds_at_a_time(
     open_engine: MemoryEngine, said: dict[int, int]

@@ -7,12 +7,13 @@ from enum import Enum
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.tasks import Action, StateSnapshot, Thought
 from langmem_tiers.tiers.task.working import WorkingMemory
+from tests.examples import examples
 
 SEED = StateSnapshot(
     snapshot_id="snap_001",
@@ -295,7 +296,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.text(max_size=400),
     st.dictionaries(st.text(min_size=1, max_size=9), values, max_size=4),

@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import (
@@ -29,6 +29,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.tiers.sizes import size_of
+from tests.examples import examples
 from tests.faults.test_fork import fork, wait
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ def test_what_takes_too_many_bytes_is_stored_and_leaves(clock: FrozenClock) -> N
         assert len(stored(engine, "giant")) == 2
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     st.lists(
         st.one_of(

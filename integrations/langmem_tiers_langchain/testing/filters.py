@@ -51,13 +51,11 @@ FILTERS: list[tuple[dict[str, Any], set[str]]] = [
 class FilterConformance(Conformance):
     """What values must hold."""
 
-    @pytest.mark.parametrize(("wanted", "expected"), FILTERS, ids=[repr(wanted) for wanted, _ in FILTERS])
-    def test_a_filter_finds_what_fits_it(
-        self, store: BaseStore, root: str, wanted: dict[str, Any], expected: set[str]
-    ) -> None:
+    def test_a_filter_finds_the_matching_items(self, store: BaseStore, root: str) -> None:
         for key, value in STORED.items():
             store.put((root,), key, value)
-        assert set(keys_of(store.search((root,), filter=wanted))) == expected
+        for wanted, expected in FILTERS:
+            assert set(keys_of(store.search((root,), filter=wanted))) == expected, wanted
 
     def test_not_equal_finds_other_values_of_any_type(self, store: BaseStore, root: str) -> None:
         for key, value in STORED.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
 TASKS = 12
+
+
+PARTS = [(None, None), (2, None), (2, 0), (2, 1), (None, 2), (0, 0), (99, 0), (2, 3), (1, 4), (3, 99)]
+"""Pairs of limit and offset."""
 
 
 @pytest.mark.asyncio
@@ -48,16 +53,16 @@ class AsyncChatStoreConformance(Conformance):
         await store.add_messages(key, said(*range(5, 300)))
         assert texts(await store.get_messages(key)) == [str(number) for number in range(300)]
 
-    @pytest.mark.parametrize("name", MESSAGES)
-    async def test_a_message_comes_back_equal(self, store: AsyncDBChatStore, key: str, name: str) -> None:
-        message = MESSAGES[name]
-        await store.add_message(key, message)
-        await store.add_messages(key, [message])
-        assert await store.get_messages(key) == [message, message]
-        assert await store.archive_oldest_messages(key, 1) == [message]
-        assert await store.delete_oldest_messages(key, 1) == [message]
-        await store.set_messages(key, [message])
-        assert await store.get_messages(key) == [message]
+    async def test_a_message_comes_back_equal(self, store: AsyncDBChatStore, key: str) -> None:
+        for name, message in MESSAGES.items():
+            session = f"{key} {name}"
+            await store.add_message(session, message)
+            await store.add_messages(session, [message])
+            assert await store.get_messages(session) == [message, message]
+            assert await store.archive_oldest_messages(session, 1) == [message]
+            assert await store.delete_oldest_messages(session, 1) == [message]
+            await store.set_messages(session, [message])
+            assert await store.get_messages(session) == [message]
 
     async def test_messages_of_all_kinds_stand_in_one_list(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, list(MESSAGES.values()))
@@ -133,17 +138,12 @@ class AsyncChatStoreConformance(Conformance):
         assert texts(await store.delete_oldest_messages(key, 99)) == ["e"]
         assert texts(await store.get_messages(key, status=None)) == ["a", "b"]
 
-    @pytest.mark.parametrize(
-        ("limit", "offset"),
-        [(None, None), (2, None), (2, 0), (2, 1), (None, 2), (0, 0), (99, 0), (2, 3), (1, 4), (3, 99)],
-    )
-    async def test_a_list_is_read_in_parts(
-        self, store: AsyncDBChatStore, key: str, limit: int | None, offset: int | None
-    ) -> None:
+    async def test_a_list_is_read_in_parts(self, store: AsyncDBChatStore, key: str) -> None:
         await store.add_messages(key, said(*"abcdefgh"))
         await store.archive_oldest_messages(key, 4)
-        start = offset or 0
-        for status, whole in ((ACTIVE, "efgh"), (ARCHIVED, "abcd"), (None, "abcdefgh")):
+        lists = ((ACTIVE, "efgh"), (ARCHIVED, "abcd"), (None, "abcdefgh"))
+        for (limit, offset), (status, whole) in itertools.product(PARTS, lists):
+            start = offset or 0
             part = await store.get_messages(key, status=status, limit=limit, offset=offset)
             assert texts(part) == list(whole[start:] if limit is None else whole[start : start + limit])
 
@@ -154,15 +154,14 @@ class AsyncChatStoreConformance(Conformance):
         assert counts == [3, 2, 5]
         assert await store.count_messages(key) == 3
 
-    @pytest.mark.parametrize("new", ["", "a", "abc", "abcd", "bc", "xabc", "cba", "axc", "aabbcc", "xyz"])
-    async def test_a_list_is_put_in_the_place_of_another(
-        self, store: AsyncDBChatStore, key: str, new: str
-    ) -> None:
-        await store.add_messages(key, said(*"abc"))
-        await store.set_messages(key, said(*new))
-        assert await store.get_messages(key) == said(*new)
-        await store.add_message(key, said("z")[0])
-        assert texts(await store.get_messages(key)) == [*new, "z"]
+    async def test_a_list_replaces_another(self, store: AsyncDBChatStore, key: str) -> None:
+        for new in ("", "a", "abc", "abcd", "bc", "xabc", "cba", "axc", "aabbcc", "xyz"):
+            session = f"{key} {new}"
+            await store.add_messages(session, said(*"abc"))
+            await store.set_messages(session, said(*new))
+            assert await store.get_messages(session) == said(*new)
+            await store.add_message(session, said("z")[0])
+            assert texts(await store.get_messages(session)) == [*new, "z"]
 
     async def test_a_list_is_set_with_a_status(self, store: AsyncDBChatStore, key: str) -> None:
         await store.set_messages(key, said(*"abc"), status=ARCHIVED)

@@ -38,13 +38,13 @@ class SessionStoreConformance(StoreConformance):
         assert stores.sessions.find(namespace, "s") is None
         assert stores.sessions.sessions(namespace, before=None, limit=10) == ()
 
-    @pytest.mark.parametrize("name", HOSTILE_NAMES)
-    def test_names_match_exactly(self, stores: Stores, namespace: NamespacePath, name: str) -> None:
-        found = {other: stores.sessions.open((*namespace, other), other, NOW) for other in HOSTILE_NAMES}
-        assert len({info.key for info in found.values()}) == len(HOSTILE_NAMES)
-        info = stores.sessions.find((*namespace, name), name)
-        assert info == found[name]
-        assert (info.namespace[-1], info.name) == (name, name)
+    def test_names_match_exactly(self, stores: Stores, namespace: NamespacePath) -> None:
+        opened = {name: stores.sessions.open((*namespace, name), name, NOW) for name in HOSTILE_NAMES}
+        assert len({info.key for info in opened.values()}) == len(HOSTILE_NAMES)
+        for name, expected in opened.items():
+            info = stores.sessions.find((*namespace, name), name)
+            assert info == expected
+            assert (info.namespace[-1], info.name) == (name, name)
 
     def test_labels_do_not_run_into_each_other(self, stores: Stores, namespace: NamespacePath) -> None:
         one = stores.sessions.open((*namespace, "a", "b"), "s", NOW)
@@ -164,19 +164,24 @@ class SessionStoreConformance(StoreConformance):
         assert stores.sessions.rename(key, "theirs")
         assert stores.sessions.rename(key, "session")
 
-    @pytest.mark.parametrize("name", HOSTILE_NAMES)
-    def test_a_session_is_renamed_exactly(
-        self, stores: Stores, namespace: NamespacePath, key: int, name: str
+    def test_a_session_is_renamed_exactly(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
+        taken, *free = HOSTILE_NAMES
+        other = stores.sessions.open(namespace, taken, NOW)
+        for name in free:
+            assert stores.sessions.rename(key, name)
+            found = stores.sessions.find(namespace, name)
+            assert found is not None
+            assert (found.key, found.name) == (key, name)
+            assert not stores.sessions.rename(key, taken)
+            assert [one for one in free if stores.sessions.find(namespace, one)] == [name]
+        assert stores.sessions.find(namespace, taken) == other
+
+    def test_a_session_is_not_renamed_to_any_name_in_use(
+        self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
-        others = {
-            other: stores.sessions.open(namespace, other, NOW) for other in HOSTILE_NAMES if other != name
-        }
-        assert stores.sessions.rename(key, name)
-        found = stores.sessions.find(namespace, name)
-        assert found is not None
-        assert (found.key, found.name) == (key, name)
-        assert not any(stores.sessions.rename(key, other) for other in others)
-        assert {other: stores.sessions.find(namespace, other) for other in others} == others
+        others = {name: stores.sessions.open(namespace, name, NOW) for name in HOSTILE_NAMES}
+        assert not any(stores.sessions.rename(key, name) for name in others)
+        assert {name: stores.sessions.find(namespace, name) for name in others} == others
 
     def test_a_session_that_is_gone_is_not_renamed(
         self, stores: Stores, namespace: NamespacePath, key: int
