@@ -310,7 +310,9 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, comm
     run("import", "-d", path, "-", input=numbers)
     words = [sys.executable, "-m", "langmem_tiers", command[0], "-d", str(path), *command[1:], str(out / "f")]
     env = os.environ | {"COVERAGE_PROCESS_CONFIG": ""}  # the data of coverage would not fit
-    done = subprocess.run(words, capture_output=True, check=False, text=True, preexec_fn=_little_room, env=env)
+    done = subprocess.run(
+        words, capture_output=True, check=False, text=True, preexec_fn=_little_room, env=env
+    )
     assert (done.returncode, done.stdout, list(out.iterdir())) == (1, "", [])
     assert done.stderr.startswith("BackupFileError: ")
     assert done.stderr.count("\n") == 1

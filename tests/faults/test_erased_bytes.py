@@ -19,9 +19,10 @@ from langmem_tiers.storage import upkeep
 from langmem_tiers.storage.context_rows import SqlContextStore
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
+from tests.shared_servers import new_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Engine
     from sqlalchemy.engine.interfaces import IsolationLevel
@@ -123,6 +124,7 @@ def _relations(server: Engine) -> Path:
         return root / "base" / str(connection.execute(text(name)).scalar_one())
 
 
+@pytest.mark.backend
 def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -154,15 +156,26 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
                 assert not connection.execute(count).scalar_one()
 
 
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[OwnPostgres]:
+    """A server whose files belong to this module's tests alone."""
+    with OwnPostgres(new_folder() / "server") as server:
+        yield server
+
+
+@pytest.mark.backend
 @pytest.mark.parametrize("recycles", ["on", "off"])
-def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(tmp_path: Path, recycles: str) -> None:
+def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
+    own_postgres: OwnPostgres, recycles: str
+) -> None:
+    own_postgres.execute(f"ALTER SYSTEM SET wal_recycle = '{recycles}'")
+    own_postgres.execute("SELECT pg_reload_conf()")
     with (
-        OwnPostgres(tmp_path / "server", {"wal_recycle": recycles}) as server,
         OwnRedis("--appendonly", "yes", "--appendfsync", "always") as redis,
         redis.client as client,
     ):
         client.config_set("save", "3600 1")
-        folder, url = tmp_path / "server", server.new_database()
+        folder, url = own_postgres.folder, own_postgres.new_database()
         config = EngineConfig(redis=RedisConfig(url=redis.url))
         with opened(url, config=config) as engine:
             fill_all(engine, "alice")
@@ -198,6 +211,7 @@ def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -
             assert "run BGREWRITEAOF there" in receipt.left[0]
 
 
+@pytest.mark.backend
 def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -222,6 +236,7 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
         }
 
 
+@pytest.mark.backend
 def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
     server = _server(url, "REPEATABLE READ")
@@ -234,6 +249,7 @@ def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database:
         assert engine.forget(namespace="alice").left == ()
 
 
+@pytest.mark.backend
 def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -296,6 +312,7 @@ def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp
         assert notes() == {}
 
 
+@pytest.mark.backend
 def test_who_forgets_what_is_not_there_has_no_table_written_anew(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -313,6 +330,7 @@ def test_who_forgets_what_is_not_there_has_no_table_written_anew(
         assert connection.execute(node).scalar_one() != before
 
 
+@pytest.mark.backend
 def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     new_postgres_database: Callable[[], str],
 ) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,7 @@ from benchmarks.servers import OwnRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.testing import FrozenClock
 from tests.answering_server import AnsweringServer
-from tests.faults.test_fork import fork, wait
+from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -240,10 +239,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
 def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: OwnRedis) -> None:
     with opened(tmp_path, server.url) as engine:
         use(engine)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = fork(lambda: use(engine))
-        assert wait(child) == 0
+        assert wait(fork(lambda: use(engine))) == 0
         use(engine)
         assert status(engine).failures == 0
 

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
 class TestTieredStore(StoreConformance):
     @pytest.fixture
-    def opened(self, url: str, config: EngineConfig) -> Iterator[MemoryEngine]:
-        with MemoryEngine(url, config=config) as engine:
+    def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
+        return lambda seconds: clock.advance(seconds=seconds)
+
+    @pytest.fixture
+    def opened(self, url: str, config: EngineConfig, clock: FrozenClock) -> Iterator[MemoryEngine]:
+        with MemoryEngine(url, config=config, clock=clock) as engine:
             yield engine
 
     @pytest.fixture
@@ -47,19 +51,25 @@ class TestTieredStoreWithoutAnIndex(StoreConformance):
     """Queries are answered by the engine's own embedder and words."""
 
     @pytest.fixture
-    def store(self) -> Iterator[BaseStore]:
-        with TieredStore() as store:
-            yield store
+    def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
+        return lambda seconds: clock.advance(seconds=seconds)
 
     @pytest.fixture
-    def indexed_store(self) -> Iterator[BaseStore]:
-        with TieredStore(index={"fields": ["text", "notes[*]"]}) as store:
-            yield store
+    def opened(self, clock: FrozenClock) -> Iterator[MemoryEngine]:
+        with MemoryEngine(clock=clock) as engine:
+            yield engine
 
     @pytest.fixture
-    def expiring_store(self) -> Iterator[BaseStore]:
-        with TieredStore(ttl=TTL) as store:
-            yield store
+    def store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened)
+
+    @pytest.fixture
+    def indexed_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, index={"fields": ["text", "notes[*]"]})
+
+    @pytest.fixture
+    def expiring_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, ttl=TTL)
 
 
 def test_a_store_of_its_own_needs_nothing() -> None:
@@ -227,11 +237,8 @@ def test_the_sweeper_runs_until_it_is_stopped() -> None:
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("langmem-tiers-sweeper") == 1
         store.put(("a",), "k", {})
-        until = time.monotonic() + 20
-        while _rows(store):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        assert store.stop_ttl_sweeper(10)
+        wait_until(lambda: not _rows(store), "the sweeper erases the expired item")
+        assert store.stop_ttl_sweeper(LIMIT_SECONDS)
         assert "langmem-tiers-sweeper" not in [thread.name for thread in threading.enumerate()]
 
 
