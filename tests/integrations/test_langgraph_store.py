@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import langgraph.store.base
@@ -16,15 +15,21 @@ from langmem_tiers import EmbeddingError, EngineConfig, InvalidConfigError, Inva
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
 from langmem_tiers_langchain.testing import INDEX, TTL, StoreConformance, WordEmbeddings
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from langgraph.store.base import BaseStore
 
 
 class TestTieredStore(StoreConformance):
+    @pytest.fixture
+    def clock(self) -> FrozenClock:
+        """A later time than in other tests, whose sweeps must not find items of this class."""
+        return FrozenClock(datetime(2030, 1, 1, tzinfo=UTC))
+
     @pytest.fixture
     def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
         return lambda seconds: clock.advance(seconds=seconds)
