@@ -39,6 +39,15 @@ def stop() -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def new_folder() -> Path:
+    """Create a folder for a server that a test starts itself.
+
+    It is outside of pytest's folder: each start of pytest takes that one's permissions from other users, and
+    PostgreSQL, which runs as another user if the tests run as root, would lose its data folder.
+    """
+    return Path(tempfile.mkdtemp(dir=os.environ[FOLDER]))
+
+
 def postgres_url() -> str:
     """Return the URL of the PostgreSQL server, without a database name."""
 

@@ -66,6 +66,11 @@ class CuttingProxy:
         """Let no new connection through."""
         self._refuses = True
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether new connections are refused."""
+        return self._refuses
+
     def accept(self) -> None:
         """Let new connections through again."""
         self._refuses = False
@@ -114,9 +119,12 @@ class CuttingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The acceptor ends first, so that no connection is added after all were closed.
+        _end(self._listener)
+        self._threads[0].join()
         _end(*self._sockets)
         for thread in self._threads:
-            thread.join(10)
+            thread.join()
         for one in self._sockets:
             one.close()
 

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,7 @@ def held(url: str) -> Iterator[None]:
             yield
             other.execute("ROLLBACK")
         return
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
     with engine.begin() as connection:
         connection.execute(text("LOCK TABLE lmt_messages IN EXCLUSIVE MODE"))
         yield
-    engine.dispose()

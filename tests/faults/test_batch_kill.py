@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
-import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +15,10 @@ from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from tests.faults.batch_writer import draft_of, write_until_killed
 from tests.faults.killing import Child, pause, start
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.fault
@@ -133,7 +131,7 @@ def test_a_forked_child_writes_its_own_and_none_of_its_parent_s(
     with MemoryEngine(url) as engine, engine.writer(acknowledge=acknowledge, max_wait_ms=3_600_000) as writer:
         parent = [writer.submit(tenant, "parent", MessageDraft("user", f"{n}")) for n in range(20)]
         assert (
-            _in_child(lambda: (writer.add(tenant, "child", MessageDraft("user", "mine")), writer.close()))
+            wait(fork(lambda: (writer.add(tenant, "child", MessageDraft("user", "mine")), writer.close())))
             == 0
         )
         writer.flush()
@@ -151,21 +149,8 @@ def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: 
     ):
         writer.add("a", "s", MessageDraft("user", "one"))
         assert (
-            _in_child(lambda: writer.add("a", "s", MessageDraft("user", "two"))) == 1
+            wait(fork(lambda: writer.add("a", "s", MessageDraft("user", "two")))) == 1
         )  # refused: open another
         writer.add("a", "s", MessageDraft("user", "three"))
         told = [one.content for entry in JsonLinesUnsavedFiles().read(path) for one in entry.messages]
         assert told == ["one", "three"]
-
-
-def _in_child(work: Callable[[], object]) -> int:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*use of fork.*", category=DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:  # noqa: BLE001 - told by the exit code
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, RedisConfig
@@ -19,9 +19,10 @@ from langmem_tiers.storage import upkeep
 from langmem_tiers.storage.context_rows import SqlContextStore
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
+from tests.shared_servers import new_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Engine
     from sqlalchemy.engine.interfaces import IsolationLevel
@@ -109,7 +110,10 @@ def test_copies_from_before_a_migration_are_told_of(tmp_path: Path) -> None:
 
 
 def _server(url: str, isolation: IsolationLevel = "AUTOCOMMIT") -> Engine:
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), isolation_level=isolation)
+    """Return an engine that closes each connection after its use."""
+    return create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://"), isolation_level=isolation, poolclass=NullPool
+    )
 
 
 def _relations(server: Engine) -> Path:
@@ -120,6 +124,7 @@ def _relations(server: Engine) -> Path:
         return root / "base" / str(connection.execute(text(name)).scalar_one())
 
 
+@pytest.mark.backend
 def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -149,21 +154,34 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
                 assert connection.execute(count).scalar_one()
                 connection.execute(statement, {"tables": ["lmt_messages"]})
                 assert not connection.execute(count).scalar_one()
-    server.dispose()
 
 
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[OwnPostgres]:
+    """A server whose files belong to this module's tests alone."""
+    with OwnPostgres(new_folder() / "server") as server:
+        yield server
+
+
+@pytest.mark.backend
 @pytest.mark.parametrize("recycles", ["on", "off"])
-def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(tmp_path: Path, recycles: str) -> None:
-    redis = OwnRedis("--appendonly", "yes", "--appendfsync", "always")
-    redis.client.config_set("save", "3600 1")
-    with OwnPostgres(tmp_path / "server", {"wal_recycle": recycles}) as server, redis:
-        folder, url = tmp_path / "server", server.new_database()
+def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
+    own_postgres: OwnPostgres, recycles: str
+) -> None:
+    own_postgres.execute(f"ALTER SYSTEM SET wal_recycle = '{recycles}'")
+    own_postgres.execute("SELECT pg_reload_conf()")
+    with (
+        OwnRedis("--appendonly", "yes", "--appendfsync", "always") as redis,
+        redis.client as client,
+    ):
+        client.config_set("save", "3600 1")
+        folder, url = own_postgres.folder, own_postgres.new_database()
         config = EngineConfig(redis=RedisConfig(url=redis.url))
         with opened(url, config=config) as engine:
             fill_all(engine, "alice")
             engine.session("bob", "s").add("user", f"Keep {OTHER}.")
             engine.maintenance.run()
-            redis.client.save()
+            client.save()
             assert [name for name in files_with(folder, *WORDS) if "pg_wal" in name]
             assert {"dump.rdb", "appendonly.aof"} <= set(files_with(redis.folder, SECRET))
             server_of = _server(url)
@@ -172,7 +190,6 @@ def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(tmp_path:
                     connection.execute(text("SELECT pg_switch_wal()"))
                     connection.execute(text("CHECKPOINT"))
                 engine.session("bob", "s").add("user", "Go on.")
-            server_of.dispose()
             assert [name for name in files_with(folder, *WORDS) if "pg_wal" in name] or recycles == "off"
             receipt = engine.forget(user="alice")
             assert receipt.left == receipt.notes == ()
@@ -184,8 +201,8 @@ def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(tmp_path:
 
 
 def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -> None:
-    with OwnRedis("--appendonly", "yes") as redis:
-        redis.client.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
+    with OwnRedis("--appendonly", "yes") as redis, redis.client as client:
+        client.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
         config = EngineConfig(redis=RedisConfig(url=redis.url))
         with opened(f"sqlite:///{tmp_path / 'memory.db'}", config=config) as engine:
             engine.session("alice", "monday").add("user", SECRET)
@@ -194,6 +211,7 @@ def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -
             assert "run BGREWRITEAOF there" in receipt.left[0]
 
 
+@pytest.mark.backend
 def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -216,9 +234,9 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
         assert {"lmt_pools", "lmt_pool_members", "lmt_origins"} <= {
             table.name for table in engine.statistics().tables
         }
-    server.dispose()
 
 
+@pytest.mark.backend
 def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
     server = _server(url, "REPEATABLE READ")
@@ -229,9 +247,9 @@ def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database:
             receipt = engine.forget(namespace="alice")
             assert "end it and forget the same again" in receipt.left[0]
         assert engine.forget(namespace="alice").left == ()
-    server.dispose()
 
 
+@pytest.mark.backend
 def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -249,7 +267,6 @@ def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
         assert "VACUUM FULL pg_statistic" in receipt.left[0]
         assert [note for note in receipt.notes if note.startswith("this role may not switch the server's")]
         assert not receipt.is_scrubbed
-    server.dispose()
 
 
 def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_path: Path) -> None:
@@ -295,6 +312,7 @@ def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp
         assert notes() == {}
 
 
+@pytest.mark.backend
 def test_who_forgets_what_is_not_there_has_no_table_written_anew(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -310,9 +328,9 @@ def test_who_forgets_what_is_not_there_has_no_table_written_anew(
         engine.forget(namespace="bob", scrub=False)  # now it is owed
         assert engine.forget(namespace="typo").is_scrubbed
         assert connection.execute(node).scalar_one() != before
-    server.dispose()
 
 
+@pytest.mark.backend
 def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     new_postgres_database: Callable[[], str],
 ) -> None:
@@ -329,4 +347,3 @@ def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     assert before["lmt_items"] == after["lmt_items"]
     assert before["lmt_knowledge"] != after["lmt_knowledge"]
     assert dump(url)["lmt_knowledge"]
-    server.dispose()

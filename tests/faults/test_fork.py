@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-import warnings
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -17,51 +15,13 @@ import pytest
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
 from langmem_tiers.testing import HashEmbedder
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.fault
-
-
-@pytest.fixture(autouse=True)
-def forking_with_threads_is_the_case_under_test() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=".*multi-threaded, use of fork.*", category=DeprecationWarning
-        )
-        yield
-
-
-def fork(work: Callable[[], object]) -> int:
-    if (child := os.fork()) != 0:
-        return child
-    try:
-        work()
-    except BaseException:  # noqa: BLE001 - the exit code tells
-        os._exit(1)
-    os._exit(0)
-
-
-def wait(child: int) -> int:
-    """Return the exit code of a child; kill a child that hangs."""
-    status: list[int] = []
-
-    def has_ended() -> bool:
-        done, code = os.waitpid(child, os.WNOHANG)
-        if done:
-            status.append(os.waitstatus_to_exitcode(code))
-        return bool(done)
-
-    try:
-        wait_until(has_ended, "a forked child ends")
-    except AssertionError:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
-    return status[0]
 
 
 @QUICKLY_ON_SQLITE

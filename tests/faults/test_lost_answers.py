@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,11 +21,14 @@ from langmem_tiers.storage.erasure import SqlErasureStore
 from langmem_tiers.storage.pools import SqlPoolStore
 from langmem_tiers.testing.conformance import NOW
 from tests.faults.cutting_proxy import COMMIT
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.faults.cutting_proxy import Cut, CuttingProxy
+
+pytestmark = pytest.mark.fault
 
 NOT_IN_PROCESS = CacheConfig(max_characters=0)
 
@@ -116,12 +119,13 @@ def test_a_writer_that_waits_long_for_the_server_still_knows_what_it_had_sent(
         writer.add("acme", "s", MessageDraft("user", "first"))
         proxy.cut("after", COMMIT, proxy.refuse)
         future = writer.submit("acme", "s", MessageDraft("user", "second"))
+        wait_until(lambda: proxy.is_refusing, "the line is cut")
         with pytest.raises(UnsavedError):
-            writer.flush(0.5)
+            writer.flush(0.01)
+        wait_until(lambda: writer.report.retries > 0, "the writer tries again")
         proxy.accept()
-        assert [message.content for message in future.result(30).stored] == ["second"]
+        assert [message.content for message in future.result(LIMIT_SECONDS).stored] == ["second"]
         assert (writer.report.stored, writer.report.duplicates) == (2, 0)
-        assert writer.report.retries > 0
         assert engine.session("acme", "s").count() == 2
 
 
@@ -152,9 +156,8 @@ def test_who_writes_between_a_lost_answer_of_a_writer_and_its_look_up_is_seen(
 
 @contextmanager
 def stores(url: str) -> Iterator[tuple[SqlPoolStore, SqlErasureStore]]:
-    database = Database(url, EngineConfig())
-    yield SqlPoolStore(database), SqlErasureStore(database)
-    database.close()
+    with closing(Database(url, EngineConfig())) as database:
+        yield SqlPoolStore(database), SqlErasureStore(database)
 
 
 def test_pools_and_what_is_to_be_erased_are_read_over_a_line_that_was_cut(proxy: CuttingProxy) -> None:

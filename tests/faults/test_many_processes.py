@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import psycopg
 import pytest
@@ -17,9 +17,12 @@ from tests.faults.starters import start_and_add
 from tests.faults.together import all_at_once
 from tests.fork_server import fork_server
 from tests.storage.test_memory_migration import back_to_version_8
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.fault
 
 STARTERS = 8
 WORK = """
@@ -56,7 +59,7 @@ with MemoryEngine(url, embedder=embedder) as engine:
 
 
 class Worker:
-    """A process that does what it is told."""
+    """A process that runs commands from its standard input."""
 
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -75,8 +78,15 @@ class Worker:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
     def end(self) -> int:
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=LIMIT_SECONDS)
         return self.process.returncode
 
 
@@ -110,17 +120,18 @@ def test_two_processes_see_each_other_at_once_and_share_what_is_done_once(
             draft = EntryDraft(content=f"The {number}th drawer holds key {number * 7}")
             engine.namespace(tenant).long_term.put(draft)
             long_ago.advance(timedelta(seconds=1))
-    workers = [Worker(WORK, shared_postgres, tenant) for _ in range(2)]
-    for worker in workers:
-        worker.hear()
-    _see_each_other(workers)
-    done = _both(workers, "embed")
-    assert sum(made for made, _ in done) == 306
-    assert sum(embedded for _, embedded in done) == 306  # no text was embedded by both
-    ran = sum(count for (count,) in _both(workers, "optimize"))
-    archived = _both(workers, "consolidate")
-    assert sum(count for count, _ in archived) == 40
-    assert [worker.end() for worker in workers] == [0, 0]
+    with Worker(WORK, shared_postgres, tenant) as one, Worker(WORK, shared_postgres, tenant) as two:
+        workers = [one, two]
+        for worker in workers:
+            worker.hear()
+        _see_each_other(workers)
+        done = _both(workers, "embed")
+        assert sum(made for made, _ in done) == 306
+        assert sum(embedded for _, embedded in done) == 306  # no text was embedded by both
+        ran = sum(count for (count,) in _both(workers, "optimize"))
+        archived = _both(workers, "consolidate")
+        assert sum(count for count, _ in archived) == 40
+        assert [worker.end() for worker in workers] == [0, 0]
     with MemoryEngine(shared_postgres, embedder=HashEmbedder()) as engine:
         assert len(engine.optimizer.history(tenant)) == ran >= 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +22,11 @@ from langmem_tiers import (
 )
 from langmem_tiers.testing import HashEmbedder
 from langmem_tiers.testing.threads import in_threads
-from tests.timing import takes_at_most
+from tests.waiting import wait_until
 
-PATIENCE = 30
-PATIENT = EngineConfig(busy_timeout_seconds=PATIENCE)
+PATIENT = EngineConfig(busy_timeout_seconds=3600)
+"""A call that waits for another writer hangs until the time limit of its test."""
+never_waits = pytest.mark.timeout(120)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,10 +108,10 @@ def test_broken_text_is_found_and_comes_back_as_it_was_said(where: Namespace) ->
 @pytest.mark.parametrize(
     "unit", ["boat ", "x", "北", "7 May 2023 ", "last week ", "'\"", "\u0301", "?? ", "1.", "a-b_c/"]
 )
-def test_a_query_of_a_megabyte_is_answered_in_two_seconds(small: Namespace, unit: str) -> None:
+@pytest.mark.timeout(120)  # quadratic work on a megabyte would take hours
+def test_a_query_of_a_megabyte_is_answered(small: Namespace, unit: str) -> None:
     query = unit * (2**20 // len(unit))
     assert len(small.recall(query)) == 2
-    assert takes_at_most(2, lambda: small.recall(query))
 
 
 def test_a_message_of_a_megabyte_is_found_by_its_words(small: Namespace) -> None:
@@ -239,7 +239,8 @@ def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail
     assert sessions == {f"s{number}" for number in range(0, 16, 2)}
 
 
-def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
+@never_waits
+def test_a_recall_does_not_wait_for_another_writer_and_stores_its_vectors_later(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
@@ -248,21 +249,18 @@ def test_a_recall_waits_for_no_other_writer_and_stores_its_vectors_later(tmp_pat
         where.session("s").add("user", "the green house")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        start = time.monotonic()
         found = where.recall("green house", strategy="similarity")
         assert where.build_context("green house").messages
-        assert time.monotonic() - start < PATIENCE / 3
         assert found[0].entry.content == "the green house"
         assert "not stored yet" in found.problems[0]
         other.execute("ROLLBACK")
-        end = time.monotonic() + 20
-        while where.recall("boat").problems and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: not where.recall("boat").problems, "the vectors are stored")
         assert other.execute("SELECT count(*) FROM lmt_vectors").fetchone() == (2,)
         other.close()
 
 
-def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
+@never_waits
+def test_a_new_query_does_not_wait_for_another_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
@@ -270,15 +268,14 @@ def test_a_new_query_waits_for_no_other_writer(tmp_path: Path) -> None:
         where.recall("boat")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        start = time.monotonic()
         assert all(where.recall(f"red boat {n}").problems == () for n in range(40))
-        assert time.monotonic() - start < PATIENCE / 3
         other.execute("ROLLBACK")
     kept = other.execute("SELECT count(*) FROM lmt_embedding_cache").fetchone()
     other.close()
     assert kept == (41,)
 
 
+@never_waits
 def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
@@ -286,19 +283,18 @@ def test_a_first_recall_beside_a_writer_is_answered_by_words(tmp_path: Path) -> 
         where.session("s").add("user", "the red boat")
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        start = time.monotonic()
         found = where.recall("red boat")
-        assert time.monotonic() - start < PATIENCE / 3
         assert (found[0].entry.content, found.embedder, len(found.problems)) == ("the red boat", None, 1)
         other.execute("ROLLBACK")
         other.close()
         assert where.recall("red boat").problems == ()
 
 
+@never_waits
 def test_vectors_that_could_not_be_stored_are_stored_when_the_engine_closes(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    with MemoryEngine(path, embedder=HashEmbedder(), config=EngineConfig(busy_timeout_seconds=1)) as engine:
+    with MemoryEngine(path, embedder=HashEmbedder(), config=PATIENT) as engine:
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         where.recall("green house")
@@ -310,7 +306,9 @@ def test_vectors_that_could_not_be_stored_are_stored_when_the_engine_closes(tmp_
     other.close()
 
 
-def test_on_a_server_a_locked_row_keeps_no_recall(
+@never_waits
+@pytest.mark.backend
+def test_on_a_server_a_recall_does_not_wait_for_a_locked_row(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     import psycopg
@@ -322,15 +320,11 @@ def test_on_a_server_a_locked_row_keeps_no_recall(
         where.recall("green house")
         where.session("s").add("user", "the green house")
         other.execute("SELECT * FROM lmt_namespaces FOR UPDATE")
-        start = time.monotonic()
         found = where.recall("green house")
-        assert time.monotonic() - start < PATIENCE / 3
         assert found[0].entry.content == "the green house"
         assert "not stored yet" in found.problems[0]
         other.rollback()
-        end = time.monotonic() + 20
-        while where.recall("green house").problems and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: not where.recall("green house").problems, "the vectors are stored")
         best = where.recall("green house", strategy="similarity")
         assert best[0].entry.content == "the green house"
 

@@ -1,4 +1,4 @@
-"""A Redis that is down, slow, full, locked or mad makes memory slower and never wrong."""
+"""A Redis that is down, slow, full, locked or broken makes memory slower, but never wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +16,8 @@ from benchmarks.servers import OwnRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.testing import FrozenClock
 from tests.answering_server import AnsweringServer
-from tests.faults.test_fork import fork, wait
+from tests.forking import fork, wait
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers import RedisStatus
 
+pytestmark = pytest.mark.fault
 
 KEEPS_ITS_DATA = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -56,6 +56,7 @@ def use(engine: MemoryEngine, name: str = "s", times: int = 5) -> None:
         assert [m.content for m in session.latest(1000)] == [*before, *(f"message {k}" for k in range(n + 1))]
 
 
+@pytest.mark.smoke
 def test_a_redis_that_is_not_there_is_missed_once_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -89,7 +90,7 @@ def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.L
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol", marks=pytest.mark.smoke),
         pytest.param(b"\x00\xff\r\n" * 50, id="bytes"),
         pytest.param(b"+OK\r\n", id="always ok"),
         pytest.param(b":1\r\n", id="always one"),
@@ -131,20 +132,25 @@ def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) ->
         assert [m.content for m in session.latest()] == ["one"]
 
 
-def test_a_redis_that_hangs_costs_one_time_limit(tmp_path: Path, server: OwnRedis) -> None:
+def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(tmp_path: Path, server: OwnRedis) -> None:
     clock = FrozenClock()
     with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
         use(engine)
-        os.kill(server.pid, signal.SIGSTOP)
-        started = time.monotonic()
-        use(engine, times=20)
-        assert time.monotonic() - started < 5  # and not 40 times 0.2 and more
-        assert (status(engine).failures, status(engine).is_connected) == (1, False)
-        os.kill(server.pid, signal.SIGCONT)
+        before = status(engine)
         clock.advance(seconds=6)
-        before = status(engine).hits
-        use(engine)
-        assert (status(engine).hits > before, status(engine).is_connected) == (True, True)
+        os.kill(server.pid, signal.SIGSTOP)
+        use(engine, times=20)
+        now = status(engine)
+        assert (now.failures - before.failures, now.is_connected) == (1, False)
+        assert now.skipped - before.skipped >= 20
+        os.kill(server.pid, signal.SIGCONT)
+
+        def serves_again() -> bool:
+            clock.advance(seconds=6)
+            use(engine)
+            return status(engine).hits > before.hits and status(engine).is_connected
+
+        wait_until(serves_again, "Redis serves again")
 
 
 def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
@@ -171,13 +177,13 @@ def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_
         assert status(engine).hits == before + 4
 
 
-def test_a_redis_that_hangs_costs_each_call_no_more_than_its_time_limit(
-    tmp_path: Path, server: OwnRedis
-) -> None:
-    clock, limit = FrozenClock(), 0.5
-    with opened(tmp_path, server.url, clock, timeout_seconds=limit) as engine, engine.writer() as writer:
+def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: OwnRedis) -> None:
+    clock = FrozenClock()
+    with opened(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
         session = engine.session("acme", "s")
         session.add("user", "first")
+        before = status(engine).failures
+        clock.advance(seconds=6)
         calls: list[Callable[[], object]] = [
             lambda: session.add("user", "one"),
             session.latest,
@@ -188,19 +194,14 @@ def test_a_redis_that_hangs_costs_each_call_no_more_than_its_time_limit(
         os.kill(server.pid, signal.SIGSTOP)
         try:
             for number, call in enumerate(calls, 1):
-                assert limit <= seconds(call) < 2 * limit
-                assert status(engine).failures == number
-                assert seconds(call) < limit  # it is left alone
+                call()
+                assert status(engine).failures - before == number  # one time limit
+                call()
+                assert status(engine).failures - before == number  # it is left alone
                 clock.advance(seconds=6)
         finally:
             os.kill(server.pid, signal.SIGCONT)
         assert [m.content for m in session.latest()] == ["first", "one", "one", "two", "two"]
-
-
-def seconds(call: Callable[[], object]) -> float:
-    started = time.monotonic()
-    call()
-    return time.monotonic() - started
 
 
 def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
@@ -238,10 +239,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
 def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: OwnRedis) -> None:
     with opened(tmp_path, server.url) as engine:
         use(engine)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = fork(lambda: use(engine))
-        assert wait(child) == 0
+        assert wait(fork(lambda: use(engine))) == 0
         use(engine)
         assert status(engine).failures == 0
 
@@ -251,7 +249,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:
     stop, wrong = threading.Event(), list[str]()
-    written: dict[str, int] = {}
+    written = dict.fromkeys("abcd", 0)
 
     def work(engine: MemoryEngine, name: str) -> None:
         session, n = engine.session("acme", "shared"), 0
@@ -261,22 +259,24 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
             if mine and mine != [f"{name} {k}" for k in range(n - len(mine) + 1, n + 1)]:
                 wrong.append(f"{name} {n}: {mine}")
             n += 1
-        written[name] = n
+            written[name] = n
+
+    def go_on() -> None:
+        """Wait until each worker has begun and finished a round since now."""
+        before = dict(written)
+        wait_until(lambda: all(written[name] > before[name] + 1 for name in before), "all workers go on")
 
     with OwnRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()
         for _ in range(4):
-            time.sleep(0.15)  # the load goes on
+            go_on()
             server.kill()
-            time.sleep(0.15)
+            go_on()
             server.start()
         before = status(engine).hits
-        deadline = time.monotonic() + 20
-        while status(engine).hits == before and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert status(engine).hits > before  # it serves again
+        wait_until(lambda: status(engine).hits > before, "Redis serves again")
         stop.set()
         for worker in workers:
             worker.join()
@@ -321,12 +321,10 @@ def test_processes_on_one_postgresql_and_one_redis_see_each_other(
     ]
     with server.client as client:
         for _ in range(3):
-            deadline = time.monotonic() + 30
-            while not client.dbsize() and time.monotonic() < deadline:  # they are at work
-                time.sleep(0.02)
+            wait_until(client.dbsize, "the children fill Redis")
             server.kill()
             server.start()
-    outputs = [child.communicate(timeout=120) for child in children]
+    outputs = [child.communicate(timeout=LIMIT_SECONDS) for child in children]
     assert [child.returncode for child in children] == [0, 0], outputs
     assert sum(int(out.split()[0]) for out, _ in outputs) > 0
     with MemoryEngine(shared_postgres, embedder=None) as engine:

@@ -11,6 +11,7 @@ from benchmarks.scale_load import Load, run
 from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
 from tests.faults.cutting_proxy import COMMIT
+from tests.shared_servers import new_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
     from tests.faults.cutting_proxy import Cut, CuttingProxy
 
+pytestmark = pytest.mark.fault
+
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPostgres]:
-    with OwnPostgres(tmp_path_factory.mktemp("own") / "pg") as own:
+def server() -> Iterator[OwnPostgres]:
+    with OwnPostgres(new_folder() / "pg") as own:
         yield own
 
 

@@ -12,12 +12,13 @@ from langmem_tiers.core.config import LearningConfig, OptimizerConfig
 from langmem_tiers.flows import consolidate as consolidation
 from langmem_tiers.testing import FrozenClock
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TENANT, SESSION = "acme", "monday"
-LONGEST_SECONDS = 60
+LONGEST_SECONDS = LIMIT_SECONDS
 LEASE_SECONDS = 600.0
 
 STATEMENTS = (
@@ -72,6 +73,13 @@ def learn_together(gate: Any, url: str, rounds: int) -> None:
                 [MessageDraft("user", f"Line {number}.{line} of {os.getpid()}") for line in range(5)]
             )
         session.learn()
+
+
+def optimize_often(wait: Callable[[], object], url: str, tenant: str, config: EngineConfig) -> int:
+    """Run the optimizer ten times at the same time as other processes; return how many runs this process made."""
+    with MemoryEngine(url, config=config) as engine:
+        wait()
+        return sum(engine.optimizer.run(tenant) is not None for _ in range(10))
 
 
 def learn_until(url: str, step: int, when: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
-import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -21,14 +19,20 @@ from langmem_tiers import (
     TuningParameters,
 )
 from langmem_tiers.core.tuning import Snapshot, TuningState
+from langmem_tiers.flows.background import Changes
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.threads import in_threads
+from tests.faults.together import all_at_once
+from tests.flows.learners import optimize_often
+from tests.fork_server import fork_server
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from langmem_tiers import Session
+    from langmem_tiers.core.names import NamespacePath
 
 TALK = "We talked about the weather, the sea and the long way home, and nobody was in a hurry. "
 SMALL = EngineConfig(budget=TokenBudget.of(4000))
@@ -277,25 +281,13 @@ def test_many_threads_that_run_at_once_take_turns(small: MemoryEngine, tenant: s
     assert small.optimizer.report(tenant).total_optimizations == len(finished)
 
 
-def _run_in_child(url: str, tenant: str, ready: object, results: object) -> None:
-    with MemoryEngine(url, config=SMALL) as engine:
-        ready.wait(30)  # type: ignore[attr-defined]
-        results.put(sum(engine.optimizer.run(tenant) is not None for _ in range(10)))  # type: ignore[attr-defined]
-
-
+@pytest.mark.fault
+@pytest.mark.smoke
 def test_processes_share_one_optimizer(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with MemoryEngine(url, config=SMALL) as engine:
         talk(engine.session("a", "s"), 200)
-    context = multiprocessing.get_context("spawn")
-    ready, results = context.Barrier(3), context.Queue()
-    children = [context.Process(target=_run_in_child, args=(url, "a", ready, results)) for _ in range(3)]
-    for child in children:
-        child.start()
-    counts = [results.get(timeout=120) for _ in children]
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
+    counts = all_at_once(fork_server(), optimize_often, [(url, "a", SMALL)] * 3)
     with MemoryEngine(url, config=SMALL) as engine:
         assert engine.optimizer.report("a").total_optimizations == sum(counts) > 0
         assert len(engine.optimizer.history("a")) == sum(counts)
@@ -309,17 +301,23 @@ def quick(file_url: str) -> Iterator[MemoryEngine]:
         yield engine
 
 
-def _wait_until(condition: object) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if condition():  # type: ignore[operator]
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen within 20 s")
-
-
 def test_it_runs_every_two_minutes_unless_told_otherwise() -> None:
     assert OptimizerConfig().interval_seconds == 120
+
+
+class Rounds(Changes):
+    """Counts how often the background thread looks for changes."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._all = changes
+        self.count = 0
+
+    def note(self, namespace: NamespacePath) -> None:
+        self._all.note(namespace)
+
+    def take(self) -> list[NamespacePath]:
+        self.count += 1
+        return self._all.take()
 
 
 def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> None:
@@ -328,10 +326,12 @@ def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> Non
     assert sum(thread.name == "langmem-tiers-optimizer" for thread in threading.enumerate()) == 1
     session = quick.session("a", "s")
     session.add("user", "Look at https://example.com, its selector is #email.")
-    _wait_until(lambda: session.entries()[0].tier is Tier.LONG_TERM)
+    wait_until(lambda: session.entries()[0].tier is Tier.LONG_TERM, "the message is promoted")
+    rounds = quick.optimizer._background._changes = Rounds(quick.optimizer._background._changes)
+    wait_until(lambda: rounds.count > 3, "the thread goes on")
     runs = quick.optimizer.report("a").total_optimizations
-    time.sleep(0.2)
-    assert quick.optimizer.report("a").total_optimizations <= runs + 1  # nothing changes, nothing is done
+    wait_until(lambda: rounds.count > 13, "the thread goes on")
+    assert quick.optimizer.report("a").total_optimizations == runs  # nothing changes, nothing is done
     assert quick.optimizer.stop()
     assert not quick.optimizer.is_running
 
@@ -341,8 +341,8 @@ def test_the_thread_survives_a_run_that_fails(quick: MemoryEngine, monkeypatch: 
         patch.setattr(type(quick._parts.tuning), "load", _raise)
         quick.optimizer.start()
         quick.session("a", "s").add("user", "ok")
-        _wait_until(lambda: quick.optimizer.failures >= 2)
-    _wait_until(lambda: quick.optimizer.report("a").total_optimizations >= 1)
+        wait_until(lambda: quick.optimizer.failures >= 2, "two runs fail")
+    wait_until(lambda: quick.optimizer.report("a").total_optimizations >= 1, "a run succeeds")
 
 
 def test_closing_the_engine_ends_the_thread(file_url: str) -> None:
@@ -361,7 +361,7 @@ def test_it_can_be_started_again(quick: MemoryEngine) -> None:
     quick.optimizer.stop()
     quick.optimizer.start()
     quick.session("a", "s").add("user", "ok")
-    _wait_until(lambda: quick.optimizer.report("a").total_optimizations >= 1)
+    wait_until(lambda: quick.optimizer.report("a").total_optimizations >= 1, "a run succeeds")
 
 
 def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> None:

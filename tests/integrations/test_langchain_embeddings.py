@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
 from langmem_tiers.testing.threads import in_threads
 from langmem_tiers_langchain import LangChainEmbedder
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,17 +138,19 @@ def test_building_asks_nothing_and_the_dimension_is_asked_for_once() -> None:
 
 
 def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
+    coming = list[int]()
+
     class Slow(Asymmetric):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            time.sleep(0.05)
+            wait_until(lambda: len(coming) == 6, "all threads ask for the dimension")
             return super().embed_documents(texts)
 
     model = Slow()
     embedder = LangChainEmbedder(model)
-    together, seen = threading.Barrier(6), list[int]()
+    seen = list[int]()
 
     def look() -> None:
-        together.wait(10)
+        coming.append(threading.get_ident())
         seen.append(embedder.dimension)
 
     in_threads(6, look)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import langgraph.store.base
@@ -16,9 +15,10 @@ from langmem_tiers import EmbeddingError, EngineConfig, InvalidConfigError, Inva
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
 from langmem_tiers_langchain.testing import INDEX, TTL, StoreConformance, WordEmbeddings
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from langgraph.store.base import BaseStore
@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 
 class TestTieredStore(StoreConformance):
     @pytest.fixture
-    def opened(self, url: str, config: EngineConfig) -> Iterator[MemoryEngine]:
-        with MemoryEngine(url, config=config) as engine:
+    def clock(self) -> FrozenClock:
+        """A later time than in other tests, whose sweeps must not find items of this class."""
+        return FrozenClock(datetime(2030, 1, 1, tzinfo=UTC))
+
+    @pytest.fixture
+    def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
+        return lambda seconds: clock.advance(seconds=seconds)
+
+    @pytest.fixture
+    def opened(self, url: str, config: EngineConfig, clock: FrozenClock) -> Iterator[MemoryEngine]:
+        with MemoryEngine(url, config=config, clock=clock) as engine:
             yield engine
 
     @pytest.fixture
@@ -47,19 +56,25 @@ class TestTieredStoreWithoutAnIndex(StoreConformance):
     """Queries are answered by the engine's own embedder and words."""
 
     @pytest.fixture
-    def store(self) -> Iterator[BaseStore]:
-        with TieredStore() as store:
-            yield store
+    def let_pass(self, clock: FrozenClock) -> Callable[[float], object]:
+        return lambda seconds: clock.advance(seconds=seconds)
 
     @pytest.fixture
-    def indexed_store(self) -> Iterator[BaseStore]:
-        with TieredStore(index={"fields": ["text", "notes[*]"]}) as store:
-            yield store
+    def opened(self, clock: FrozenClock) -> Iterator[MemoryEngine]:
+        with MemoryEngine(clock=clock) as engine:
+            yield engine
 
     @pytest.fixture
-    def expiring_store(self) -> Iterator[BaseStore]:
-        with TieredStore(ttl=TTL) as store:
-            yield store
+    def store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened)
+
+    @pytest.fixture
+    def indexed_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, index={"fields": ["text", "notes[*]"]})
+
+    @pytest.fixture
+    def expiring_store(self, opened: MemoryEngine) -> BaseStore:
+        return TieredStore(opened, ttl=TTL)
 
 
 def test_a_store_of_its_own_needs_nothing() -> None:
@@ -227,11 +242,8 @@ def test_the_sweeper_runs_until_it_is_stopped() -> None:
         names = [thread.name for thread in threading.enumerate()]
         assert names.count("langmem-tiers-sweeper") == 1
         store.put(("a",), "k", {})
-        until = time.monotonic() + 20
-        while _rows(store):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        assert store.stop_ttl_sweeper(10)
+        wait_until(lambda: not _rows(store), "the sweeper erases the expired item")
+        assert store.stop_ttl_sweeper(LIMIT_SECONDS)
         assert "langmem-tiers-sweeper" not in [thread.name for thread in threading.enumerate()]
 
 

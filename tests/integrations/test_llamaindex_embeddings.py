@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.embeddings import MockEmbedding
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,17 +145,19 @@ def test_building_asks_nothing_and_the_dimension_is_asked_for_once() -> None:
 
 
 def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
+    coming = list[int]()
+
     class Slow(Asymmetric):
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-            time.sleep(0.05)
+            wait_until(lambda: len(coming) == 6, "all threads ask for the dimension")
             return super()._get_text_embeddings(texts)
 
     model = Slow(model_name="m")
     embedder = LlamaIndexEmbedder(model)
-    together, seen = threading.Barrier(6), list[int]()
+    seen = list[int]()
 
     def look() -> None:
-        together.wait(10)
+        coming.append(threading.get_ident())
         seen.append(embedder.dimension)
 
     in_threads(6, look)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sqlite3
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -17,13 +14,13 @@ from langmem_tiers import MemoryEngine
 from langmem_tiers.testing.threads import in_threads
 from langmem_tiers_langchain import TieredStore
 from langmem_tiers_langchain.testing import INDEX
+from tests.faults.killing import pause, start
 from tests.fork_server import fork_server
 from tests.integrations.store_writer import BATCH, put_one, write_until_killed
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SHARED = pytest.mark.parametrize("backend", ["sqlite-file", "postgresql"], indirect=True)
 
 
 @pytest.fixture
@@ -31,7 +28,10 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@SHARED
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    "backend", [pytest.param("sqlite-file", marks=pytest.mark.smoke), "postgresql"], indirect=True
+)
 def test_what_another_process_writes_is_seen_by_the_next_search(url: str, tenant: str) -> None:
     context = fork_server()
     with TieredStore.from_conn_string(url, index=INDEX) as store:
@@ -40,7 +40,7 @@ def test_what_another_process_writes_is_seen_by_the_next_search(url: str, tenant
         def found_after(key: str, text: str | None) -> list[str]:
             child = context.Process(target=put_one, args=(url, tenant, key, text))
             child.start()
-            child.join(60)
+            child.join(LIMIT_SECONDS)
             assert child.exitcode == 0
             return [item.key for item in store.search((tenant,), query="boat on the lake")]
 
@@ -52,28 +52,24 @@ def test_what_another_process_writes_is_seen_by_the_next_search(url: str, tenant
         assert store.list_namespaces(prefix=(tenant,)) == []
 
 
-def has_begun(notes: Path) -> bool:
-    return notes.exists() and notes.stat().st_size > 0
-
-
-@SHARED
-def test_a_kill_leaves_no_half_batch_and_loses_none_that_was_acknowledged(
-    url: str, tenant: str, tmp_path: Path
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("backend", "kills"),
+    [pytest.param("sqlite-file", 4, marks=pytest.mark.smoke), ("sqlite-file", 12), ("postgresql", 12)],
+    indirect=["backend"],
+)
+def test_a_kill_leaves_no_partial_batch_and_loses_no_acknowledged_one(
+    url: str, kills: int, tenant: str, tmp_path: Path
 ) -> None:
-    context, chance, acknowledged = fork_server(), random.Random(2025), list[str]()
-    for kill in range(12):
+    chance, acknowledged = random.Random(2025), list[str]()
+    for kill in range(kills):
         notes = tmp_path / f"notes-{kill}"
-        child = context.Process(target=write_until_killed, args=(url, tenant, f"k{kill}", str(notes)))
-        child.start()
-        end = time.monotonic() + 60
-        while not has_begun(notes) and time.monotonic() < end:  # a busy machine takes its time
-            time.sleep(0.02)
-        time.sleep(chance.random() / 2)
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        child.join(30)
-        acknowledged += notes.read_text().split("\n")[:-1] if notes.exists() else []
-    assert len(acknowledged) > 12  # or nothing was put to the test
+        child = start(write_until_killed, (url, tenant, f"k{kill}", str(notes)), notes)
+        child.wait_for(chance.randint(1, 6))
+        pause(chance)
+        child.kill()
+        acknowledged += child.acknowledged()
+    assert len(acknowledged) >= kills
 
     with TieredStore.from_conn_string(url, index=INDEX) as store:
         items = store.search((tenant,), limit=100_000)

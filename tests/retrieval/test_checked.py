@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import time
-import warnings
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,8 @@ import pytest
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
 from langmem_tiers.retrieval.checked import CheckedEmbedder
 from langmem_tiers.testing.threads import in_threads
+from tests.forking import fork, wait
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from langmem_tiers.core.ports import Embedder
@@ -131,17 +130,19 @@ def test_a_given_dimension_is_not_looked_up() -> None:
 
 
 def test_many_threads_look_the_dimension_up_once() -> None:
+    coming = list[int]()
+
     class Slow(Model):
         def many(self, texts: list[str]) -> list[list[float]]:
-            time.sleep(0.05)
+            wait_until(lambda: len(coming) == 8, "all threads look up the dimension")
             return super().many(texts)
 
     model = Slow(model="m")
     built = embedder(model)
-    start, seen = threading.Barrier(8), list[int]()
+    seen = list[int]()
 
     def look() -> None:
-        start.wait(10)
+        coming.append(threading.get_ident())
         seen.append(built.dimension)
 
     in_threads(8, look)
@@ -159,17 +160,13 @@ def test_a_failed_look_up_is_tried_again() -> None:
 
 def test_a_child_forked_during_a_look_up_can_look_up_itself() -> None:
     built = embedder(Model(model="m"))
-    with built._lock, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork.*")
-        if (child := os.fork()) == 0:
-            os._exit(0 if built.dimension == 3 else 1)
-    deadline = time.monotonic() + 20
-    while (state := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if state == (0, 0):
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    assert state == (child, 0)
+
+    def look() -> None:
+        assert built.dimension == 3
+
+    with built._lock:
+        child = fork(look)
+    assert wait(child) == 0
 
 
 @pytest.mark.parametrize("texts", ["one text", [b"bytes"], [None], ["a", 3]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,10 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from benchmarks.servers import OwnPostgres
-from langmem_tiers import MemoryEngine
+from langmem_tiers import EngineConfig, MemoryEngine, PostgresConfig
 from langmem_tiers.server import ServerConfig
 from langmem_tiers.server.cursors import cursor_of
 from tests.server.asking import ALICE, Asker, kind_of
+from tests.shared_servers import new_folder
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,9 +190,15 @@ def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_i
         assert ask.get("/health").status_code == 503
 
 
-def test_a_server_that_is_stopped_is_unavailable_and_nothing_is_lost_until_it_is_back(tmp_path: Path) -> None:
-    with OwnPostgres(tmp_path / "server") as server, MemoryEngine(server.new_database()) as engine:
-        ask = Asker(engine, ServerConfig(timeout_seconds=2))
+@pytest.mark.fault
+def test_a_stopped_server_is_unavailable_and_loses_nothing() -> None:
+    # The engine gives up before the request does, so no request leaves a thread behind that waits for the server.
+    config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
+    with (
+        OwnPostgres(new_folder() / "server") as server,
+        MemoryEngine(server.new_database(), config=config) as engine,
+    ):
+        ask = Asker(engine)
         said = {"namespace": ALICE, "messages": [{"role": "user", "content": "The boat is red."}]}
         ask.done("/sessions/s/messages", **said)
         server.stop()
@@ -200,12 +207,9 @@ def test_a_server_that_is_stopped_is_unavailable_and_nothing_is_lost_until_it_is
             ask.get("/sessions", namespace=ALICE),
             ask.post("/recall", namespace=ALICE, query="boat"),
         ):
-            assert answer.status_code == 503
-            assert kind_of(answer) in ("unavailable", "timeout")  # clients wait a while for it to come back
+            assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
         server.start()
-        end = time.monotonic() + 30
-        while ask.get("/health").status_code != 200 and time.monotonic() < end:
-            time.sleep(0.1)
+        wait_until(lambda: ask.get("/health").status_code == 200, "the server is healthy again")
         assert [one["text"] for one in ask.all("/sessions/s/messages", namespace=ALICE)] == [
             "The boat is red."
         ]
@@ -235,11 +239,11 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
 
     def slow(path: Any) -> Any:
         entered.release()
-        assert leave.wait(30)
+        assert leave.wait(LIMIT_SECONDS)
         return report(path)
 
     monkeypatch.setattr(memory.optimizer, "report", slow)
-    ask = Asker(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=20))
+    ask = Asker(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=LIMIT_SECONDS))
     answers: list[int] = []
 
     def go() -> None:
@@ -249,20 +253,19 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
         threads = [threading.Thread(target=go) for _ in range(3)]
         for thread in threads:
             thread.start()
-        assert entered.acquire(timeout=20)
-        assert entered.acquire(timeout=20)
+        assert entered.acquire(timeout=LIMIT_SECONDS)
+        assert entered.acquire(timeout=LIMIT_SECONDS)
         # Of two more requests at least one is one too many, whichever of them comes first.
         pair = [threading.Thread(target=go) for _ in range(2)]
         for thread in pair:
             thread.start()
-        while not any(status == 503 for status in answers):
-            time.sleep(0.01)
+        wait_until(lambda: 503 in answers, "a request is refused")
         refused = ask.get("/sessions", namespace=ALICE)
         assert (refused.status_code, kind_of(refused)) == (503, "busy")
         assert ask.get("/health").status_code == 200
         leave.set()
         for thread in (*threads, *pair):
-            thread.join(30)
+            thread.join(LIMIT_SECONDS)
         assert sorted(answers) == [200, 200, 200, 503, 503]
         assert ask.get("/sessions", namespace=ALICE).status_code == 200
 
@@ -278,13 +281,18 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             new = [{"role": "user", "content": content}]
             answers[content] = ask.post("/sessions/s/messages", namespace="bob", messages=new)
 
-        with ask.client:  # all in one loop, as in a server
-            other.execute("BEGIN IMMEDIATE")
+        def is_one_begun() -> bool:
             threads = [threading.Thread(target=go, args=(content,)) for content in ("one", "two")]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(30)
+                thread.join(LIMIT_SECONDS)
+            return any("may still be done" in answer.text for answer in answers.values())
+
+        with ask.client:  # all in one loop, as in a server
+            other.execute("BEGIN IMMEDIATE")
+            # On a busy machine none may begin within its time limit.
+            wait_until(is_one_begun, "one of two writes begins")
             other.rollback()
             # Of two on one thread one is begun, and is done once it can be; the other may be sent again.
             assert {(one.status_code, kind_of(one)) for one in answers.values()} == {(503, "timeout")}
@@ -293,9 +301,11 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             assert "retry-after" not in answers[begun].headers
             assert "not begun" in answers[waited].text
             assert "retry-after" in answers[waited].headers
-            end = time.monotonic() + 30  # who is answered comes behind both of them
-            while (listed := ask.get("/sessions/s/messages", namespace="bob")).status_code != 200:
-                assert time.monotonic() < end
+            asked = {"namespace": "bob"}
+            wait_until(
+                lambda: ask.get("/sessions/s/messages", **asked).status_code == 200, "the begun write is done"
+            )
+            listed = ask.get("/sessions/s/messages", **asked)
     assert [one["text"] for one in listed.json()["items"]] == [begun]
 
 
@@ -303,7 +313,7 @@ def test_what_takes_too_long_is_answered_all_the_same(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave = threading.Event()
-    monkeypatch.setattr(memory.optimizer, "report", lambda _path: leave.wait(30))
+    monkeypatch.setattr(memory.optimizer, "report", lambda _path: leave.wait(LIMIT_SECONDS))
     ask = Asker(memory, ServerConfig(timeout_seconds=0.2))
     answer = ask.get("/learning/optimizer/status", namespace=ALICE)
     leave.set()

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import gc
 import sqlite3
-import subprocess
 import sys
 import threading
-import time
 import traceback
 import warnings
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,10 +24,15 @@ from langmem_tiers import (
     StorageCorruptError,
     StorageError,
 )
+from langmem_tiers.storage import connect
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.search import postgres
 from langmem_tiers.storage.urls import parse_url, reopening
 from langmem_tiers.testing.threads import in_threads
+from tests.faults.starters import start_and_add
+from tests.faults.together import all_at_once
+from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,10 +223,10 @@ def test_an_engine_closed_in_the_middle_of_work_says_so(url: str, tenant: str) -
     workers = [threading.Thread(target=work) for _ in range(6)]
     for worker in workers:
         worker.start()
-    time.sleep(0.2)
+    wait_until(lambda: session.count() > 6, "the threads write")
     engine.close()
     for worker in workers:
-        worker.join(30)
+        worker.join(LIMIT_SECONDS)
     assert [type(error) for error in seen] == [EngineClosedError] * 6
 
 
@@ -245,14 +249,10 @@ def test_opening_leaves_no_file_behind_when_it_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault
+@pytest.mark.smoke
 def test_processes_that_create_one_file_at_once_all_succeed(tmp_path: Path) -> None:
-    program = (
-        "import sys; from langmem_tiers import MemoryEngine\n"
-        "with MemoryEngine(sys.argv[1]) as engine: engine.session('acme', 's').add('user', sys.argv[2])"
-    )
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    children = [subprocess.Popen([sys.executable, "-c", program, url, str(n)]) for n in range(6)]
-    assert [child.wait() for child in children] == [0] * 6
+    all_at_once(fork_server(), start_and_add, [(url, str(number)) for number in range(6)])
     with MemoryEngine(url) as engine:
         assert sorted(m.content for m in engine.session("acme", "s").latest()) == [str(n) for n in range(6)]
 
@@ -263,17 +263,21 @@ def test_a_database_name_with_marks_is_reached(new_postgres_database: Callable[[
         engine.session("acme", "s").add("user", "x")
 
 
-def test_opening_a_file_that_others_read_takes_no_longer_than_asked(tmp_path: Path) -> None:
+@pytest.mark.timeout(120)
+def test_opening_a_file_that_others_read_takes_no_longer_than_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(connect, "time", SimpleNamespace(sleep=pauses.append))
     path = tmp_path / "rollback.db"
     MemoryEngine(path).close()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("PRAGMA journal_mode = DELETE")
     other.execute("BEGIN")
     other.execute("SELECT * FROM lmt_sessions").fetchall()
-    start = time.monotonic()
     with pytest.raises(StorageError, match="busy_timeout_seconds"):
         MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.5))
-    assert time.monotonic() - start < 5
+    assert sum(pauses) == pytest.approx(0.5, abs=0.05)
     other.close()
     MemoryEngine(path).close()
 

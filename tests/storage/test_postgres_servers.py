@@ -24,18 +24,18 @@ from langmem_tiers import (
     VectorScan,
 )
 from langmem_tiers.storage import migrations
+from tests.shared_servers import new_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PASSWORD = "-".join(["hunter", "2"])  # not a literal: tracebacks quote source lines
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnPostgres]:
+def server() -> Iterator[OwnPostgres]:
     """One that asks for passwords of everybody but its owner."""
-    folder = tmp_path_factory.mktemp("own") / "pg"
+    folder = new_folder() / "pg"
     with OwnPostgres(folder) as own:
         rules = folder / "pg_hba.conf"
         rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
@@ -114,8 +114,8 @@ def test_an_older_server_is_refused_with_its_version_and_left_untouched(
     assert _tables(url) == 0
 
 
-def test_a_server_two_years_older_is_as_good(tmp_path: Path) -> None:
-    with OwnPostgres(tmp_path / "pg", version=16) as older, MemoryEngine(older.new_database()) as engine:
+def test_a_server_two_years_older_is_as_good() -> None:
+    with OwnPostgres(new_folder() / "pg", version=16) as older, MemoryEngine(older.new_database()) as engine:
         engine.session("acme", "s").add("user", "the walrus")
         found = engine.namespace("acme").recall("walrus", strategy=Strategy.SIMILARITY)
         assert [hit.entry.content for hit in found.hits] == ["the walrus"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,8 +38,8 @@ def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, wh
 
 def held_in(server: OwnRedis) -> bytes:
     """Everything that Redis would write to its file."""
-    client = server.client
-    return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))
+    with server.client as client:
+        return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))
 
 
 def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: str, tenant: str) -> None:
@@ -52,10 +51,10 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
 
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
-def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str) -> None:
+def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, clock: FrozenClock) -> None:
     with OwnRedis() as server:
-        config = EngineConfig(redis=RedisConfig(url=server.url, retry_seconds=0.01))
-        with MemoryEngine(file_url, embedder=None, config=config) as engine:
+        config = EngineConfig(redis=RedisConfig(url=server.url, retry_seconds=5))
+        with MemoryEngine(file_url, embedder=None, config=config, clock=clock) as engine:
             message = engine.session("acme", "s").add("user", "The boat is green.").stored[0]
             asked = {"message": {"session": "s", "message": message.id}, "session": {"session": "s"}}
             server.kill()
@@ -64,7 +63,7 @@ def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str) -
             assert "Redis at 'unix://" in receipt.left[0]
             assert "forget the same again" in receipt.left[0]
             server.start()
-            time.sleep(0.02)
+            clock.advance(seconds=6)
             assert engine.forget(namespace="acme", **asked.get(what, {}), scrub=False).is_complete
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.long_term import EntryDraft
 from langmem_tiers.core.memory_store import Access, MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,23 +95,19 @@ def used(engine: MemoryEngine) -> list[int]:
     return [entry.access_count for entry in engine.namespace("a").long_term.entries()]
 
 
-def slowest_recall(engine: MemoryEngine) -> float:
-    """Seconds."""
-    times = []
+def recall_often(engine: MemoryEngine) -> None:
     for _ in range(USES):
-        start = time.perf_counter()
         assert engine.namespace("a").recall("red boat").hits
-        times.append(time.perf_counter() - start)
-    return max(times)
 
 
-def test_recall_does_not_wait_for_one_who_writes(tmp_path: Path) -> None:
+@pytest.mark.timeout(120)
+def test_recall_does_not_wait_for_another_writer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=4) as engine:
+    with opened(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         engine.namespace("a").recall("red boat")
         with locked(path):
-            assert slowest_recall(engine) < 1
+            recall_often(engine)
     with opened(path) as engine:
         assert used(engine) == [USES + 1]
 
@@ -123,22 +119,21 @@ def test_uses_that_could_not_be_written_are_written_by_close(
     with opened(path, patience_seconds=0.1) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path), caplog.at_level(logging.WARNING, "langmem_tiers"):
-            slowest_recall(engine)
-            deadline = time.monotonic() + 5
-            while not (caplog.text and used(engine) == [USES]) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            recall_often(engine)
+            wait_until(lambda: caplog.text and used(engine) == [USES], "a warning is logged")
         assert "uses of entries are written later" in caplog.text
         assert used(engine) == [USES]
     with opened(path) as engine:
         assert used(engine) == [USES]
 
 
+@pytest.mark.timeout(120)
 def test_uses_are_seen_also_while_they_are_being_written(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with opened(path, patience_seconds=4) as engine:
+    with opened(path, patience_seconds=3600) as engine:
         engine.namespace("a").long_term.store(BOAT)
         with locked(path):
-            slowest_recall(engine)
+            recall_often(engine)
             seen = used(engine)
         assert seen == [USES]
 

@@ -15,6 +15,10 @@ Subclass it in a test module of yours and give it your store::
         def expiring_store(self) -> BaseStore:  # left out: the tests of expiry are skipped
             return MyStore(..., ttl=TTL)
 
+        @pytest.fixture
+        def let_pass(self) -> Callable[[float], object]:  # optional: without it the tests of expiry sleep
+            return my_clock.advance
+
 The stores may hold other data: each test works in namespaces of its own.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langgraph.store.base import BaseStore, IndexConfig, Item, SearchItem, TTLConfig
 
 _WORD = re.compile(r"\w+")
@@ -57,6 +60,11 @@ class Conformance:
     def expiring_store(self) -> BaseStore:
         """Your store, built with ``TTL``."""
         pytest.skip("no fixture named 'expiring_store'")
+
+    @pytest.fixture
+    def let_pass(self) -> Callable[[float], object]:
+        """Lets this many seconds pass. Override it if your store takes a clock, so that no test waits."""
+        return time.sleep
 
     @pytest.fixture
     def root(self) -> str:

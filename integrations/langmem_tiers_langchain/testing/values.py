@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, MatchCondition, 
 from langmem_tiers_langchain.testing.base import Conformance, keys_of, value_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langgraph.store.base import BaseStore
 
 VALUES: list[dict[str, Any]] = [
@@ -73,11 +74,11 @@ class ValueConformance(Conformance):
         assert set(keys_of(store.search((root,), limit=99))) == set(HOSTILE_KEYS) - {"a%"}
 
     def test_a_later_value_replaces_the_one_before_and_keeps_its_creation(
-        self, store: BaseStore, root: str
+        self, store: BaseStore, root: str, let_pass: Callable[[float], object]
     ) -> None:
         store.put((root,), "k", {"n": 1, "old": True})
         first = store.get((root,), "k")
-        time.sleep(0.01)
+        let_pass(0.01)
         store.put((root,), "k", {"n": 2})
         second = store.get((root,), "k")
         assert first is not None
