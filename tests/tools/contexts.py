@@ -6,6 +6,7 @@ into the folder named by the environment variable ``MUTANTS_MAP``.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 NODE_ID = pytest.StashKey[str]()
+LONGEST = 400  # characters of an id: a few parameters are megabytes of text, too long for the environment
+
+
+def short_id(nodeid: str) -> str:
+    """Return the id of a test, with a digest in place of the end if it is long."""
+    if len(nodeid) <= LONGEST:
+        return nodeid
+    return nodeid[: LONGEST - 20] + hashlib.sha256(nodeid.encode(errors="replace")).hexdigest()[:20]
 
 
 class Contexts:
@@ -34,7 +43,7 @@ class Contexts:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Remember the plain ids: pytest-xdist adds the name of the group."""
         for item in items:
-            item.stash[NODE_ID] = item.nodeid
+            item.stash[NODE_ID] = short_id(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from coverage.numbits import num_in_numbits
 
+from tests.tools.contexts import short_id
 from tests.tools.mutations import Mutation, choose, folder_of
 
 if TYPE_CHECKING:
@@ -135,16 +136,9 @@ class LineMap:
         environment = clean_environment(path) | {"MUTANTS_MAP": str(self.folder)}
         coverage = [sys.executable, "-m", "coverage"]
         options = "-q --tb=line --dist=loadgroup -pno:cacheprovider -ptests.tools.contexts".split()
-        run = [
-            *coverage,
-            "run",
-            f"--rcfile={config}",
-            "-m",
-            "pytest",
-            *options,
-            f"-n{jobs if jobs > 1 else 0}",
-        ]
-        code = subprocess.run([*run, "-m", FAST, *tests], cwd=tree, env=environment, check=False).returncode
+        options.append(f"-n{jobs if jobs > 1 else 0}")
+        run = [*coverage, "run", f"--rcfile={config}", "-m", "pytest", *options, "-m", FAST, *tests]
+        code = subprocess.run(run, cwd=tree, env=environment, check=False).returncode
         if code not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
             sys.exit("mutants: the tests cannot run without a mutation, see above")
         combine = [
@@ -234,15 +228,15 @@ class Selected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        chosen = (item for item in items if item.nodeid in self.order)
-        items[:] = sorted(chosen, key=lambda item: self.order[item.nodeid])
+        chosen = (item for item in items if short_id(item.nodeid) in self.order)
+        items[:] = sorted(chosen, key=lambda item: self.order[short_id(item.nodeid)])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.tell("start", self.order[nodeid])
+        self.tell("start", self.order[short_id(nodeid)])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.tell("failed", self.order[report.nodeid])
+            self.tell("failed", self.order[short_id(report.nodeid)])
 
 
 @dataclass

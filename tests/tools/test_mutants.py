@@ -13,6 +13,7 @@ from textwrap import dedent, indent
 
 import pytest
 
+from tests.tools.contexts import short_id
 from tests.tools.mutants import read_equivalent, split
 from tests.tools.mutations import Mutation, Mutator, choose, folder_of, keyword_defaults
 
@@ -178,6 +179,13 @@ def test_tests_that_do_not_fit_into_the_limit_are_left_out() -> None:
     durations = dict.fromkeys(["t.py::a", "t.py::b", "t.py::c"], 5.0)
     assert split([*durations], durations, 11) == (["t.py::a"], ["t.py::b"], False)
     assert split([*durations], durations, 60) == (["t.py::a"], ["t.py::b", "t.py::c"], True)
+
+
+def test_a_long_id_becomes_short_and_stays_distinct() -> None:
+    ids = [short_id(f"t.py::f[{'x' * 10**6}{end}]") for end in "ab"]
+    assert ids[0] != ids[1]
+    assert {len(item) for item in ids} == {400}
+    assert short_id("t.py::f[x]") == "t.py::f[x]"
 
 
 DEMO = """
