@@ -156,35 +156,46 @@ class LineMap:
         )
         with contextlib.closing(sqlite3.connect(self.folder / "coverage.db")) as data:
             for name, context, numbits in data.execute(query, [f"%/job-0/{path}"]):
-                if context in self.seconds:
+                if context in self.seconds or not context:
                     yield name, context, numbits
 
     def covering(self, path: str, lines: Collection[int]) -> set[str]:
-        """Return the tests that execute one of the lines."""
+        """Return the tests that execute one of the lines. The name of an import is empty."""
         return {
             test for _, test, numbits in self._rows(path) if any(num_in_numbits(n, numbits) for n in lines)
         }
 
     def _users(self, mutation: Mutation, sources: dict[str, bytes]) -> set[str]:
-        """Return the tests that execute a use of a module constant, or else anything in its module."""
+        """Return the tests that execute a use of a module constant."""
         word = re.compile(rf"\b{re.escape(mutation.function)}\b".encode())
         found: set[str] = set()
         for path in [mutation.path] if mutation.function.startswith("_") else sources:
             lines = [n for n, line in enumerate(sources[path].splitlines(), 1) if word.search(line)]
             found |= self.covering(path, lines) if lines else set()
-        return found or {test for _, test, _ in self._rows(mutation.path)}
+        return found
+
+    def _importers(self, path: str, sources: dict[str, bytes]) -> set[str]:
+        """Return the tests that execute anything in a module, or else in a module that imports it."""
+        found = {test for _, test, _ in self._rows(path)} - {""}
+        imports = re.compile(rf"^\s*(from|import) .*\b{Path(path).stem}\b".encode(), re.MULTILINE)
+        for other in [] if found else [other for other in sources if imports.search(sources[other])]:
+            found |= {test for _, test, _ in self._rows(other)}
+        return found
 
     def plan(self, mutation: Mutation, sources: dict[str, bytes]) -> list[str]:
         """Order the tests for a mutation: one case of each test function first, the most specific first."""
+        first, last = mutation.statement
+        tests = self.covering(mutation.path, [mutation.line])
+        tests = tests or self.covering(mutation.path, range(first, last + 1))
         if mutation.is_constant:
-            tests = self._users(mutation, sources)
-        else:
-            first, last = mutation.statement
-            tests = self.covering(mutation.path, [mutation.line])
-            tests = tests or self.covering(mutation.path, range(first, last + 1))
+            tests |= self._users(mutation, sources)
+        if tests == {""}:  # executed only by an import
+            tests |= self._importers(mutation.path, sources)
         cases: Counter[str] = Counter()
         ranked: list[tuple[int, int, float, str]] = []
-        for size, spent, test in sorted((self._sizes[test], self.seconds[test], test) for test in tests):
+        for size, spent, test in sorted(
+            (self._sizes[test], self.seconds[test], test) for test in tests - {""}
+        ):
             cases[function_of(test)] += 1
             ranked.append((cases[function_of(test)], size, spent, test))
         return [test for *_, test in sorted(ranked)]

@@ -189,6 +189,7 @@ def test_a_long_id_becomes_short_and_stays_distinct() -> None:
 
 
 DEMO = """
+import functools
 import itertools
 
 MOST = 10
@@ -215,9 +216,21 @@ def leave_loop() -> None:
 
 def unused() -> object:
     return object()
+
+
+def table() -> list[str]:
+    return ["a"]
+
+
+TABLE = table()
+
+
+@functools.cache
+def cached() -> bool:
+    return bool(TABLE)
 """
 CHECKS = """
-from demo.sums import is_large, is_small, leave_loop, total
+from demo.sums import cached, is_large, is_small, leave_loop, total
 
 
 def test_sums() -> None:
@@ -229,6 +242,11 @@ def test_sums() -> None:
 
 def test_loop() -> None:
     leave_loop()
+    cached()
+
+
+def test_cached() -> None:
+    assert cached()
 """
 EQUIVALENT = "demo/sums.py :: total :: arithmetic :: result = sum(numbers) - len([]) :: zero has no sign\n"
 
@@ -266,24 +284,26 @@ def test_a_small_project_is_examined_from_end_to_end_and_its_map_is_cached(demo:
         (row["mutation"]["function"], row["mutation"]["line"]): row["status"] for row in results["mutants"]
     }
     assert status == {
-        ("MOST", 4): "caught",
-        ("is_large", 8): "caught",
-        ("is_small", 12): "survived",
-        ("is_small", 13): "caught",
-        ("total", 17): "survived",
-        ("total", 18): "caught",
-        ("leave_loop", 23): "caught by time-out",
-        ("unused", 27): "not covered",
+        ("MOST", 5): "caught",
+        ("is_large", 9): "caught",
+        ("is_small", 13): "survived",
+        ("is_small", 14): "caught",
+        ("total", 18): "survived",
+        ("total", 19): "caught",
+        ("leave_loop", 24): "caught by time-out",
+        ("unused", 28): "not covered",
+        ("table", 32): "caught",
+        ("cached", 40): "caught",
     }
-    assert [row["mutation"]["line"] for row in results["mutants"] if row["equivalent"]] == [17]
-    assert results["percent"] == pytest.approx(100 * 5 / 7)
+    assert [row["mutation"]["line"] for row in results["mutants"] if row["equivalent"]] == [18]
+    assert results["percent"] == pytest.approx(100 * 7 / 9)
     assert first.returncode == 1
     assert (demo / "demo" / "sums.py").read_text() == DEMO
 
     again = run("--minimum", "70", "--only", "demo/sums.py", "--minutes", "0")
     assert " passed" in first.stdout
     assert " passed" not in again.stdout
-    assert "Not run within the time: 7" in again.stdout
+    assert "Not run within the time: 9" in again.stdout
 
 
 def test_equivalent_mutations_are_read_with_their_reasons(tmp_path: Path) -> None:
