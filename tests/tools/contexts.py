@@ -6,6 +6,8 @@ into the folder named by the environment variable ``MUTANTS_MAP``.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import os
 import sys
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 NODE_ID = pytest.StashKey[str]()
+LONGEST = 400  # characters of an id: a few parameters are megabytes of text, too long for the environment
+
+
+def short_id(nodeid: str) -> str:
+    """Return the id of a test, with a digest in place of the end if it is long."""
+    if len(nodeid) <= LONGEST:
+        return nodeid
+    return nodeid[: LONGEST - 20] + hashlib.sha256(nodeid.encode(errors="replace")).hexdigest()[:20]
 
 
 class Contexts:
@@ -29,18 +39,21 @@ class Contexts:
         self.folder = folder
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
+        self.caches: list[functools._lru_cache_wrapper[object]] = []
+        self.known_modules = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Remember the plain ids: pytest-xdist adds the name of the group."""
         for item in items:
-            item.stash[NODE_ID] = item.nodeid
+            item.stash[NODE_ID] = short_id(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Switch the context for one test."""
         name = item.stash[NODE_ID]
         if measured := coverage.Coverage.current():
+            self._clear_caches(measured.config.source_pkgs)
             measured.switch_context(name)
             measured.config.context = name
             os.environ["COVERAGE_PROCESS_CONFIG"] = measured.config.serialize()
@@ -48,6 +61,16 @@ class Contexts:
         result = yield
         self.seconds[name] = time.monotonic() - start
         return result
+
+    def _clear_caches(self, packages: list[str]) -> None:
+        """Empty the caches of functions: otherwise only the first caller would execute their lines."""
+        if self.known_modules != (count := len(sys.modules)):
+            names = [name for name in sys.modules if name.partition(".")[0] in packages]
+            values = [value for name in names for value in vars(sys.modules[name]).values()]
+            self.known_modules = count
+            self.caches = [value for value in values if isinstance(value, functools._lru_cache_wrapper)]
+        for cache in self.caches:
+            cache.cache_clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from coverage.numbits import num_in_numbits
 
+from tests.tools.contexts import short_id
 from tests.tools.mutations import Mutation, choose, folder_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Project:
 class LineMap:
     """Which tests execute which lines, and how long each test takes."""
 
-    def __init__(self, project: Project, tests: list[str]) -> None:
+    def __init__(self, project: Project, tests: list[str], jobs: int) -> None:
         self.project = project
         digest = hashlib.sha256(json.dumps([FAST, tests, sys.version]).encode())
         for name in project.files():
@@ -111,7 +112,7 @@ class LineMap:
                 digest.update(name.encode() + (project.root / name).read_bytes())
         self.folder = project.work / f"map-{digest.hexdigest()[:16]}"
         if not (self.folder / "coverage.db").exists():
-            self._measure(tests)
+            self._measure(tests, jobs)
         self.seconds: dict[str, float] = {}
         self.libraries: dict[str, None] = {}
         for report in map(json.loads, (path.read_text() for path in self.folder.glob("tests-*.json"))):
@@ -121,7 +122,7 @@ class LineMap:
         for _, test, numbits in self._rows():
             self._sizes[test] += int.from_bytes(numbits, "little").bit_count()
 
-    def _measure(self, tests: list[str]) -> None:
+    def _measure(self, tests: list[str], jobs: int) -> None:
         """Run the fast tests once, in a copy of the tree."""
         for old in self.project.work.glob("map-*"):
             shutil.rmtree(old)
@@ -134,14 +135,8 @@ class LineMap:
         path = [*self.project.search_path(tree), str(Path(__file__).parents[2])]
         environment = clean_environment(path) | {"MUTANTS_MAP": str(self.folder)}
         coverage = [sys.executable, "-m", "coverage"]
-        options = [
-            "-q",
-            "--tb=line",
-            "-n2",
-            "--dist=loadgroup",
-            "-pno:cacheprovider",
-            "-ptests.tools.contexts",
-        ]
+        options = "-q --tb=line --dist=loadgroup -pno:cacheprovider -ptests.tools.contexts".split()
+        options.append(f"-n{jobs if jobs > 1 else 0}")
         run = [*coverage, "run", f"--rcfile={config}", "-m", "pytest", *options, "-m", FAST, *tests]
         code = subprocess.run(run, cwd=tree, env=environment, check=False).returncode
         if code not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
@@ -161,35 +156,46 @@ class LineMap:
         )
         with contextlib.closing(sqlite3.connect(self.folder / "coverage.db")) as data:
             for name, context, numbits in data.execute(query, [f"%/job-0/{path}"]):
-                if context in self.seconds:
+                if context in self.seconds or not context:
                     yield name, context, numbits
 
     def covering(self, path: str, lines: Collection[int]) -> set[str]:
-        """Return the tests that execute one of the lines."""
+        """Return the tests that execute one of the lines. The name of an import is empty."""
         return {
             test for _, test, numbits in self._rows(path) if any(num_in_numbits(n, numbits) for n in lines)
         }
 
     def _users(self, mutation: Mutation, sources: dict[str, bytes]) -> set[str]:
-        """Return the tests that execute a use of a module constant, or else anything in its module."""
+        """Return the tests that execute a use of a module constant."""
         word = re.compile(rf"\b{re.escape(mutation.function)}\b".encode())
         found: set[str] = set()
         for path in [mutation.path] if mutation.function.startswith("_") else sources:
             lines = [n for n, line in enumerate(sources[path].splitlines(), 1) if word.search(line)]
             found |= self.covering(path, lines) if lines else set()
-        return found or {test for _, test, _ in self._rows(mutation.path)}
+        return found
+
+    def _importers(self, path: str, sources: dict[str, bytes]) -> set[str]:
+        """Return the tests that execute anything in a module, or else in a module that imports it."""
+        found = {test for _, test, _ in self._rows(path)} - {""}
+        imports = re.compile(rf"^\s*(from|import) .*\b{Path(path).stem}\b".encode(), re.MULTILINE)
+        for other in [] if found else [other for other in sources if imports.search(sources[other])]:
+            found |= {test for _, test, _ in self._rows(other)}
+        return found
 
     def plan(self, mutation: Mutation, sources: dict[str, bytes]) -> list[str]:
         """Order the tests for a mutation: one case of each test function first, the most specific first."""
+        first, last = mutation.statement
+        tests = self.covering(mutation.path, [mutation.line])
+        tests = tests or self.covering(mutation.path, range(first, last + 1))
         if mutation.is_constant:
-            tests = self._users(mutation, sources)
-        else:
-            first, last = mutation.statement
-            tests = self.covering(mutation.path, [mutation.line])
-            tests = tests or self.covering(mutation.path, range(first, last + 1))
+            tests |= self._users(mutation, sources)
+        if tests == {""}:  # executed only by an import
+            tests |= self._importers(mutation.path, sources)
         cases: Counter[str] = Counter()
         ranked: list[tuple[int, int, float, str]] = []
-        for size, spent, test in sorted((self._sizes[test], self.seconds[test], test) for test in tests):
+        for size, spent, test in sorted(
+            (self._sizes[test], self.seconds[test], test) for test in tests - {""}
+        ):
             cases[function_of(test)] += 1
             ranked.append((cases[function_of(test)], size, spent, test))
         return [test for *_, test in sorted(ranked)]
@@ -233,15 +239,15 @@ class Selected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        chosen = (item for item in items if item.nodeid in self.order)
-        items[:] = sorted(chosen, key=lambda item: self.order[item.nodeid])
+        chosen = (item for item in items if short_id(item.nodeid) in self.order)
+        items[:] = sorted(chosen, key=lambda item: self.order[short_id(item.nodeid)])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.tell("start", self.order[nodeid])
+        self.tell("start", self.order[short_id(nodeid)])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.tell("failed", self.order[report.nodeid])
+            self.tell("failed", self.order[short_id(report.nodeid)])
 
 
 @dataclass
@@ -253,6 +259,7 @@ class Job:
     tree: Path
     scratch: Path
     limit: float
+    patience: float
     reliable: set[str] = field(default_factory=set)
     unreliable: set[str] = field(default_factory=set)
 
@@ -329,7 +336,7 @@ class Job:
                     outcome.kind = "failed" if word == "failed" else "limit"
                     return outcome
                 outcome.tests_run += 1
-                deadline = time.monotonic() + 10 * self.durations[outcome.test] + 20
+                deadline = time.monotonic() + 10 * self.durations[outcome.test] + self.patience
             if not received:
                 outcome.kind = "broken"  # the process died
                 return outcome
@@ -442,16 +449,18 @@ def preload(libraries: Iterable[str]) -> None:
 _job: Job
 
 
-def start_job(project: Project, durations: dict[str, float], jobs: int, scratch: Path, limit: float) -> None:
+def start_job(
+    project: Project, durations: dict[str, float], scratch: Path, options: argparse.Namespace
+) -> None:
     """Prepare a worker process: take the next free copy of the tree."""
     global _job  # noqa: PLW0603 - the state of a worker process
-    for number in range(jobs):
+    for number in range(options.jobs):
         with contextlib.suppress(FileExistsError):
             (scratch / f"job-{number}").mkdir()
             break
     tree = project.work / f"job-{number}"
     project.copy(tree)
-    _job = Job(project, durations, tree, scratch / f"job-{number}" / "t", limit)
+    _job = Job(project, durations, tree, scratch / f"job-{number}" / "t", options.limit, options.patience)
 
 
 def examine(mutation: Mutation, tests: list[str], stop: float) -> Result:
@@ -470,7 +479,7 @@ def examine_all(
     with tempfile.TemporaryDirectory(
         prefix="mutants-", dir=memory if memory.is_dir() else None, ignore_cleanup_errors=True
     ) as scratch:
-        settings = (project, known.seconds, options.jobs, Path(scratch), options.limit)
+        settings = (project, known.seconds, Path(scratch), options)
         with ProcessPoolExecutor(options.jobs, get_context("fork"), start_job, settings) as pool:
             pairs = zip(mutations, plans, strict=True)
             for done in as_completed([pool.submit(examine, mutation, plan, end) for mutation, plan in pairs]):
@@ -524,6 +533,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=2026, help="seed of the choice")
     add("--minutes", type=float, default=60, help="start no mutation after this time")
     add("--limit", type=float, default=60, help="seconds for the tests of one mutation")
+    add(
+        "--patience",
+        type=float,
+        default=20,
+        help="a test hangs after this many seconds and 10 usual durations",
+    )
     add("--jobs", type=int, default=2, help="number of parallel processes")
     add("--only", nargs="+", default=[], metavar="PATH", help="mutate these files or folders")
     add("--tests", nargs="+", default=[], metavar="PATH", help="use only these tests")
@@ -545,7 +560,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(*map(describe, mutations), sep="\n")
         return 0
     equivalent = read_equivalent(options.equivalent)
-    known = LineMap(project, options.tests)
+    known = LineMap(project, options.tests, options.jobs)
     print(
         f"{len(mutations)} mutations, {len(known.seconds)} tests, mapped in {time.monotonic() - start:.0f} s"
     )
