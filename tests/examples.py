@@ -8,7 +8,12 @@ FAST_EXAMPLES = 20
 THOROUGH_EXAMPLES = 60
 
 
-def examples(count: int, **others: int) -> settings:
-    """Return settings for `count` examples in `make test-all`, and a third of them in `make test`."""
-    share = settings.default.max_examples / THOROUGH_EXAMPLES
-    return settings(max_examples=max(5, round(count * share)), **others)
+def examples(count: int, *, steps: int = 50) -> settings:
+    """Return settings for `count` examples in `make test-all`, and a third of them in `make test`.
+
+    Args:
+        count: int, number of examples in the full suite.
+        steps: int, number of steps of a state machine. Default: 50, as in Hypothesis.
+    """
+    share = settings().max_examples / THOROUGH_EXAMPLES
+    return settings(max_examples=max(5, round(count * share)), stateful_step_count=steps)

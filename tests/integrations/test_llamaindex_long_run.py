@@ -113,8 +113,8 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
         assert sum(message_tokens(message, lambda text: len(tokenizer(text))) for message in shown) <= LIMIT
     first = [texts(prompt) for prompt in llm.seen if prompt[-1].role == "user"]
     assert len(first) == turns
-    for prompt, name in zip(first[9::10], GUARDS.values(), strict=False):
-        assert f"gate is {name}." in prompt  # recalled from another session
+    for text, name in zip(first[9::10], GUARDS.values(), strict=False):
+        assert f"gate is {name}." in text  # recalled from another session
     assert [text for role, text in said(found) if role == "user"] == asked
     assert said([one for one in found if one.role == "assistant"]) == said(script.answers)
     calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)

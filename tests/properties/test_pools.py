@@ -111,4 +111,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPools = PoolMachine.TestCase
-TestPools.settings = examples(15, stateful_step_count=15)
+TestPools.settings = examples(15, steps=15)
