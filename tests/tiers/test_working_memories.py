@@ -30,7 +30,7 @@ from langmem_tiers import (
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.tiers.sizes import size_of
 from tests.examples import examples
-from tests.faults.test_fork import fork, wait
+from tests.forking import fork, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
