@@ -56,9 +56,13 @@ def retain_until_killed(url: str, acknowledged: str) -> None:
     """Run maintenance in small batches, again and again, noting each batch once it is erased."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     maintain._MESSAGES_AT_ONCE = 3
+
+    def note(erased: int) -> None:
+        os.write(notes, f"{erased}\n".encode())
+
     with opened(url, later(), config=AGED) as engine:
         while True:
-            engine.maintenance.run(lambda erased: os.write(notes, f"{erased}\n".encode()))
+            engine.maintenance.run(note)
 
 
 def retain_together(url: str, barrier: Any) -> None:

@@ -56,12 +56,12 @@ def test_acknowledged_messages_survive_a_kill(url: str, kills: int, tenant: str,
         stored = {message.id: message for message in session.messages()}
         assert set(acknowledged) - set(stored) == set()
         for message in stored.values():  # no partial message
-            wanted = draft_of(message.id)
+            draft = draft_of(message.id)
             assert (message.role, message.content, message.tool_calls, message.payload_json) == (
-                wanted.role,
-                wanted.content,
-                wanted.tool_calls,
-                wanted.payload_json,
+                draft.role,
+                draft.content,
+                draft.tool_calls,
+                draft.payload_json,
             )
         batches = Counter((*message_id.split("-")[:2], message_id.rsplit("-", 1)[1]) for message_id in stored)
         assert all(count == int(size) for (_, _, size), count in batches.items())  # no partial batch
