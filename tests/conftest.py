@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import uuid
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if shared_servers.FOLDER not in os.environ:  # not a worker of another process
         shared_servers.prepare()
         config.add_cleanup(shared_servers.stop)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but a sample of the cases of a test to the full suite, if it asks for that."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("backend"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for group in cases.values():
+        marker = group[0].get_closest_marker("sample")
+        assert marker is not None
+        step = max(1, len(group) // marker.args[0])
+        for position, item in enumerate(group):
+            if position % step:
+                item.add_marker(pytest.mark.soak)
 
 
 def pytest_collection_finish() -> None:

@@ -101,6 +101,7 @@ def test_a_page_with_a_long_run_of_blanks_is_recorded(memory: AgentMemory, blank
     assert again(memory).short_term == memory.short_term
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "value",
     [[{"x": number} for number in range(30_000)], 2**1010, {str(number): number for number in range(25_000)}],
@@ -186,6 +187,7 @@ CHANGES: list[tuple[str, Callable[[AgentMemory], object], Callable[[AgentMemory]
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("change", "seen"), [one[1:] for one in CHANGES], ids=[one[0] for one in CHANGES])
 def test_a_change_that_cannot_be_kept_is_not_made_and_can_be_made_later(
     tmp_path: Path, change: Callable[[AgentMemory], object], seen: Callable[[AgentMemory], object]
@@ -297,6 +299,7 @@ def test_the_notes_of_a_task_are_no_task(memory: AgentMemory) -> None:
             memory.start_task("Go", task=name)
 
 
+@pytest.mark.soak
 def test_readers_and_writers_at_once_get_in_nobodys_way(memory: AgentMemory) -> None:
     memory.start_task("Read and write")
     wrong: list[BaseException] = []

@@ -229,6 +229,7 @@ def test_memories_that_count_at_the_same_time_lose_no_use(file_url: str) -> None
         assert found.success_count == 20
 
 
+@pytest.mark.soak
 def test_what_is_kept_for_later_is_bounded_and_the_newest(held: MemoryEngine) -> None:
     memory = AgentMemory(engine=held)
     for number in range(MOST_AT_SITE + 5):

@@ -719,6 +719,7 @@ def test_two_memories_at_once_take_no_pattern_or_count_from_each_other(held: Mem
     assert [pattern.pattern_id for pattern in again(one).long_term.patterns] == ["a"]
 
 
+@pytest.mark.soak
 def test_another_process_sees_what_was_learned_and_recorded(file_url: str) -> None:
     with MemoryEngine(file_url, embedder=None) as engine:
         memory = begun(engine)

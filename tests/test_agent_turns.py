@@ -258,6 +258,7 @@ WORK: dict[str, Callable[[int], list[tuple[AgentAction, str, str]]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", WORK)
 def test_work_that_gets_on_is_not_blocked(memory: AgentMemory, name: str) -> None:
     for number in range(40):

@@ -28,6 +28,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@functools.cache
 def attributes(path: Path) -> set[tuple[str, str]]:
     """Each ``a.b`` in the file."""
     tree = tree_of(path)

@@ -521,6 +521,7 @@ ODD = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("text", ODD)
 def test_the_files_are_valid_utf8_whatever_was_said(memory: MemorySystem, text: str) -> None:
     memory.start_conversation("monday")
@@ -570,6 +571,7 @@ def test_each_change_is_written(opened: Callable[..., MemorySystem]) -> None:
     assert [one["id"] for one in read(memory, "conversations.json")] == ["monday", "tuesday"]
 
 
+@pytest.mark.soak
 def test_what_was_told_before_a_crash_is_written_by_the_next_flush(
     opened: Callable[..., MemorySystem],
 ) -> None:
@@ -635,6 +637,7 @@ except StorageFullError as error:
 """
 
 
+@pytest.mark.soak
 def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     done = subprocess.run(
@@ -700,6 +703,7 @@ def test_the_story_of_a_conversation_is_told(memory: MemorySystem) -> None:
     )
 
 
+@pytest.mark.soak
 def test_an_ended_conversation_is_all_chunks(memory: MemorySystem) -> None:
     memory.start_conversation("monday")
     for number in range(250):

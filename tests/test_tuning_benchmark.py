@@ -80,6 +80,7 @@ def test_each_part_is_measured_with_weights_that_have_not_seen_it(three: Path, t
     assert of_three["weights"]["left_out"][2] != pytest.approx(of_three["weights"]["fitted"], abs=1e-2)
 
 
+@pytest.mark.soak
 def test_what_the_signals_give_is_what_the_benchmarks_measure(three: Path, tmp_path: Path) -> None:
     asked = written(tmp_path / "asked.json", [longmemeval_sample(f"q{n}") for n in range(4)])
     figures = tuning.measure(Settings(locomo=three, longmemeval=asked, embedder="hash"))

@@ -54,6 +54,7 @@ def child(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Any, C
         there.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_a_backup_is_of_one_moment_while_another_process_writes(
     backend: str, new_url: NewUrl, tmp_path: Path
@@ -127,6 +128,7 @@ def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path
     assert (tmp_path / "b.gz").read_bytes() == before
 
 
+@pytest.mark.soak
 def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("sqlite")
     with opened(url) as engine:
@@ -209,6 +211,7 @@ def traced(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.soak
 def test_a_namespace_that_somebody_writes_to_meanwhile_is_not_overwritten(
     new_url: NewUrl, tmp_path: Path
 ) -> None:

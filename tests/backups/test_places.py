@@ -131,6 +131,7 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
         assert other.items.search("acme", "boats zebras")[0].item.value == {"likes": "sailing boats"}
 
 
+@pytest.mark.soak
 def test_with_another_embedder_vectors_are_left_out_and_made_anew(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:

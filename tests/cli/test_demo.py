@@ -152,6 +152,7 @@ def test_without_the_framework_it_says_what_to_install(framework: str, missing: 
     assert not path.exists()
 
 
+@pytest.mark.soak
 def test_the_command_runs_as_a_module_too() -> None:
     child = subprocess.run(
         [sys.executable, "-m", "langmem_tiers", "--version"], capture_output=True, text=True, check=True
@@ -179,6 +180,7 @@ def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> No
         assert any(question.fact in said[one] for one in question.evidence), question.text
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("question", questions(), ids=lambda question: question.search)
 def test_each_question_has_its_evidence_within_reach_of_its_key_words(question: object) -> None:
     with MemoryEngine() as engine:

@@ -136,6 +136,7 @@ def test_a_backup_damaged_behind_its_header_leaves_no_database(
     assert (done.code, "nothing was restored" in done.err, target.exists()) == (1, True, False)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -176,6 +177,7 @@ def test_who_writes_a_label_with_a_slash_as_two_is_told_how(database: Path) -> N
     assert run("search", "-d", database, "x\\/y", "train").code == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("url", SECRETS)
 def test_a_password_is_never_printed(database: Path, tmp_path: Path, url: str) -> None:
     file = tmp_path / "all.gz"
@@ -221,6 +223,7 @@ def test_a_session_of_some_namespace_is_exported_without_naming_it(database: Pat
     assert run("inspect", "-d", database, "-s", "tuesday").code == 1
 
 
+@pytest.mark.soak
 def test_what_no_encoding_can_say_is_exported_without_loss(tmp_path: Path) -> None:
     one, other, file = tmp_path / "one.db", tmp_path / "other.db", tmp_path / "said.jsonl"
     said = ["half \ud83d of it", "Malmö 東京"]
@@ -293,6 +296,7 @@ def test_the_help_of_forget_does_not_say_that_all_is_meant_if_nothing_is_named()
     assert "all, if left out" not in " ".join(run("forget", "--help").out.split())
 
 
+@pytest.mark.soak
 def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     run("import", "-d", path, "-", input="".join(line(n, content="long " * 500) for n in range(500)))

@@ -90,6 +90,7 @@ def as_tree(urls: list[str], text: str) -> str:
 FORMS = [as_page, as_json, as_page_json, as_slashed_json, as_markdown, as_tree]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: str(form.__name__))
 @given(
     urls=some,

@@ -70,6 +70,7 @@ def test_no_byte_of_a_user_is_left_in_a_sqlite_file(tmp_path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", ["message", "session"])
 def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Path, what: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
@@ -85,6 +86,7 @@ def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Pa
         assert files_with(tmp_path, ITEM) == ["memory.db"]
 
 
+@pytest.mark.soak
 def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with opened(url, config=EngineConfig(busy_timeout_seconds=0.2)) as engine:

@@ -105,6 +105,7 @@ def test_broken_text_is_found_and_comes_back_as_it_was_said(where: Namespace) ->
     assert "zebra" in where.build_context("zebra").messages[0].content
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "unit", ["boat ", "x", "北", "7 May 2023 ", "last week ", "'\"", "\u0301", "?? ", "1.", "a-b_c/"]
 )

@@ -195,6 +195,7 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
     assert texts(hasty, tenant, "s1") == ["1", "3", "5"]
 
 
+@pytest.mark.soak
 @ON_FILE_AND_SERVER
 def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: MemoryEngine, tenant: str) -> None:
     with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:

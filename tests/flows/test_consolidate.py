@@ -56,6 +56,7 @@ def in_sight(namespace: Namespace) -> list[str]:
 
 
 # importance x 0.5 ** (days / 30), computed by hand; below 0.3 and older than 30 days it is archived
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("importance", "days", "is_archived"),
     [

@@ -264,6 +264,7 @@ def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngi
     }  # nobody can tell any more who said it, and how
 
 
+@pytest.mark.soak
 def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, *STATEMENTS)
@@ -461,6 +462,7 @@ def test_a_rejected_fact_stays_rejected(engine: MemoryEngine, tenant: str) -> No
         namespace.facts.promote(fact.id)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_at_any_commit_loses_no_fact_and_doubles_none(file_url: str, when: str) -> None:
     with MemoryEngine(file_url, embedder=None) as engine:

@@ -188,6 +188,7 @@ def test_figures_are_those_of_the_tables(engine: MemoryEngine, clock: FrozenCloc
     assert found.as_dict()["messages"] == 32
 
 
+@pytest.mark.soak
 def test_a_large_table_of_postgresql_is_not_counted(
     new_postgres_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

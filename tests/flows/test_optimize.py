@@ -364,6 +364,7 @@ def test_it_can_be_started_again(quick: MemoryEngine) -> None:
     wait_until(lambda: quick.optimizer.report("a").total_optimizations >= 1, "a run succeeds")
 
 
+@pytest.mark.soak
 def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> None:
     quick.optimizer.start()
     sessions = [quick.session("a", f"s{n}") for n in range(4)]

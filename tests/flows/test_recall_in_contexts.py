@@ -50,6 +50,7 @@ def test_what_was_injected_is_not_stored_whoever_hands_it_back(role: str) -> Non
         assert (report.stored, len(report.echoes)) == ((), 1)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("tokens", range(300, 1500, 50))
 def test_no_message_is_there_twice(tokens: int) -> None:
     with MemoryEngine(embedder=None, clock=FrozenClock(), ids=seeded_ids()) as engine:

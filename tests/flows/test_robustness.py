@@ -37,6 +37,7 @@ def window(tokens: int, messages: int) -> TokenBudget:
     )
 
 
+@pytest.mark.soak
 def test_one_lost_tool_result_does_not_stop_an_agent_that_works_alone() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
@@ -112,6 +113,7 @@ def test_what_is_compressed_is_compressed_from_the_original_and_loses_nothing() 
         assert shown.count("[user]") == 1
 
 
+@pytest.mark.soak
 def test_a_large_import_keeps_the_summary_that_was_in_force() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
@@ -237,6 +239,7 @@ def test_a_result_without_its_call_is_reported_as_left_out() -> None:
         assert (context.messages, context.dropped) == ((), ("r",))
 
 
+@pytest.mark.soak
 def test_a_summary_of_a_large_budget_is_told_again_for_a_small_one() -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(20_000)), clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
@@ -251,6 +254,7 @@ def test_a_summary_of_a_large_budget_is_told_again_for_a_small_one() -> None:
         assert small.token_count <= 1500
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens", [8, 10, 20, 30, 50, 80])
 def test_the_smallest_budgets_show_the_newest_message(tokens: int) -> None:
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(tokens)), clock=FrozenClock()) as engine:
@@ -267,7 +271,7 @@ def test_what_was_promoted_by_hand_stays_in_the_summaries() -> None:
         session = engine.session("a", "s")
         session.add(MessageDraft("user", "Always call me Captain Ada, please.", id="m"))
         session.promote("m")
-        for n in range(300):
+        for n in range(120):
             session.add("user", f"Remark {n} about the road and the sea and the weather there.")
             context = session.build_context()
         assert "Always call me Captain Ada, please." in context.messages[0].content
@@ -276,11 +280,11 @@ def test_what_was_promoted_by_hand_stays_in_the_summaries() -> None:
 def test_summaries_do_not_come_up_in_a_search_and_the_record_stays_small() -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        for n in range(200):
+        for n in range(100):
             session.add("user", f"Remark {n} about the walrus and the long road home.")
             session.build_context()
         hits = engine.namespace("a").search("walrus", limit=500)
-        assert len(hits) == 200
+        assert len(hits) == 100
         assert not any(hit.entry.content.startswith("[CONTEXT SUMMARY]") for hit in hits)
         summaries = [message for message in session.messages() if message.is_summary]
         assert summaries
@@ -293,7 +297,7 @@ def test_who_somebody_is_and_what_was_decided_stays_in_the_summary() -> None:
         session.add("system", "You are Bob, a pirate who helps with taxes.")
         session.add("user", "My name is Alice and I am allergic to peanuts. Remember that.")
         session.add("user", "I prefer tabs. We decided to use Fjordpay.")
-        for n in range(400):
+        for n in range(160):
             session.add(
                 "user", f"Some idle chatter number {n} about the road, the sea and the weather there."
             )
@@ -447,6 +451,7 @@ class TestOptimizer:
             engine.optimizer.run("a")
             assert engine.namespaces() == ()
 
+    @pytest.mark.soak
     def test_every_session_that_changed_is_looked_at(self, clock: FrozenClock) -> None:
         with MemoryEngine(config=SMALL, clock=clock) as engine:
             for n in range(250):

@@ -130,7 +130,6 @@ def test_a_very_long_name_takes_a_few_lines(looking: Callable[..., Look]) -> Non
     assert max(heights) < 160
 
 
-@pytest.mark.smoke
 def test_the_preview_gives_reasons_for_in_and_out_within_the_budget(looking: Callable[..., Look]) -> None:
     look = looking().at("preview", STORY, s="04-payment-switch", q=QUESTION, b=1000)
     used = look.page.locator(".usage strong").inner_text()
@@ -156,7 +155,6 @@ def test_the_preview_of_a_long_session_counts_all_that_is_out(looking: Callable[
     assert 0 < out <= 3_000 - shown
 
 
-@pytest.mark.smoke
 def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:
     look = looking().at("knowledge", STORY)
     expect(look.rows().filter(has_text="payment provider")).to_contain_text("90 %")
@@ -167,7 +165,6 @@ def test_knowledge_shows_how_sure_it_is(looking: Callable[..., Look]) -> None:
     expect(look.rows()).to_have_count(1)
 
 
-@pytest.mark.smoke
 def test_a_run_of_an_agent_has_its_loops_marked(looking: Callable[..., Look]) -> None:
     look = looking().at("tasks", STORY)
     look.page.get_by_role("link", name="ferry").click()

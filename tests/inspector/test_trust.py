@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("width", [pytest.param(360, marks=pytest.mark.smoke), 1200])
 def test_hostile_words_are_shown_as_they_are_and_do_nothing(looking: Callable[..., Look], width: int) -> None:
     look = looking(width=width).at("session", HOSTILE, s=HOSTILE_SESSION)
     script = look.rows().filter(has_text=SCRIPT)

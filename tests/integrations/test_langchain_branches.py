@@ -119,6 +119,7 @@ def test_an_agent_behind_a_tool_has_a_conversation_of_its_own(engine: MemoryEngi
     assert "Count the boats." not in [m.content for m in engine.session("alice", "t").messages()]
 
 
+@pytest.mark.soak
 def test_messages_that_get_new_ids_each_time_are_given_no_summary_of_themselves(engine: MemoryEngine) -> None:
     model = ScriptedChat()
     agent: Any = create_agent(

@@ -258,6 +258,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("missing", "name", "command"),
     [
@@ -274,6 +275,7 @@ def test_a_missing_extra_names_the_command_that_installs_it(missing: str, name: 
     assert command in child.stdout
 
 
+@pytest.mark.soak
 def test_importing_the_adapters_imports_no_framework() -> None:
     code = "import sys, langmem_tiers_langchain as us; print('langchain_core' in sys.modules, us.__all__)"
     child = subprocess.run(

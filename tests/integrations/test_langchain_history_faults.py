@@ -131,6 +131,7 @@ def test_what_waits_belongs_to_one_session_of_one_engine(engine: MemoryEngine, p
         assert history(another).messages == []
 
 
+@pytest.mark.soak
 def test_what_waits_goes_with_its_engine() -> None:
     engine = MemoryEngine()
     kept = unsaved_of(engine)

@@ -143,6 +143,7 @@ for name in sorted(set(langmem_tiers_langchain.__all__) - {"LangChainEmbedder"})
 """
 
 
+@pytest.mark.soak
 def test_a_missing_extra_is_named_only_when_it_is_needed() -> None:
     child = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

@@ -248,6 +248,7 @@ def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentM
     assert memory.working.current_goal == "Find the boat."
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("budget", [1, 20, 60, 200])
 @pytest.mark.parametrize("show", [True, False])
 def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int, *, show: bool) -> None:

@@ -135,7 +135,7 @@ def test_the_question_stays_in_sight_through_a_long_run_of_tools() -> None:
     said: list[BaseMessage] = [HumanMessage("Find the colour of the door of house 7.", id="q")]
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, budget=1500)
-        for step in range(120):
+        for step in range(50):
             call = {"name": "look_up", "args": {"what": f"house {step}"}, "id": f"c{step}"}
             said.append(AIMessage("", id=f"a{step}", tool_calls=[call]))
             said.append(

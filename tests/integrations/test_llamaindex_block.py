@@ -376,6 +376,7 @@ class TestCutting:
         await block.aget([user(INSTRUMENT)], session_id="one")
         assert "drums" not in (await block.atruncate(first, 20) or "")
 
+    @pytest.mark.soak
     async def test_of_many_answers_the_newest_can_be_cut(self, engine: MemoryEngine) -> None:
         block = TieredMemoryBlock(engine)
         answers = []
@@ -386,6 +387,7 @@ class TestCutting:
         assert await block.atruncate(answers[0], 1) is None
         assert await block.atruncate(answers[-1], 1) is not None
 
+    @pytest.mark.sample(2)
     @pytest.mark.parametrize(
         "text",
         [

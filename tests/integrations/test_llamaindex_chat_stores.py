@@ -278,6 +278,7 @@ def test_whatever_is_done_a_list_is_as_a_plain_one_would_be(
 
 
 class TestDeleting:
+    @pytest.mark.sample(3)
     @pytest.mark.parametrize("how", ["at a place", "the last", "the oldest", "the active", "the archived"])
     async def test_what_is_deleted_is_neither_shown_nor_recalled(
         self, opened: MemoryEngine, tenant: str, how: str
@@ -411,6 +412,7 @@ class TestWrittenDown:
         with again.engine:
             assert texts(await again.get_messages("k")) == ["a"]
 
+    @pytest.mark.soak
     def test_what_was_in_memory_and_is_gone_is_an_error(self) -> None:
         engine = MemoryEngine()
         dump = TieredSyncChatStore(engine).model_dump()

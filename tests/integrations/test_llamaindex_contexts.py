@@ -95,6 +95,7 @@ def together(llm: Any) -> Any:
     return AgentWorkflow(agents=agents, root_agent="first")  # type: ignore[arg-type]  # a list of one kind of them
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("build", [agent_with, reacting, together])
 async def test_a_context_that_is_used_again_keeps_every_turn(build: Any, engine: MemoryEngine) -> None:
     llm = ScriptedLLM(reply=lambda prompt: f"Thought: I can answer.\nAnswer: {len(prompt)}")
@@ -113,6 +114,7 @@ async def test_a_context_that_is_used_again_keeps_every_turn(build: Any, engine:
     assert "under the mat" in texts(llm.seen[-1])
 
 
+@pytest.mark.soak
 async def test_a_context_alone_keeps_its_memory_alive() -> None:
     llm = ScriptedLLM()
     agent = agent_with(llm)
@@ -127,6 +129,7 @@ async def test_a_context_alone_keeps_its_memory_alive() -> None:
     held.engine.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "serializer",
     [None, JsonSerializer(), JsonSerializer(allowed_types=[TieredMemory]), PickleSerializer()],
@@ -312,6 +315,7 @@ async def test_tools_that_edit_the_state_do_not_part_the_memory(engine: MemoryEn
     assert roles(mine.get_all()) == ["user", *["assistant", "tool"] * 3, "assistant"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("insert", ["auto", "system", "user"])
 async def test_every_prompt_has_the_state_once_and_the_record_never(
     insert: Any, engine: MemoryEngine
@@ -352,6 +356,7 @@ def looking_up(prompt: Prompt) -> ChatMessage | str:
     return calling((f"c-{number}", "look_up", {"what": f"thing {number} " * 20}))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("token_limit", [700, 30_000])
 async def test_an_app_that_hands_in_its_texts_each_time_stores_only_what_is_new(
     token_limit: int, in_memory: MemoryEngine
@@ -399,6 +404,7 @@ async def test_a_run_that_dies_leaves_its_question_and_the_next_one_works(
     assert asked == ["Where is the key?", "Are you there?", "Thank you."]
 
 
+@pytest.mark.sample(1)
 async def test_contexts_of_several_sessions_run_side_by_side(engine: MemoryEngine) -> None:
     async def live(name: str) -> tuple[ScriptedLLM, TieredMemory]:
         llm = ScriptedLLM(reply=looking_up)

@@ -200,6 +200,7 @@ print(LlamaIndexCounter().count("one two three"))
 """
 
 
+@pytest.mark.soak
 def test_nothing_is_downloaded_where_the_cache_of_tiktoken_is_empty(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", OFFLINE],

@@ -664,6 +664,7 @@ def test_system_messages_stay_in_sight_as_they_were_said(small: MemoryEngine) ->
     assert len(memory.get_all()) == 203
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("limit", [60, 300, 1200])
 @pytest.mark.parametrize("insert", INSERTS)
 def test_tool_calls_stay_whole_and_a_view_that_is_cut_begins_with_a_question(
@@ -697,6 +698,7 @@ def test_nothing_is_injected_when_nothing_was_recalled(small: MemoryEngine) -> N
         assert memory.get() == [system("Be brief."), user(ASK)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("insert", INSERTS)
 @pytest.mark.parametrize("with_system", [False, True])
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -773,6 +775,7 @@ class Seen(MockLLM):
 HELD = "Keep {query_str}, {context_str}, {context_msg} and {existing_answer}, and {other} and {{query_str}}."
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
 @pytest.mark.parametrize("insert", INSERTS)
 async def test_placeholders_in_what_was_said_are_never_filled_in(

@@ -193,6 +193,7 @@ def test_what_was_stored_and_never_shown_is_held_as_well(
     assert other.get() == [user("one"), assistant("two")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_the_limit_holds_however_much_waits(
     path: Path, is_readable: object, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +305,7 @@ def test_what_waits_is_forgotten_too(engine: MemoryEngine, monkeypatch: pytest.M
     assert memory.get() == memory.get_all() == memory.unsaved == []
 
 
+@pytest.mark.soak
 def test_a_list_that_cannot_be_written_after_its_former_was_set_aside_waits(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +429,7 @@ def test_what_waits_is_not_stored_again_by_a_view_while_it_is_forgotten(
     assert engine.namespace("u").search("secret") == ()
 
 
+@pytest.mark.soak
 def test_sets_and_views_at_once_never_wait_for_each_other_for_ever(engine: MemoryEngine) -> None:
     memory = memory_of(engine)
     numbers = iter(range(4))
@@ -446,6 +449,7 @@ def test_sets_and_views_at_once_never_wait_for_each_other_for_ever(engine: Memor
 THREADS, EACH = 6, 12
 
 
+@pytest.mark.soak
 def test_threads_that_put_and_get_one_conversation_lose_nothing(engine: MemoryEngine) -> None:
     numbers = iter(range(THREADS))
 

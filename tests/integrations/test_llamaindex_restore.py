@@ -66,6 +66,7 @@ def test_written_down_and_read_it_is_the_same_conversation_on_the_live_engine(
         assert texts(again.get_all()) == texts(memory.get_all()) == ["one", "two", "three"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("way", ROUNDS)
 def test_a_turn_goes_on_in_the_memory_that_was_read(way: str) -> None:
     with MemoryEngine() as engine:
@@ -164,6 +165,7 @@ def test_another_process_goes_on_with_the_file(
     again.engine.close()
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
 async def test_an_agent_goes_on_in_another_process(small_file: Path, tmp_path: Path) -> None:
     with MemoryEngine(small_file) as engine:
@@ -327,6 +329,7 @@ def test_the_engine_that_wrote_it_goes_before_another_on_the_same_database(small
         assert TieredMemory.from_dict(told).engine is second
 
 
+@pytest.mark.soak
 def test_engines_that_nobody_uses_are_let_go() -> None:
     import weakref
 
@@ -352,6 +355,7 @@ def test_many_threads_may_read_it_at_once(small_file: Path) -> None:
         memory.engine.close()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -108,6 +108,7 @@ async def say(chat: Any, way: str, text: str) -> str:
     return "".join([token async for token in response.async_response_gen()])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("way", "kind"), [*((way, ScriptedLLM) for way in WAYS), ("chat", CompletionLLM)])
 @pytest.mark.parametrize("build", ENGINES)
 async def test_a_chat_engine_knows_what_another_session_was_told(
@@ -132,6 +133,7 @@ async def test_a_chat_engine_knows_what_another_session_was_told(
     assert chat.chat_history == []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("build", ENGINES)
 async def test_a_chat_engine_goes_on_with_what_an_agent_began(build: Any, memory: Any) -> None:
     mine = memory("ada", "shared")
@@ -142,6 +144,7 @@ async def test_a_chat_engine_goes_on_with_what_an_agent_began(build: Any, memory
     assert roles(mine.get_all()) == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("build", [context, condense_plus_context])
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_chat_engine_fills_in_no_placeholder_that_somebody_said(
@@ -195,6 +198,7 @@ AGENTS: dict[str, tuple[Any, Any, list[tuple[str, str]]]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "at once"])
 @pytest.mark.parametrize("name", AGENTS)
 async def test_an_agent_knows_what_another_session_was_told(
@@ -243,6 +247,7 @@ async def test_a_completion_model_that_reasons_sees_what_is_remembered(
 HANDOFF = calling(("h-1", "handoff", {"to_agent": "second", "reason": "it knows cats"}))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "at once"])
 @pytest.mark.parametrize("name", AGENTS)
 async def test_an_agent_that_was_handed_the_question_knows_it_too(
@@ -271,6 +276,7 @@ async def test_an_agent_that_was_handed_the_question_knows_it_too(
     check_whole(later.seen[0])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [FunctionAgent, ReActAgent])
 @pytest.mark.parametrize("limit", [300, 700, 2000])
 async def test_the_question_stays_in_sight_however_many_tools_were_called_before_it_was_handed_on(

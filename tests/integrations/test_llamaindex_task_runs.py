@@ -132,6 +132,7 @@ async def test_a_conversation_goes_on_with_its_task(engine: MemoryEngine) -> Non
     assert weather.asked == MOST + 1
 
 
+@pytest.mark.soak
 async def test_a_context_that_was_written_down_goes_on_with_its_task(tmp_path: Path) -> None:
     weather = Weather()
     kept: dict[str, Any] | None = None
@@ -152,6 +153,7 @@ async def test_a_task_can_be_given_its_name(engine: MemoryEngine) -> None:
     assert AgentMemory(engine=engine, namespace="agent", task="order-17").working.cycle_count == 1
 
 
+@pytest.mark.soak
 async def test_what_another_process_did_at_the_task_counts(engine: MemoryEngine) -> None:
     one, other = Weather(), Weather()
     agents = [watch_agent(agent_of(each), engine=engine, counts_across_turns=True) for each in (one, other)]
@@ -219,6 +221,7 @@ async def test_an_engine_that_is_closed_does_not_break_the_agent(caplog: pytest.
 # Turns
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("keeps_context", [True, False])
 async def test_the_same_question_in_many_runs_is_no_loop(memory: AgentMemory, keeps_context: bool) -> None:  # noqa: FBT001 - a parameter
     weather = Weather()

@@ -85,6 +85,7 @@ async def test_whatever_users_are_called_each_has_memories_of_their_own(engine: 
     assert all(memories(own["recall"](query="tea").content) for own in tools[1:])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [

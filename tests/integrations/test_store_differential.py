@@ -91,6 +91,7 @@ def test_batches_give_the_same_results_as_the_store_in_memory(batches: list[list
             assert given_back == expected
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("index", [None, {"fields": ["s"]}], ids=["whole values", "one field"])
 @examples(30)
 @given(

@@ -85,6 +85,7 @@ def test_a_kill_leaves_no_partial_batch_and_loses_no_acknowledged_one(
         connection.close()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("backend", ["sqlite-memory", "sqlite-file", "postgresql"], indirect=True)
 def test_threads_that_write_delete_and_search_the_same_namespaces_do_not_harm_each_other(
     url: str, tenant: str

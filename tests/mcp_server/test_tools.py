@@ -94,6 +94,7 @@ async def test_what_memory_told_is_not_remembered_again(client: InProcess, engin
     assert engine.session(("acme", "alice"), "notes").count() == 1
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [

@@ -211,6 +211,7 @@ def test_several_engines_share_a_registry_and_a_closed_one_is_gone(registry: Col
         assert value(registry, "memory_store_messages_total") == 1
 
 
+@pytest.mark.soak
 def test_an_engine_that_was_dropped_without_being_closed_is_gone_too(registry: CollectorRegistry) -> None:
     engine = MemoryEngine(metrics=PrometheusMetrics(registry, cache_seconds=0.0001))
     engine.session("a", "s").add("user", "one")
@@ -273,6 +274,7 @@ def test_neither_texts_nor_names_are_told_and_nothing_goes_to_the_global_registr
         engine.namespace("tenant-8231").delete()
 
 
+@pytest.mark.soak
 def test_scraping_from_threads_while_engines_come_and_go_breaks_nothing(registry: CollectorRegistry) -> None:
     metrics, stop, failures = PrometheusMetrics(registry, cache_seconds=0.0001), threading.Event(), []
 
@@ -320,10 +322,12 @@ def _said_by(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.soak
 def test_nothing_is_imported_that_is_not_used() -> None:
     assert _said_by(LOOK) == "[]\n"
 
 
+@pytest.mark.soak
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     first, second = _said_by(BARE).splitlines()
     assert MissingExtraError.__name__ in first

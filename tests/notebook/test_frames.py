@@ -174,6 +174,7 @@ def test_without_pandas_the_error_names_the_extra(memory: Memory, monkeypatch: p
         frame(memory.entries)
 
 
+@pytest.mark.soak
 def test_nothing_is_imported_before_it_is_needed() -> None:
     look = (
         "import sys\n"

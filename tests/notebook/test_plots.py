@@ -125,6 +125,7 @@ DRAWN: dict[str, Callable[[int, str], Axes]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.parametrize(
     ("number", "style"),
@@ -169,6 +170,7 @@ def test_a_picture_is_drawn_into_what_is_handed_in(name: str) -> None:
     assert taken[name]() is axes
 
 
+@pytest.mark.soak
 def test_a_notebook_shows_the_axes_as_a_picture_and_pyplot_knows_nothing() -> None:
     look = (
         "import sys\n"

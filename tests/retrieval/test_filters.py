@@ -46,6 +46,7 @@ def names(space: Namespace, strategy: Strategy = Strategy.BEST, **filters: Any) 
 ALL = {f"m{number}" for number in range(8)}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [

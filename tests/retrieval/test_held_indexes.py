@@ -34,6 +34,7 @@ def test_who_asks_for_what_is_not_there_leaves_nothing_behind(engine: MemoryEngi
     assert (tenant,) in retriever._held
 
 
+@pytest.mark.soak
 def test_the_namespaces_that_were_asked_longest_ago_leave_first() -> None:
     config = EngineConfig(recall=RecallConfig(index_megabytes=1))
     with MemoryEngine(config=config, embedder=None) as engine:
@@ -117,6 +118,7 @@ class Topics(HashEmbedder):
         return vector
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("strategy", ["best", "second_look", "similarity"])
 def test_a_filter_that_the_server_does_not_know_finds_what_it_asks_for(
     new_postgres_database: Callable[[], str], strategy: str

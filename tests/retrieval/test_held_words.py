@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +17,6 @@ from langmem_tiers.retrieval.held_words import HeldWords
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from langmem_tiers import Namespace, Recall
 
@@ -83,6 +82,7 @@ def test_what_is_added_or_erased_is_known_at_once(engine: MemoryEngine, tenant: 
     assert not where.search("zebra")
 
 
+@pytest.mark.soak
 def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     program = (

@@ -283,6 +283,7 @@ def test_being_duplicates_goes_both_ways(texts: list[str]) -> None:
         assert are_duplicates(one, other, 0.5) == are_duplicates(other, one, 0.5)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("texts", "redundant"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import pytest
+
 from langmem_tiers.retrieval.kinship import Kinship
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.statements import Verdict, compare, read_statement
@@ -201,6 +203,7 @@ Telemetry is disabled by default
 """.strip().splitlines()
 
 
+@pytest.mark.soak
 def test_facts_that_hold_at_once_leave_each_other_alone() -> None:
     assert len(FACTS) >= 150
     read = [read_statement(fact) for fact in FACTS]

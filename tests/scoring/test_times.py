@@ -337,11 +337,9 @@ def test_all_times_are_in_utc() -> None:
 
 
 @pytest.mark.parametrize("now", EDGES)
-@pytest.mark.parametrize(
-    "question", [row[0] for row in [*DATES, *MONTHS_AND_MORE, *FROM_NOW, *BESIDE_OTHERS]]
-)
-def test_the_ends_of_the_calendar_raise_nothing(question: str, now: datetime) -> None:
-    assert all(one.start < one.end for one in time_ranges(question, now))
+def test_the_ends_of_the_calendar_raise_nothing(now: datetime) -> None:
+    for question, *_ in [*DATES, *MONTHS_AND_MORE, *FROM_NOW, *BESIDE_OTHERS]:
+        assert all(found.start < found.end for found in time_ranges(question, now)), question
 
 
 def test_only_the_beginning_of_a_long_text_is_read() -> None:

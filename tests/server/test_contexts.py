@@ -63,6 +63,7 @@ def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
     assert "not relevant enough" in {reason_of(one) for one in told["left_out"]}
 
 
+@pytest.mark.soak
 def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: Asker, memory: MemoryEngine) -> None:
     session = talk(memory, 5_000)
     for question in (None, "Which message is about boats?"):

@@ -132,6 +132,7 @@ def test_messages_that_are_added_again_are_stored_once(ask: Asker) -> None:
     assert (answer.status_code, kind_of(answer)) == (409, "conflict")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("question", [None, "Which message is about boats?"])
 @pytest.mark.parametrize("budget", [120, 2_000, None])
 def test_a_timeline_says_of_each_message_what_the_context_does_with_it(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 JSON = {"content-type": "application/json"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "body",
     [
@@ -63,6 +64,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: Asker, body: bytes) 
     assert ask.get("/health").status_code == 200
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("path", "values", "status"),
     [
@@ -114,6 +116,7 @@ def test_an_unknown_namespace_is_not_found_and_not_made(ask: Asker, memory: Memo
     assert memory.namespaces() == before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "values",
     [

@@ -176,6 +176,7 @@ def test_a_token_of_the_file_and_of_the_environment_is_refused_without_being_tol
     assert TOKEN not in done.err + done.out
 
 
+@pytest.mark.soak
 def test_the_budget_of_the_agents_is_what_the_optimizer_goes_by(database: Path) -> None:
     with serving("-d", database, "--budget", 1000) as (_, port, _):
         assert asked(port, "/overview")[1]["budget"] == 1000
@@ -200,6 +201,7 @@ def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest
     assert _metrics() == (None, None)
 
 
+@pytest.mark.soak
 def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_no_others(
     database: Path,
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_n
         assert engine.embedders() == (own,)
 
 
+@pytest.mark.soak
 def test_a_memory_without_vectors_gets_those_of_the_offline_embedder(database: Path) -> None:
     with serving("-d", database) as (process, port, _):
         assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]

@@ -285,6 +285,7 @@ def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
     assert first.report() == second.report()
 
 
+@pytest.mark.soak
 def test_the_state_of_a_long_task_stays_small_and_holds_no_pages() -> None:
     guard = Guard()
     for at in range(1_000):

@@ -248,6 +248,7 @@ def test_what_was_pruned_can_be_learned_anew(base: KnowledgeBase, clock: FrozenC
     assert (report.is_new, report.knowledge.confidence, report.knowledge.store_count) == (True, 0.5, 1)
 
 
+@pytest.mark.soak
 def test_decay_reaches_more_than_one_batch(clock: FrozenClock, tenant: str) -> None:
     with MemoryEngine(clock=clock) as engine:
         base = engine.namespace(tenant).knowledge

@@ -228,6 +228,7 @@ def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() ->
     assert many_steps < 2.2 * few_steps
 
 
+@pytest.mark.soak
 def test_a_chain_longer_than_the_recursion_limit_is_read_in_order_and_refuses_a_cycle(
     opened: MemoryEngine, memory: LongTerm
 ) -> None:
@@ -256,6 +257,7 @@ def store_work(count: int) -> tuple[int, int]:
         return statements(engine, change), sqlite_steps(engine, change)
 
 
+@pytest.mark.soak
 def test_a_new_entry_on_a_longer_chain_takes_the_same_work() -> None:
     (few, few_steps), (many, many_steps) = store_work(50), store_work(100)
     assert few == many

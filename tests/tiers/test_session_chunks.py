@@ -265,6 +265,7 @@ def test_a_tool_call_and_its_results_are_never_parted(session: Session, before: 
     assert_every_message_once(session)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(1, 1), (2, 3), (3, 2), (4, 7), (10, 5)])
 def test_calls_stay_whole_whatever_the_size_and_when_learned_at_each_message(size: int, recent: int) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:

@@ -162,6 +162,7 @@ def test_the_same_seed_chooses_the_same_mutations_and_another_seed_others() -> N
     assert first == again != other
 
 
+@pytest.mark.soak
 def test_each_folder_has_its_share_and_at_least_three_mutations() -> None:
     chosen = choose(FILES, ["p"], 50, random.Random(1))
     folders = [folder_of(item.path, ["p"]) for item in chosen]
@@ -268,6 +269,7 @@ def demo(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.soak
 def test_a_small_project_is_examined_from_end_to_end_and_its_map_is_cached(demo: Path) -> None:
     words = (
         "--count 50 --jobs 1 --tests checks --equivalent equivalent.txt --json out.json --patience 1".split()
