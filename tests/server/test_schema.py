@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemathesis.schemas import BaseSchema
 
 load_all_checks()
-pytestmark = pytest.mark.xdist_group("schema")
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("schema")]
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
