@@ -57,6 +57,17 @@ def test_only_the_clock_module_reads_the_system_clock() -> None:
     assert readers == set()
 
 
+def test_tests_never_measure_time() -> None:
+    allowed = {ROOT / "tests" / "waiting.py", *(ROOT / "tests" / "tools").glob("*.py")}
+    stopwatches = {"monotonic", "perf_counter", "process_time", "thread_time"}
+    readers = {
+        str(path.relative_to(ROOT))
+        for path in {*(ROOT / "tests").rglob("*.py")} - allowed
+        if any(owner == "time" and name in stopwatches for owner, name in attributes(path))
+    }
+    assert readers == set()
+
+
 def test_below_the_command_line_only_the_vocabulary_reads_the_environment() -> None:
     readers = {
         path.name
