@@ -55,6 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(shared_servers.stop)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the ids of long texts: some are megabytes, and every report carries its id."""
+    return f"{ascii(val[:30])[1:-1]}... ({len(val):,})" if isinstance(val, str) and len(val) > 100 else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave all but a sample of the cases of a test to the full suite, if it asks for that."""

@@ -623,6 +623,7 @@ def test_a_memory_of_its_own_is_closed_with_it_and_an_engine_handed_in_is_not(
     other.record_cycle("", CLICK)
 
 
+@pytest.mark.soak
 def test_all_of_a_task_is_there_in_another_process(memory: AgentMemory, clock: FrozenClock) -> None:
     _work_through(memory, clock)
     before = memory.format_for_prompt(domain="example.com")
@@ -1070,6 +1071,7 @@ def test_a_site_that_links_in_circles_comes_to_an_end(memory: AgentMemory) -> No
     assert again(memory).sitemap == memory.sitemap
 
 
+@pytest.mark.soak
 def test_a_page_with_thousands_of_links_is_whole_in_another_process(memory: AgentMemory) -> None:
     memory.init_sitemap_graph(HOME, SitemapLimits(max_links_per_page=12_000))
     found = [{"url": f"/p{number}", "text": f"Page {number}"} for number in range(12_000)]

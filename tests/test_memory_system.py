@@ -716,6 +716,7 @@ def test_an_ended_conversation_is_all_chunks(memory: MemorySystem) -> None:
     assert sum(chunk.message_count for chunk in session.chunks()) == 250
 
 
+@pytest.mark.soak
 def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., MemorySystem]) -> None:
     memory = opened(short_term_retention_turns=30)
     memory.start_conversation()

@@ -93,6 +93,7 @@ def test_a_backup_is_of_one_moment_while_another_process_writes(
             assert engine.namespace("acme").search("batch")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_a_restore_that_is_killed_leaves_everything_as_it_was(
     backend: str, new_url: NewUrl, tmp_path: Path
@@ -164,6 +165,7 @@ def test_a_restore_that_has_no_room_leaves_everything_as_it_was(new_url: NewUrl,
         assert records_of(engine, tmp_path / "after.gz") == before
 
 
+@pytest.mark.soak
 def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, tmp_path: Path) -> None:
     def stop(progress: BackupProgress) -> None:
         raise KeyboardInterrupt

@@ -158,6 +158,7 @@ def test_a_url_in_the_wrong_place_shows_no_password(database: Path, words: list[
             assert done.code in (1, 3)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "closed",
     ["<&- >&- 2>&-", *(pytest.param(stream, marks=pytest.mark.soak) for stream in ("<&-", ">&-", "2>&-"))],
@@ -309,6 +310,7 @@ def test_who_reads_the_first_line_alone_gets_it_and_no_complaint(tmp_path: Path)
         assert child.stderr.read() == b""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("command", [["export", "-o"], pytest.param(["backup"], marks=pytest.mark.soak)])
 def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(tmp_path: Path, command: list[str]) -> None:
     path, out = tmp_path / "new.db", tmp_path / "out"

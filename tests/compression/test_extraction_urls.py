@@ -233,6 +233,7 @@ def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.problems == ("2 of 2 URLs lost, put back",)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "urls"), [("page", 8_695), ("prose", MAX_URLS), ("broken", 0)])
 def test_of_a_page_of_a_megabyte_all_urls_are_kept_up_to_the_limit(name: str, urls: int) -> None:
     done = compressor.compress(page_of(PAGE_UNITS[name], 1_000_000))

@@ -398,6 +398,7 @@ READ = {
 """Objects, whether the answer is cut, and garbled parts, of answers with 20,000 characters."""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_that_are_difficult_to_parse_are_read_without_recursion(name: str) -> None:
     found = objects_in(ANSWERS[name](20_000), "content")

@@ -133,6 +133,7 @@ def test_what_was_learned_from_a_message_goes_with_its_session(engine: MemoryEng
     assert {one.key for one in knowledge} == {"by message other", "by id other", "by hand"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", ["session s", "message m", "m"])
 @pytest.mark.parametrize("what", ["session", "message"])
 def test_a_value_that_was_replaced_from_elsewhere_goes_with_where_it_came_from(

@@ -40,6 +40,7 @@ def both(engine: MemoryEngine, framework: Framework) -> Assistants:
     return load_maker(framework)(engine, MARA, 3000)
 
 
+@pytest.mark.sample(1)
 def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(both: Assistants) -> None:
     asked = [
         (question.fact, agent.ask(question.text, f"new-{n}"))

@@ -58,6 +58,7 @@ class Who:
     user_id: str
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("schema", [dict, Who])
 async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke, schema: type) -> None:
     with MemoryEngine() as engine:

@@ -920,6 +920,7 @@ def test_a_conversation_in_a_namespace_of_that_form_leaves_others_alone(small: M
     assert texts(other.get_all()) == ["y speaks"]
 
 
+@pytest.mark.soak
 def test_many_system_messages_stay_up_to_half_of_the_limit(small: MemoryEngine) -> None:
     memory = memory_of(small, token_limit=1000, recall=False)
     rules = [system(f"Rule {n}: be kind.") for n in range(20)]

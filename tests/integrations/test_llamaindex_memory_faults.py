@@ -86,6 +86,7 @@ def failing(
     return lambda: monkeypatch.setattr(store, "append", append)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_message(
     engine: MemoryEngine, path: Path, way: str, kept: Kept, caplog: pytest.LogCaptureFixture
@@ -111,6 +112,7 @@ async def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_mess
     assert (memory.unsaved, memory.failures) == ([], 4)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("insert", INSERTS)
 def test_a_question_that_waits_is_answered_with_memory(engine: MemoryEngine, path: Path, insert: str) -> None:
     memory_of(engine, "past").put(user(CAT))
@@ -244,6 +246,7 @@ def test_a_store_that_can_only_be_read_gives_a_fresh_view_within_the_limit(
     assert engine.session("u", "s").info().compressed_count > 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_cannot_be_begun_anew_or_erased_says_so_and_stays(
     engine: MemoryEngine, path: Path, way: str
@@ -267,6 +270,7 @@ async def test_what_cannot_be_begun_anew_or_erased_says_so_and_stays(
     assert await do(memory, way, "forget") == 4
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_list_that_cannot_be_put_in_place_of_another_is_the_conversation_all_the_same(
     engine: MemoryEngine, path: Path, way: str

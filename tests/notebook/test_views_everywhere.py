@@ -6,6 +6,8 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from langmem_tiers import MemoryEngine, TokenBudget
 from tests.notebook.pages import page_of
 
@@ -26,6 +28,7 @@ def test_engine_tenant_and_session_show_themselves_on_each_database(
     assert "password" not in page_of(engine).text
 
 
+@pytest.mark.soak
 def test_a_view_may_be_asked_for_while_others_write(tmp_path: Path) -> None:
     with MemoryEngine(tmp_path / "m.db", embedder=None) as engine, ThreadPoolExecutor(4) as pool:
         session = engine.session("alice", "s")

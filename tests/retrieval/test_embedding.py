@@ -291,6 +291,7 @@ def test_what_one_engine_embedded_serves_the_next(file_url: str, clock: FrozenCl
     assert [(hit.entry.id, hit.score) for hit in found] == [(hit.entry.id, hit.score) for hit in first]
 
 
+@pytest.mark.soak
 def test_only_queries_are_in_the_cache_and_no_more_than_it_holds(file_url: str) -> None:
     config = EngineConfig(embedding=EmbeddingConfig(cache_entries=50))
     with MemoryEngine(file_url, embedder=Spy(), config=config, clock=(clock := FrozenClock())) as engine:

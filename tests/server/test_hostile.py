@@ -105,6 +105,7 @@ def test_what_is_not_there_or_makes_no_sense_has_its_status(
     assert kind_of(answer)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "path", ["/overview", "/sessions", "/knowledge", "/tasks", "/learning/optimizer/status"]
 )

@@ -81,6 +81,7 @@ def looked_at(port: int, path: str) -> tuple[int, bytes]:
     return int(head.split()[1]), body
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
     database: Path, tmp_path: Path, how: signal.Signals

@@ -283,6 +283,7 @@ except StorageFullError as error:
 """
 
 
+@pytest.mark.soak
 def test_a_disk_that_takes_no_more_leaves_the_last_version(
     store: FileContextStore, saved: ContextData, folder: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_an_older_server_is_refused_with_its_version_and_left_untouched(
     assert _tables(url) == 0
 
 
+@pytest.mark.soak
 def test_a_server_two_years_older_is_as_good() -> None:
     with OwnPostgres(new_folder() / "pg", version=16) as older, MemoryEngine(older.new_database()) as engine:
         engine.session("acme", "s").add("user", "the walrus")

@@ -84,6 +84,7 @@ def test_entries_of_all_sessions_come_newest_message_first(engine: MemoryEngine,
     assert [entry.session for entry in namespace.long_term.latest(2)] == ["tuesday", "monday"]
 
 
+@pytest.mark.soak
 def test_iteration_goes_on_behind_the_first_page(engine: MemoryEngine, tenant: str) -> None:
     namespace = engine.namespace(tenant)
     session = namespace.session("s")

@@ -138,6 +138,7 @@ def test_sizes_are_configurable(size: int, recent: int, messages: int, wanted: l
         assert_every_message_once(session)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("size", "recent"), [(10, 5), (30, 10), (4, 1)])
 def test_the_newest_message_is_in_no_chunk_while_the_session_goes_on(size: int, recent: int) -> None:
     with small(chunk_messages=size, recent_messages=recent) as engine:

@@ -239,6 +239,7 @@ def test_what_another_engine_removes_is_recalled_no_more(tmp_path: Path) -> None
         assert len(recalled(other, "a", "walrus")) == 2
 
 
+@pytest.mark.soak
 def test_a_list_is_put_in_place_while_others_write_all_the_time(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
