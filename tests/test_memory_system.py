@@ -30,6 +30,7 @@ from langmem_tiers.core.long_term import EntryDraft
 from langmem_tiers.core.memory_system import ConversationStatus, MemorySystemConfig
 from langmem_tiers.memory_system import MemorySystem
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -641,7 +642,11 @@ except StorageFullError as error:
 def test_files_that_outgrow_the_disk_are_whole_afterwards(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(folder)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", FULL, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_SECONDS,
     )
     assert done.stdout.startswith("full "), done.stderr
     assert not list(folder.glob(".*.tmp"))

@@ -24,6 +24,7 @@ from langmem_tiers import (
 from langmem_tiers.testing.threads import in_threads
 from tests.backends import ON_ALL_BACKENDS, ON_FILE_AND_SERVER
 from tests.faults.held import held
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ def test_a_batch_begins_when_there_is_enough_or_when_it_waited_long_enough(
 ) -> None:
     with engine.writer(acknowledge="queued", max_messages=10, max_wait_ms=HOUR_MS) as writer:
         futures = [writer.submit(tenant, "s", said(f"{n}")) for n in range(10)]
-        assert not wait(futures, timeout=30).not_done
+        assert not wait(futures, timeout=LIMIT_SECONDS).not_done
         assert writer.report.batches == 1
     with engine.writer(acknowledge="queued", max_wait_ms=20) as writer:
         assert writer.submit(tenant, "s", said("alone")).result(30).message.content == "alone"

@@ -35,6 +35,7 @@ from tests.integrations.acting_agents import (
     script,
 )
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +171,7 @@ async def test_the_same_call_many_times_at_once_is_stopped_as_well(memory: Agent
 
 @WAYS
 async def test_different_calls_at_once_do_run_at_once(memory: AgentMemory, way: str) -> None:
-    meeting = threading.Barrier(2, timeout=5)
+    meeting = threading.Barrier(2, timeout=LIMIT_SECONDS)
 
     @tool
     def meet(who: str) -> str:

@@ -19,6 +19,7 @@ from langmem_tiers import InvalidInputError, MemoryEngine, StorageUnavailableErr
 from langmem_tiers.testing import HashEmbedder
 from langmem_tiers.testing.threads import in_threads
 from tests.integrations.test_llamaindex_memory import ASK, CAT, memory_of, texts, user
+from tests.waiting import LIMIT_SECONDS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -140,7 +141,7 @@ def child(code: str, told: str, folder: Path) -> Any:
         text=True,
         check=False,
         cwd=folder,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -20,6 +20,7 @@ from langmem_tiers import MemoryEngine, OfflineEmbedder
 from langmem_tiers.server import ServerConfig
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def serving(*words: object, **environment: str) -> Iterator[tuple[subprocess.Pop
 
 
 def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     headers = {"Content-Type": "application/json"}
     headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
     connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
@@ -75,7 +76,7 @@ def asked(port: int, path: str, token: str | None = None, **body: Any) -> tuple[
 
 def looked_at(port: int, path: str) -> tuple[int, bytes]:
     """The answer to HEAD, as it goes over the wire."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_SECONDS) as connection:
         connection.sendall(f"HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         head, body = b"".join(iter(lambda: connection.recv(65_536), b"")).split(b"\r\n\r\n", 1)
     return int(head.split()[1]), body
@@ -100,7 +101,7 @@ def test_a_process_serves_until_it_is_told_to_end_and_closes_its_memory(
         new = [{"role": "user", "content": "Tom is grey."}]
         assert asked(port, "/sessions/monday/messages", TOKEN, namespace="acme/alice", messages=new)[0] == 200
         process.send_signal(how)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0, err
     assert TOKEN not in f"{told}{out}{err}"
     assert ENVIRONMENT_TOKEN not in f"{told}{out}{err}"
@@ -212,7 +213,7 @@ def test_a_memory_with_vectors_of_another_embedder_is_ranked_by_words_and_gets_n
     with serving("-d", database) as (process, port, _):
         assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=LIMIT_SECONDS)
     (line,) = said.splitlines()
     assert repr(own) in line
     assert "words alone rank" in line
@@ -225,6 +226,6 @@ def test_a_memory_without_vectors_gets_those_of_the_offline_embedder(database: P
     with serving("-d", database) as (process, port, _):
         assert asked(port, "/recall", namespace="acme/alice", query="Which cat?")[1]["hits"]
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30)[1] == ""
+        assert process.communicate(timeout=LIMIT_SECONDS)[1] == ""
     with MemoryEngine(database, embedder=None) as engine:
         assert engine.embedders() == (OfflineEmbedder.identity,)

@@ -354,10 +354,7 @@ class Job:
             root, path = str(self.project.root), self.project.search_path(self.tree)
             for name in [name for name, module in sys.modules.items() if is_below(root, module)]:
                 del sys.modules[name]
-            sys.path[:] = [
-                *path,
-                *(entry for entry in sys.path if entry and not f"{entry}/".startswith(f"{root}/")),
-            ]
+            sys.path[:] = import_path(sys.path, self.project, self.tree)
             environment = clean_environment(path)
             os.environ.clear()
             os.environ.update(environment)
@@ -376,6 +373,12 @@ def is_below(root: str, module: object) -> bool:
     file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "")
     is_main = getattr(module, "__name__", "") == "__main__"
     return file.startswith(f"{root}/") and "site-packages" not in file and not is_main
+
+
+def import_path(entries: list[str], project: Project, tree: Path) -> list[str]:
+    """Replace the folders of the working tree by those of a copy. A virtual environment in the tree stays."""
+    replaced = {"", *project.search_path(project.root)}
+    return [*project.search_path(tree), *(entry for entry in entries if entry not in replaced)]
 
 
 def function_of(test: str) -> str:

@@ -14,7 +14,7 @@ from textwrap import dedent, indent
 import pytest
 
 from tests.tools.contexts import short_id
-from tests.tools.mutants import read_equivalent, split
+from tests.tools.mutants import Project, import_path, read_equivalent, split
 from tests.tools.mutations import Mutation, Mutator, choose, folder_of, keyword_defaults
 
 ROOT = Path(__file__).parents[2]
@@ -180,6 +180,18 @@ def test_tests_that_do_not_fit_into_the_limit_are_left_out() -> None:
     durations = dict.fromkeys(["t.py::a", "t.py::b", "t.py::c"], 5.0)
     assert split([*durations], durations, 11) == (["t.py::a"], ["t.py::b"], False)
     assert split([*durations], durations, 60) == (["t.py::a"], ["t.py::b", "t.py::c"], True)
+
+
+def test_a_copy_replaces_the_working_tree_on_the_import_path_and_libraries_below_it_stay() -> None:
+    library = "/project/.venv/lib/python3/site-packages"
+    project = Project(Path("/project"), ("demo", "more/extra"))
+    entries = ["", "/project", "/usr/lib/python3", library, "/project/more"]
+    assert import_path(entries, project, Path("/copy")) == [
+        "/copy",
+        "/copy/more",
+        "/usr/lib/python3",
+        library,
+    ]
 
 
 def test_a_long_id_becomes_short_and_stays_distinct() -> None:
