@@ -535,7 +535,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--count", type=int, default=300, help="number of mutations")
     add("--seed", type=int, default=2026, help="seed of the choice")
     add("--minutes", type=float, default=60, help="start no mutation after this time")
-    add("--limit", type=float, default=60, help="seconds for the tests of one mutation")
+    add(
+        "--limit",
+        type=float,
+        default=180,
+        help="seconds for the tests of one mutation, as measured for the map",
+    )
     add(
         "--patience",
         type=float,
