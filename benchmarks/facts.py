@@ -67,12 +67,17 @@ class Pair:
     new: str
     verdict: Verdict
     kind: str
+    missed: frozenset[str] = frozenset()
+    """The judges that are known to take them for different."""
 
 
 def pairs_in(path: Path) -> list[Pair]:
     """The pairs of a file of JSON lines."""
     rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-    return [Pair(row["old"], row["new"], Verdict(row["verdict"]), row["class"]) for row in rows]
+    return [
+        Pair(row["old"], row["new"], Verdict(row["verdict"]), row["class"], frozenset(row.get("missed", ())))
+        for row in rows
+    ]
 
 
 def ours(pair: Pair) -> Verdict:

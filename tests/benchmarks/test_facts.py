@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from benchmarks.facts import Pair
 from langmem_tiers.retrieval.kinship import Kinship
 from langmem_tiers.retrieval.offline import OfflineEmbedder
 from langmem_tiers.scoring.statements import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.soak
@@ -41,22 +45,33 @@ def test_the_tuned_set_is_large_and_varied() -> None:
     assert len({(pair.old, pair.new) for pair in pairs}) == len(pairs)
 
 
-def test_the_tuned_set_is_mostly_told_apart_and_never_at_the_cost_of_precision() -> None:
+def check_tuned_set(name: str, judge: Callable[[Pair], Verdict]) -> None:
     pairs = facts.pairs_in(facts.FOLDER / "tuned.jsonl")
-    found = facts.score(pairs, [facts.ours(pair) for pair in pairs])
+    verdicts = [judge(pair) for pair in pairs]
+    wrong = [
+        (pair.old, pair.new, verdict)
+        for pair, verdict in zip(pairs, verdicts, strict=True)
+        if verdict is not (Verdict.DIFFERENT if name in pair.missed else pair.verdict)
+    ]
+    assert wrong == []
+    found = facts.score(pairs, verdicts)
     assert found["dedupe"]["precision"] >= facts.LIMITS["dedupe_precision"]
-    # It holds pairs that nothing tells apart yet, to show what is missing.
     assert found["dedupe"]["recall"] >= 0.85
     assert found["contradiction"]["recall"] >= 0.85
     assert found["contradiction"]["precision"] >= facts.LIMITS["contradiction_precision"]
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["tuned", "checked"])
-def test_no_verdict_on_our_own_sets_is_worse_than_different(name: str) -> None:
-    pairs = facts.pairs_in(facts.FOLDER / f"{name}.jsonl")
-    kin = Kinship(OfflineEmbedder().embed_documents)
-    for judge in (facts.ours, facts.by_words(kin)):
+def test_every_tuned_pair_is_judged_right_by_tables_unless_it_is_marked_as_missed() -> None:
+    check_tuned_set("ours", facts.ours)
+
+
+def test_every_tuned_pair_is_judged_right_by_near_words_unless_it_is_marked_as_missed() -> None:
+    check_tuned_set("offline words", facts.by_words(Kinship(OfflineEmbedder().embed_documents)))
+
+
+def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
+    pairs = facts.pairs_in(facts.FOLDER / "checked.jsonl")
+    for judge in (facts.ours, facts.by_words(Kinship(OfflineEmbedder().embed_documents))):
         wrong = [
             (pair.old, pair.new, found)
             for pair in pairs
