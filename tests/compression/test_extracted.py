@@ -277,10 +277,20 @@ def test_a_sentence_that_only_points_back_is_left_out(text: str) -> None:
     assert contents(text) == []
 
 
-def test_pointing_back_in_another_language_is_told_by_its_own_words() -> None:
+@pytest.mark.parametrize(
+    ("pointing", "stating"),
+    [
+        ("Wir haben uns dafür entschieden.", "Wir haben uns für Go entschieden."),
+        ("Unser Ziel ist das.", "Unser Ziel ist Tempo."),
+        ("Das muss so.", "Das Programm muss schnell sein."),
+        ("Das darf nicht.", "Das Programm darf nicht warten."),
+        ("Ich mag das auch.", "Ich mag Tee."),
+    ],
+)
+def test_a_german_sentence_that_only_points_back_is_left_out(pointing: str, stating: str) -> None:
     extractor = FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))
-    found = extractor.extract(message("Wir haben uns dafür entschieden. Wir haben uns für Go entschieden."))
-    assert [draft.content for draft in found] == ["Wir haben uns für Go entschieden."]
+    found = extractor.extract(message(f"{pointing} {stating}"))
+    assert [draft.content for draft in found] == [stating]
 
 
 def test_the_same_statement_counts_once() -> None:
