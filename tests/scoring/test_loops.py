@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -211,6 +212,32 @@ def test_walking_a_list_is_no_loop_but_opening_the_same_item_is() -> None:
 
 def test_the_same_choice_in_every_row_is_no_loop() -> None:
     assert not find_loops(steps(*(f"select_option('a{row}', 'Yes')" for row in range(15)))).is_loop
+
+
+@pytest.mark.parametrize("moved", ["x", "y"])
+def test_like_texts_are_near_repeats_at_the_same_coordinates_only(moved: str) -> None:
+    here = [
+        Step(tool="type_text", parameters={"x": 10, "y": 10, "text": f"box of red {name}"}, url=HERE)
+        for name in ("bolts", "paint", "wires", "nails")
+    ]
+    there = [
+        replace(step, parameters={**step.parameters, moved: 10 + 40 * at}) for at, step in enumerate(here)
+    ]
+    assert kinds(here) == {LoopKind.NEAR}
+    assert kinds(there) == set()
+
+
+@pytest.mark.parametrize("moved", ["x", "y"])
+def test_scrolling_is_the_same_action_at_the_same_coordinates_only(moved: str) -> None:
+    here = [
+        Step(tool="scroll_at", parameters={"x": 10, "y": 10, "direction": way})
+        for way in ("down", "up", "left", "right", "down", "up", "left", "right")
+    ]
+    there = [
+        replace(step, parameters={**step.parameters, moved: 10 + 40 * at}) for at, step in enumerate(here)
+    ]
+    assert LoopKind.NEAR in kinds(here)
+    assert LoopKind.NEAR not in kinds(there)
 
 
 def test_a_button_between_new_work_is_no_loop() -> None:
