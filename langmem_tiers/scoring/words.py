@@ -1,12 +1,7 @@
-"""The words of a question that are worth looking for."""
+"""Words that say nothing about what a text is about, by language."""
 
 from __future__ import annotations
 
-import re
-
-_WORD = re.compile(r"\w+")
-MAX_WORDS = 64
-"""Of a search; the rest of a long text adds cost, not sense."""
 STOP_WORDS = frozenset(
     """
     a about after all also am an and any are as at be because been before being but by can could did do does doing
@@ -40,14 +35,3 @@ KOREAN_STOP_PIECES = frozenset(
 """Endings and small words, as pairs of syllables."""
 CHINESE_FILLERS = frozenset("的了是我你他她它们在不有和就都也很吗呢吧啊嘛呀哦这那个么什谁哪几")
 """Characters that say little by themselves."""
-
-
-def all_words(text: str) -> list[str]:
-    """The first distinct words in lower case."""
-    return list(dict.fromkeys(_WORD.findall(text.lower())))[:MAX_WORDS]
-
-
-def query_words(text: str) -> list[str]:
-    """The words that say what is looked for; all of them, if none does."""
-    words = all_words(text)
-    return [word for word in words if word not in STOP_WORDS] or words
