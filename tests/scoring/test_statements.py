@@ -53,6 +53,8 @@ def test_other_words_for_the_same_are_the_same(old: str, new: str) -> None:
         ("Bob works at SAP", "Bob no longer works at SAP"),
         ("The offsite is on June 12", "The offsite was cancelled"),
         ("The repository is public", "The repository is private"),
+        ("The user smokes", "The user does not smoke -"),
+        ("The user smokes", "The user does not smoke — "),
     ],
 )
 def test_what_cannot_hold_at_once_contradicts(old: str, new: str) -> None:

@@ -109,7 +109,7 @@ def pieces_of(text: str) -> list[Piece]:
         elif kind == "address":
             found.append(Piece(kind, written, written.rstrip(".,;:!?)/").lower()))
         elif kind != "mark" or not _is_unsaid(text, match):
-            found.append(Piece(kind, written, written.lower()))
+            found.append(Piece(kind, written, "," if _is_dash(text, match) else written.lower()))
     return found
 
 
@@ -121,6 +121,13 @@ def _is_unsaid(text: str, match: re.Match[str]) -> bool:
     if mark == "-" and text[start - 1 : start].isalpha() and text[end : end + 1].isalpha():
         return _PARTICIPLE.match(text, end) is None
     return mark in "\"'«»_^|\\"
+
+
+def _is_dash(text: str, match: re.Match[str]) -> bool:
+    """Whether a hyphen divides like a comma: it joins only what touches it on both sides."""
+    start, end = match.span()
+    is_joint = text[start - 1 : start].isalnum() and text[end : end + 1].isalnum()
+    return match.group() == "-" and not is_joint
 
 
 def _words(written: str) -> list[Piece]:
