@@ -120,7 +120,7 @@ def url_value(key: str, value: str) -> str:
 
 def _walk(data: object) -> Iterator[str]:
     # No recursion: data may be as deep as memory allows, and may hold itself.
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # the values themselves too: the id of one that is gone may be given to another
     stack: list[tuple[str, Any, int]] = [("", data, 0)]
     while stack:
         key, value, depth = stack.pop()
@@ -130,7 +130,7 @@ def _walk(data: object) -> Iterator[str]:
             yield from _of_string(key, value, depth, stack)
         elif isinstance(value, Mapping | list | tuple | set | frozenset):
             if id(value) not in seen:
-                seen.add(id(value))
+                seen[id(value)] = value
                 stack += reversed(list(_children(key, value, depth)))
         elif value is not None and not isinstance(value, bool | int | float):
             yield from _of_string(key, safe_text(value), depth, stack)

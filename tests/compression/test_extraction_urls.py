@@ -204,6 +204,11 @@ def test_addresses_are_found_in_data(data: object, urls: list[str]) -> None:
     assert list(extract_all_urls(data).urls) == urls
 
 
+def test_addresses_are_found_in_every_json_text_of_a_list() -> None:
+    results = [json.dumps({"url": f"/page/{number}", "tags": []}) for number in range(50)]
+    assert list(extract_all_urls({"results": results}).urls) == [f"/page/{number}" for number in range(50)]
+
+
 def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() -> None:
     assert MAX_URLS == 10_000
     text = " ".join(f"https://a.b/{number} https://a.b/{number}" for number in range(10_050))
