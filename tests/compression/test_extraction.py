@@ -48,6 +48,38 @@ def test_results_of_other_tools_are_compressed_above_2000_tokens(tool: str) -> N
     assert by_characters.should_compress(tool, "x" * 8001)
 
 
+class CountOfX:
+    """A token for each letter x."""
+
+    name = "x"
+
+    def count(self, text: str) -> int:
+        return text.count("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (f"x{'-' * 199_999}x{'-' * 199_998}x", 3),  # 400,000 characters: all of them are counted
+        (f"{'-' * 200_000}x{'-' * 200_000}", 0),  # longer: the first and the last 100,000 are counted
+        (f"{'-' * 100_000}{'x' * 200_001}{'-' * 100_000}", 0),
+        (f"{'x' * 100_000}{'-' * 200_001}{'x' * 100_000}", 400_001),
+        (f"{'x' * 100_000}{'-' * 900_000}", 500_000),
+        (f"{'-' * 900_000}{'x' * 100_000}", 500_000),
+    ],
+    ids=["whole", "one in the middle", "middle", "both ends", "beginning", "end"],
+)
+def test_tokens_of_a_text_above_400000_characters_are_estimated_from_both_ends(
+    text: str, tokens: int
+) -> None:
+    above, at = (
+        ContextCompressor(CountOfX(), compression_threshold_tokens=threshold)
+        for threshold in (tokens - 1, tokens)
+    )
+    assert above.should_compress("extract_text", text)
+    assert not at.should_compress("extract_text", text)
+
+
 def test_threshold_switch_and_lists_are_the_callers() -> None:
     own = ContextCompressor(
         CharCounter(),
@@ -237,6 +269,20 @@ def test_a_result_comes_back_equal_from_its_dictionary(data: object) -> None:
     assert (
         CompressedExtraction(summary="", error=ErrorDetails(type="A", message="b")).to_dict()["error"]["type"]
         == "A"
+    )
+
+
+def test_a_result_is_read_from_a_dictionary_with_keys_missing_or_null() -> None:
+    empty = CompressedExtraction(summary="")
+    assert CompressedExtraction.from_dict({}) == empty
+    lists = "key_facts urls_mentioned navigation_targets form_fields selectors problems".split()
+    assert CompressedExtraction.from_dict(dict.fromkeys([*lists, "error"])) == empty
+    partial = {"error": {"type": "A", "message": "b"}, "content_type": "form_data", "tier": 3}
+    assert CompressedExtraction.from_dict(partial) == CompressedExtraction(
+        summary="",
+        error=ErrorDetails(type="A", message="b", recovery=""),
+        content_type=CompressionContentType.FORM_DATA,
+        tier=3,
     )
 
 

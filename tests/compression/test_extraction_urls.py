@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.growth_texts import PAGE_UNITS, page_of
 from langmem_tiers.compression.extraction import ContextCompressor
 from langmem_tiers.compression.extraction_types import CompressedExtraction, CompressionContentType
-from langmem_tiers.compression.extraction_urls import MAX_URLS, extract_all_urls
+from langmem_tiers.compression.extraction_urls import MAX_URLS, FoundUrls, extract_all_urls
 from tests.examples import examples
 
 compressor = ContextCompressor()
@@ -207,6 +207,30 @@ def test_addresses_are_found_in_data(data: object, urls: list[str]) -> None:
 def test_addresses_are_found_in_every_json_text_of_a_list() -> None:
     results = [json.dumps({"url": f"/page/{number}", "tags": []}) for number in range(50)]
     assert list(extract_all_urls({"results": results}).urls) == [f"/page/{number}" for number in range(50)]
+
+
+def in_json_texts(data: object, levels: int) -> object:
+    """Return the data as JSON text inside of JSON text, and so on."""
+    for _ in range(levels):
+        data = {"body": json.dumps(data)}
+    return data
+
+
+def test_json_inside_of_json_is_parsed_up_to_6_levels_and_searched_as_text_below() -> None:
+    data = ["/relative", "https://a.b/absolute"]
+    for levels in range(7):
+        assert list(extract_all_urls(in_json_texts(data, levels)).urls) == data
+    assert list(extract_all_urls(in_json_texts(data, 7)).urls) == ["https://a.b/absolute"]
+    assert list(extract_all_urls(in_json_texts(data, 10)).urls) == ["https://a.b/absolute"]
+
+
+def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> None:
+    longest = "https://a.b/".ljust(8192, "x")
+    for data in ("{}", {"url": "{}"}, {"next": "{}"}):
+        kept_whole = json.loads(json.dumps(data).replace("{}", longest))
+        too_long = json.loads(json.dumps(data).replace("{}", f"{longest}x"))
+        assert extract_all_urls(kept_whole) == FoundUrls((longest,))
+        assert extract_all_urls(too_long) == FoundUrls((), left_out=1)
 
 
 def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() -> None:
