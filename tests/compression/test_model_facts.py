@@ -387,6 +387,31 @@ def test_valid_json_is_read_exactly(texts: list[str], more: object, letters: str
     assert found.garbled == 0
 
 
+def test_a_single_quote_that_nothing_closes_belongs_to_its_word() -> None:
+    found = objects_in("""[{"content": "x", "who": 'Ana, "when": 'now}, {"content": 'y}]""", "content")
+    assert found.objects == [{"content": "x", "who": "'Ana", "when": "'now"}, {"content": "'y"}]
+    assert (found.garbled, found.is_cut) == (0, False)
+
+
+def test_values_are_kept_12_levels_deep_and_200_in_each_list_and_object() -> None:
+    many = json.dumps({"content": "x", "list": list(range(201))} | {f"key {n}": n for n in range(199)})
+    (kept,) = objects_in(many, "content").objects
+    assert len(kept) == 200
+    assert kept["list"] == list(range(200))
+    nested = [f'{{"content": "x", "deep": {"[" * levels}1{"]" * levels}}}' for levels in (11, 12)]
+    deepest, too_deep = (str(objects_in(text, "content").objects[0]["deep"]) for text in nested)
+    assert deepest == "[" * 11 + "1.0" + "]" * 11
+    assert too_deep == "[" * 11 + "None" + "]" * 11
+
+
+def test_the_first_200000_characters_of_an_answer_are_read() -> None:
+    whole = '[{"content": "x"}'.ljust(199_999) + "]"
+    assert not objects_in(whole, "content").is_cut
+    assert objects_in(f"{whole} ", "content").is_cut
+    late = objects_in('[{"content": "x"},'.ljust(200_000) + '{"content": "y"}]', "content")
+    assert (late.objects, late.is_cut) == ([{"content": "x"}], True)
+
+
 READ = {
     "empty braces": (0, False, 9_999),
     "object in nested lists": (1, False, 0),
