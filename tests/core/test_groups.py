@@ -48,6 +48,13 @@ def _message(word: str) -> Message:
         ("u A1 u 1", [(1, 4)]),  # late, but its result
         ("A1 A2 1 2", [(0, 3), (1, 4)]),  # interleaved
         ("1 u", []),  # an orphan opens nothing
+        ("A12 a", [(0, 3)]),  # no result yet: the assistant may speak while it waits
+        ("A12 1 a", [(0, 2)]),  # given up: the assistant went on after a result
+        ("A1 A2 2 a", [(0, 1), (1, 3)]),  # so is an earlier call
+        ("A12 1 A3", [(0, 2), (2, 4)]),  # a later call still waits
+        ("A12 1 A3 2", [(0, 4), (2, 5)]),
+        ("A12 1 a 2", [(0, 4)]),
+        ("A1 1 a A2 a", [(0, 2), (3, 6)]),
     ],
 )
 def test_a_call_and_its_results_are_one_span(pattern: str, spans: list[tuple[int, int]]) -> None:
@@ -83,6 +90,21 @@ def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) 
         if message.tool_call_id in opened:
             assert (opened[message.tool_call_id] < place) == (index < place)
     assert safe_cut(messages, place) == place
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("u A1 1 a", "u A1 1 a"),
+        ("1 u a", "u a"),
+        ("1 A1 u", "A1 u"),  # a result before its call
+        ("A12 1 u 2", "A12 1 u 2"),
+        ("A1 1 1 2", "A1 1"),  # a second result, and one of another call
+        ("A1 1 A1 1", "A1 1 A1 1"),
+    ],
+)
+def test_results_without_a_call_and_second_results_are_left_out(pattern: str, kept: str) -> None:
+    assert list(without_orphans(history(pattern))) == history(kept)
 
 
 @given(words)
