@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from langmem_tiers.core.errors import InvalidMessageError
 from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.core.tasks import plain_value
 
 _ROLES = {
     "ai": Role.ASSISTANT,
@@ -129,8 +130,8 @@ def _call(call: object) -> ToolCall:
 def _json(value: object) -> str:
     try:
         return json.dumps({} if value is None else value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):  # no JSON at all: as text, it still holds its facts
-        return str(value)
+    except Exception:  # noqa: BLE001 - an object in it may raise anything as it is written
+        return json.dumps(plain_value(value), ensure_ascii=False)
 
 
 def _first(one: object, *names: str) -> object:

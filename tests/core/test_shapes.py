@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pytest
@@ -112,6 +113,57 @@ def test_a_call_that_stands_in_the_content_as_well_is_read_once() -> None:
     block = {"type": "tool_use", "id": "c1", "name": "look_up", "input": {"city": "Zürich"}}
     one = read(AIMessage([{"type": "text", "text": "Let me see."}, block], tool_calls=[CALL]))
     assert (one.content, one.tool_calls) == ("Let me see.", (READ_CALL,))
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def holding_itself() -> dict[str, Any]:
+    arguments: dict[str, Any] = {"city": "Zürich"}
+    arguments["again"] = arguments
+    return arguments
+
+
+def very_deep() -> list[Any]:
+    arguments: list[Any] = []
+    for _ in range(100_000):
+        arguments = [arguments]
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        (None, "{}"),
+        ({"city": "Zürich", "at": date(2026, 3, 1)}, '{"city": "Zürich", "at": "2026-03-01"}'),
+        ({(1, 2): "Zürich"}, '{"(1, 2)": "Zürich"}'),
+        (holding_itself(), '{"city": "Zürich", "again": "..."}'),
+        (very_deep(), f'{"[" * 50}"..."{"]" * 50}'),
+        ({"city": "Zürich", "n": 1 << 20_000}, '{"city": "Zürich", "n": "<a number of 20001 bits>"}'),
+        ({"city": "Zürich", "map": Unprintable()}, '{"city": "Zürich", "map": "<Unprintable>"}'),
+    ],
+    ids=["none", "date", "tuple as key", "cycle", "deep", "large number", "unprintable"],
+)
+def test_arguments_that_are_no_json_are_written_as_json(arguments: object, written: str) -> None:
+    given = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "args": arguments}]}
+    assert read(given).tool_calls == (ToolCall(id="c1", name="look_up", arguments=written),)
+
+
+def test_a_call_may_have_other_names_for_its_parts_or_lack_them() -> None:
+    calls = [
+        {"tool_id": 7, "tool_name": "look_up", "tool_kwargs": {}},
+        {"tool_call_id": "c2", "name": "go", "input": {"n": 0}},
+        {},
+        READ_CALL,
+    ]
+    assert read({"role": "assistant", "content": "", "tool_calls": calls}).tool_calls == (
+        ToolCall(id="7", name="look_up", arguments="{}"),
+        ToolCall(id="c2", name="go", arguments='{"n": 0}'),
+        ToolCall(id="", name="tool", arguments="{}"),
+        READ_CALL,
+    )
 
 
 def test_a_result_names_the_call_that_it_answers() -> None:
