@@ -161,17 +161,6 @@ class MemoryEntry(Told):
             lines.append(f"**Observation**: {shown}")
         return "\n".join(lines)
 
-    def _row(self) -> dict[str, object]:
-        return {
-            "tool": self.action.tool_name,
-            "parameters": self.action.parameters_json,
-            "outcome": self.outcome,
-            "priority": self.priority,
-            "url": self.url,
-            "thought": self.thought.content,
-            "observation": None if self.observation is None else self.observation.text,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSnapshot:
