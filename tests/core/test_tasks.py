@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import AgentAction
+from langmem_tiers import AgentAction, InvalidInputError, MemoryEntry, Observation, Thought
 from langmem_tiers.core.tasks import action_signature
 
 _TEXT = st.text(max_size=12)
@@ -33,3 +36,90 @@ def test_a_call_says_what_its_parameters_are_now() -> None:
     first = action.parameters_json
     parameters["n"] = 2
     assert (first, action.parameters_json) == ('{"n": 1}', '{"n": 2}')
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Shouting(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.upper()
+
+
+def written(value: object) -> Any:
+    """Return a value as the parameters of a call write it."""
+    return json.loads(AgentAction("click", {"value": value}).parameters_json)["value"]
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        (2**1000 - 1, 2**1000 - 1),
+        (2**1000, "<a number of 1001 bits>"),
+        (Shouting("text"), "text"),
+        (b"x", "b'x'"),
+        ((1, [2]), [1, [2]]),
+        ({"b", "a"}, ["a", "b"]),
+        (frozenset({2, 1}), [1, 2]),
+        ({(1, 2): {None: 3}}, {"(1, 2)": {"None": 3}}),
+        (Unprintable(), "<Unprintable>"),
+        ({Unprintable(): 1}, {"<Unprintable>": 1}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parameters_that_are_no_json_are_written_by_their_text(value: object, plain: object) -> None:
+    assert written(value) == plain
+
+
+def test_parameters_are_written_50_levels_deep_and_without_cycles() -> None:
+    nested: list[Any] = []
+    for _ in range(60):
+        nested = [nested]
+    assert str(written(nested)) == "[" * 49 + "'...'" + "]" * 49  # the parameters are the first level
+    twice: dict[str, Any] = {"a": 1}
+    cycle: dict[str, Any] = {"first": twice, "second": twice}
+    cycle["third"] = cycle
+    assert written(cycle) == {"first": twice, "second": twice, "third": "..."}
+
+
+def test_at_most_20000_values_of_the_parameters_are_written() -> None:
+    assert written(list(range(30_000))) == list(range(19_998))  # the parameters and the list count too
+    assert written([[*range(19_996)], [1], [2]]) == [[*range(19_996)], "..."]
+
+
+@pytest.mark.parametrize("name", ["", None, 7])
+def test_an_action_needs_the_name_of_its_tool(name: Any) -> None:
+    with pytest.raises(InvalidInputError, match="needs the name of its tool"):
+        AgentAction(name)
+
+
+def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
+    with pytest.raises(InvalidInputError, match="parameters of 'click' must be a mapping, got a list"):
+        AgentAction("click", [("n", 1)])  # type: ignore[arg-type]
+
+
+def test_a_cycle_has_the_signature_of_its_action_and_address_unless_it_is_given() -> None:
+    action = AgentAction("click", {"n": 1})
+    made = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
+    assert made.action_signature == action_signature(action, "https://a.b") != action_signature(action)
+    given_one = MemoryEntry(
+        entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s"
+    )
+    assert given_one.action_signature == "s"
+
+
+def test_an_observation_is_told_by_its_summary_if_it_has_one() -> None:
+    assert [Observation("whole").text, Observation("whole", "short").text, Observation("whole", "").text] == [
+        "whole",
+        "short",
+        "whole",
+    ]
