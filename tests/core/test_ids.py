@@ -30,6 +30,20 @@ def test_ids_of_one_process_sort_as_they_were_made_and_never_repeat(moments: lis
     assert len(set(made)) == len(made)
 
 
+def test_ids_of_one_millisecond_count_up_and_keep_their_length() -> None:
+    ids = TimeSortedIds(lambda bits: (1 << bits) - 1)  # the largest start
+    moments = [NOW, NOW, NOW - timedelta(days=1), NOW + timedelta(milliseconds=1)]
+    prefixes, numbers = zip(*(ids.new(moment).split("-") for moment in moments), strict=True)
+    assert numbers == ("7fffffffffffffff", "8000000000000000", "8000000000000001", "7fffffffffffffff")
+    assert prefixes[0] == prefixes[1] == prefixes[2] < prefixes[3]
+
+
+def test_ids_of_times_before_1970_begin_with_zeros() -> None:
+    ids = TimeSortedIds(lambda _bits: 5)
+    made = [ids.new(datetime(year, 1, 1, tzinfo=UTC)) for year in (1900, 1970, 1960)]
+    assert made == [f"000000000-{number:016x}" for number in (5, 6, 7)]
+
+
 def test_ids_of_later_processes_sort_later() -> None:
     early, late = TimeSortedIds().new(NOW), TimeSortedIds().new(NOW + timedelta(milliseconds=1))
     assert early < late
