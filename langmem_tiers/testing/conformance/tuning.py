@@ -59,7 +59,13 @@ class TuningStoreConformance(StoreConformance):
         [
             TuningState(parameters=TuningParameters()),
             TuningState(parameters=LEARNED, runs=45, tokens_saved=125_000),
-            TuningState(parameters=LEARNED, previous=TuningParameters(), runs=1, tokens_saved=-7),
+            TuningState(
+                parameters=LEARNED,
+                previous=TuningParameters(),
+                since=NOW + timedelta(microseconds=1),
+                runs=1,
+                tokens_saved=-7,
+            ),
             TuningState(parameters=TuningParameters(min_relevance=1 / 3), runs=2**40, tokens_saved=2**50),
         ],
         ids=["first", "learned", "on trial", "large"],
@@ -73,7 +79,9 @@ class TuningStoreConformance(StoreConformance):
     def test_a_later_state_replaces_the_whole_of_the_one_before(
         self, tuning: TuningStore, namespace: NamespacePath
     ) -> None:
-        on_trial = TuningState(parameters=LEARNED, previous=TuningParameters(), runs=1, tokens_saved=5)
+        on_trial = TuningState(
+            parameters=LEARNED, previous=TuningParameters(), since=LATER, runs=1, tokens_saved=5
+        )
         settled = TuningState(parameters=TuningParameters(), runs=2, tokens_saved=9)
         for state in (on_trial, settled):
             tuning.save(namespace, state, snapshot(), keep=9)
