@@ -183,6 +183,24 @@ def test_figures_are_those_of_the_tables(engine: MemoryEngine, clock: FrozenCloc
     tiers = {name: tier.count for name, tier in found.tiers.items()}
     assert tiers == {"short_term": 32, "long_term": 2, "episodic": 1, "procedural": 0, "knowledge": 1}
     assert all(tier.bytes > 0 for name, tier in found.tiers.items() if tier.count)
+    assert not any(tier.is_estimate for tier in found.tiers.values())
+    said, kept, known = (
+        sum(tables[f"lmt_{name}"].bytes for name in names)
+        for names in (
+            ("messages", "vectors", "entries", "listings", "accesses"),
+            ("memories", "memory_vectors", "memory_tags", "relations", "extracted_facts"),
+            ("knowledge", "knowledge_history"),
+        )
+    )
+    memories = tables["lmt_memories"].rows
+    assert memories > 3  # parts of the conversation too, which belong to the short term
+    assert {name: tier.bytes for name, tier in found.tiers.items()} == {
+        "short_term": said + kept * (memories - 3) // memories,
+        "long_term": kept * 2 // memories,
+        "episodic": kept // memories,
+        "procedural": 0,
+        "knowledge": known,
+    }
     assert found.total_bytes > sum(table.bytes for table in found.tables) / 2
     assert found.taken_at == clock.now()
     assert found.as_dict()["messages"] == 32
