@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import inspect, text
 
+from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.storage.backup_tables import (
     KEYS_WITHOUT_CONSTRAINT,
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from langmem_tiers import MemoryEngine
+    from langmem_tiers import BackupProgress
     from tests.backups.conftest import NewUrl
 
 SAME = pytest.param("sqlite", "sqlite", id="sqlite-to-sqlite")
@@ -101,6 +104,35 @@ def test_a_memory_that_moved_is_the_same_and_goes_on(
         fill(target, "somebody", "else")  # no key is given twice
         hits = target.namespace("acme", "alice").search("Olga")
         assert [hit.entry.content for hit in hits] == ["The new walrus is called Olga."]
+
+
+def test_a_snapshot_reports_its_progress_and_opens_with_all_it_holds(tmp_path: Path) -> None:
+    told: list[BackupProgress] = []
+    with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
+        session = engine.session("acme", "s")
+        session.add_many(MessageDraft("user", "walrus", payload="x" * 1_000_000) for _ in range(5))
+        report = engine.snapshot(tmp_path / "copy.db", progress=told.append)
+        session.add("user", "later")
+    with closing(sqlite3.connect(report.path)) as copy:
+        (pages,) = copy.execute("PRAGMA page_count").fetchone()
+    done = [progress.done for progress in told]
+    assert done == sorted(set(done))
+    assert 0 < done[0] < done[-1] == pages
+    assert {(progress.stage, progress.total) for progress in told} == {("writing", pages)}
+    assert report.size_bytes == (tmp_path / "copy.db").stat().st_size
+    with MemoryEngine(tmp_path / "copy.db", embedder=None) as copied:
+        assert copied.session("acme", "s").count() == 5
+
+
+def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> None:
+    def stop(progress: BackupProgress) -> None:
+        raise KeyboardInterrupt
+
+    with MemoryEngine(tmp_path / "memory.db", embedder=None) as engine:
+        engine.session("acme", "s").add("user", "walrus")
+        with pytest.raises(KeyboardInterrupt):
+            engine.snapshot(tmp_path / "copy.db", progress=stop)
+        assert not list(tmp_path.glob("*copy*"))
 
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
