@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from langmem_tiers import MemoryEngine
+
+if TYPE_CHECKING:
+    from langmem_tiers.testing import FrozenClock
 
 
 @pytest.mark.parametrize("what", ["namespace", "entry", "user"])
@@ -27,4 +32,35 @@ def test_what_is_forgotten_leaves_pools_and_what_others_synced(url: str, tenant:
         assert receipt.elsewhere["pool copies"] == 1
         assert pool.query(reader, "vault code") == ()
         assert not [one for one in engine.namespace(reader).long_term if "Quorrax" in one.content]
+        pool.delete()
+
+
+def test_an_engine_that_searched_before_ranks_without_the_copies_that_are_gone(
+    url: str, tenant: str, clock: FrozenClock
+) -> None:
+    giver, reader = (tenant, "giver"), (tenant, "reader")
+
+    def opened() -> MemoryEngine:
+        return MemoryEngine(url, embedder=None, clock=clock)
+
+    def scores(engine: MemoryEngine) -> dict[str, float]:
+        return {hit.entry.content: hit.score for hit in engine.namespace(reader).recall("green boat")}
+
+    with opened() as engine, opened() as watcher:
+        pool = engine.pools.create(tenant, members=[reader, giver])
+        for name in ("Ada", "Berta", "Clara"):
+            pool.contribute(giver, f"The boat of {name} is on the lake.")
+        assert len(pool.sync_to(reader).copied) == 3
+        own = engine.namespace(reader).long_term
+        kept, gone = own.store("The green lamp hangs over the boat.").entry, own.store("Tea is green.").entry
+        assert kept is not None
+        assert gone is not None
+        before = scores(watcher)
+        assert len(before) == 5
+        engine.forget(namespace=giver, scrub=False)
+        own.forget(gone.id)
+        with opened() as fresh:
+            assert scores(watcher) == scores(fresh)
+        assert scores(watcher).keys() == {kept.content}
+        assert scores(watcher)[kept.content] != before[kept.content]
         pool.delete()
