@@ -18,7 +18,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.context_data import ContextData
 from langmem_tiers.storage.context_rows import SqlContextStore
-from tests.erasing import OTHER, SECRET, call, fill, opened, talk
+from tests.erasing import OTHER, SECRET, call, dump, fill, opened, talk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -262,6 +262,43 @@ def test_a_namespace_goes_whole_and_longer_ones_stay(engine: MemoryEngine, tenan
     assert engine.session((tenant, "project"), "monday").count() == 1
     with pytest.raises(SessionNotFoundError):
         engine.namespace(tenant).sessions(after="monday")
+
+
+def test_a_receipt_counts_the_vectors_of_the_messages_that_are_gone(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    session = engine.session(tenant, "monday")
+    first, second, third, _ = talk(session, 4)
+    assert engine.namespace(tenant).embed() == 4
+    counts = engine.forget(namespace=tenant, session="monday", message=first, scrub=False).counts
+    assert (counts.messages, counts.vectors, counts.total) == (1, 1, 2)
+    unseen = session.add("user", "Nobody has embedded this.").message.id
+    counts = engine.forget(namespace=tenant, session="monday", message=unseen, scrub=False).counts
+    assert (counts.messages, counts.vectors, counts.total) == (1, 0, 1)
+    session.compress(third, "They counted tiles.")
+    counts = engine.forget(namespace=tenant, session="monday", message=second, scrub=False).counts
+    assert (counts.messages, counts.summaries, counts.vectors) == (1, 1, 1)
+    counts = engine.forget(namespace=tenant, session="monday", scrub=False).counts
+    assert (counts.messages, counts.vectors, counts.sessions) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("what", ["namespace", "session", "message", "entry"])
+def test_forgetting_erases_the_vectors_of_all_queries(file_url: str, what: str) -> None:
+    with opened(file_url) as engine:
+        said = engine.session("acme", "monday").add("user", f"I drink {SECRET} tea.").message
+        known = engine.namespace("acme").knowledge.store("domain", "tea", SECRET).knowledge
+        engine.namespace("acme").recall(f"{SECRET} tea")
+    assert len(dump(file_url)["lmt_embedding_cache"]) == 1
+    gone: dict[str, Any] = {
+        "namespace": {},
+        "session": {"session": "monday"},
+        "message": {"session": "monday", "message": said.id},
+        "entry": {"entry": known.id},
+    }
+    with opened(file_url) as engine:
+        engine.namespace("acme").recall(f"who drinks {SECRET}?")
+        engine.forget(namespace="acme", scrub=False, **gone[what])
+    assert dump(file_url)["lmt_embedding_cache"] == []
 
 
 def test_a_user_goes_from_every_namespace_with_that_whole_label(engine: MemoryEngine, tenant: str) -> None:
