@@ -21,6 +21,7 @@ from langmem_tiers import (
     ToolCall,
 )
 from langmem_tiers.core.messages import Role
+from langmem_tiers.storage.redis_link import RedisLink
 from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
 from langmem_tiers.storage.stamps import Written
 
@@ -405,6 +406,37 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) ->
         RedisConfig(**settings)  # type: ignore[arg-type]
     with pytest.raises(InvalidConfigError, match="must be a RedisConfig or None"):
         EngineConfig(redis="redis://localhost")  # type: ignore[arg-type]
+
+
+def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
+    tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = RedisConfig(url=f"unix://{tmp_path}/no.sock", retry_seconds=5.0)
+    link = RedisLink(config, clock.monotonic)
+    assert link.is_up
+    assert not link.ping()  # nothing listens there
+    assert (link.is_up, link.failures, link.skipped) == (False, 1, 0)
+    assert link.ask(lambda: pytest.fail("it was asked too early")) is None
+    clock.advance(seconds=4.9)
+    assert not link.ping()
+    assert (link.is_up, link.failures, link.skipped) == (False, 1, 2)
+
+    clock.advance(seconds=0.1)
+    assert link.is_up
+    answer = link.ask(lambda: (link.is_up, link.ask(lambda: "another"), link.skipped))
+    assert answer == (False, None, 3)  # while the first one tries, no other does
+    assert (link.is_up, link.failures, link.skipped) == (True, 1, 3)
+    assert link.ask(lambda: "another") == "another"
+
+    for seconds in (0, 594, 1):
+        clock.advance(seconds=seconds)
+        assert not link.ping()
+        clock.advance(seconds=5)
+    assert (link.failures, link.skipped) == (4, 3)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2  # ten minutes apart
+    assert all("ConnectionError" in warning and "every 5.0 s" in warning for warning in warnings)
+    link.close()
 
 
 def test_an_engine_without_redis_says_none() -> None:
