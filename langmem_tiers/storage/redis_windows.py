@@ -190,12 +190,11 @@ class RedisWindows:
             arguments += (time_of(message), member)
         return [self.key_of(written.key, of) for of in Of], arguments
 
-    def _extend_all(self, calls: Sequence[tuple[list[str], list[Any]]]) -> bool:
+    def _extend_all(self, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
         with self._link.client.pipeline(transaction=False) as pipe:
             for keys, arguments in calls:
                 self._extend(keys, arguments, client=pipe)
             pipe.execute()
-        return True
 
     def _settle(self) -> bool:
         with self._lock:
