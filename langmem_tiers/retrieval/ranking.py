@@ -69,7 +69,7 @@ class Evidence:
     cosines: Floats | None = None
     """Of all rows, where they are at hand."""
     nearest: Rows | None = None
-    """The nearest rows, where a store found them."""
+    """The nearest of the rows that are allowed, where a store found them."""
     fetch: Callable[[Rows], Floats] | None = None
     """Cosines for some rows as an array over all, where a store computes them."""
     second: Floats | None = None
@@ -168,8 +168,7 @@ def candidates(
     if evidence.second is not None:
         found.append(_top(evidence.second, allowed, many))
     if evidence.nearest is not None:
-        nearest = evidence.nearest
-        found.append(nearest if allowed is None else nearest[allowed[nearest]])
+        found.append(evidence.nearest)
     return np.unique(np.concatenate(found))
 
 
