@@ -209,6 +209,29 @@ def test_importance_gives_the_most_important_first(words: MemoryEngine) -> None:
     assert weights == sorted(weights, reverse=True) == [hit.score for hit in found]
 
 
+def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        where = engine.namespace("a")
+
+        def importance() -> float:
+            (hit,) = where.search("boat")  # which is not counted as a use
+            return hit.entry.importance
+
+        say(where, "s", "the boat", when=clock.now() + timedelta(hours=1))
+        found = []
+        for hours in (0, 1, 6, 18, 23, 1, 999):
+            clock.advance(hours=hours)
+            found.append(importance())
+        old = found[-1]
+        assert 0 < old < 0.7  # below the upper limit in all cases
+        assert found == pytest.approx([old + more for more in (0.2, 0.2, 0.175, 0.1, 0.1 / 24, 0, 0)])
+        for uses, more in ((1, 0.02), (3, 0.08), (1, 0.1), (3, 0.1)):
+            for _ in range(uses):
+                where.recall("boat")
+            engine._parts.retriever._write_accesses()
+            assert importance() == pytest.approx(old + more)
+
+
 def test_similarity_is_the_cosine_and_without_an_embedder_it_says_so(words: MemoryEngine) -> None:
     embedder = HashEmbedder()
     with MemoryEngine(embedder=embedder) as engine:
