@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers import Namespace
+    from langmem_tiers import Namespace, Recall
 
 SAID = ("the red boat", "sails at noon", "the green house", "stands by the sea")
 
@@ -425,6 +425,36 @@ def test_nobody_waits_for_a_namespace_that_is_being_embedded() -> None:
         worker.join(LIMIT_SECONDS)
         assert where.embed() == 0
         assert sorted(set(gate.documents)) == sorted(gate.documents) == sorted(SAID)
+
+
+class QuickGate(Spy):
+    """A quick embedder. Its first answer comes when another recall has ended or waits for it."""
+
+    is_quick = True
+
+    def __init__(self, other: threading.Thread) -> None:
+        super().__init__()
+        self.other = other
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not self.documents:
+            self.other.start()
+            self.other.join(0.2)  # a recall that does not wait has ended by then
+        return super().embed_documents(texts)
+
+
+def test_a_recall_waits_for_the_batch_that_a_quick_embedder_makes_for_another() -> None:
+    answers: list[Recall] = []
+    config = EngineConfig(embedding=EmbeddingConfig(inline_seconds=LIMIT_SECONDS))
+    other = threading.Thread(target=lambda: answers.append(where.recall("red boat")))
+    with MemoryEngine(embedder=(gate := QuickGate(other)), config=config, clock=FrozenClock()) as engine:
+        where = engine.namespace("a")
+        filled(where)
+        answers.append(where.recall("red boat"))
+        other.join(LIMIT_SECONDS)
+    assert [found.embedder for found in answers] == ["spy", "spy"]
+    assert not [problem for found in answers for problem in found.problems if "not embedded yet" in problem]
+    assert sorted(gate.documents) == sorted(SAID)  # each of them once
 
 
 THINGS = "boat kettle violin garden bridge lantern orchard saddle compass anchor".split()
