@@ -18,6 +18,7 @@ from langmem_tiers.retrieval.item_text import text_of
 from langmem_tiers.testing import HashEmbedder
 
 if TYPE_CHECKING:
+    from langmem_tiers import Items
     from langmem_tiers.testing import FrozenClock
 
 
@@ -73,6 +74,35 @@ def test_an_engine_without_an_embedder_finds_by_words(tenant: str) -> None:
         hits = engine.items.search(tenant, "boats")
         assert [hit.item.key for hit in hits] == ["boat", "tax"]
         assert hits[1].score == 0
+
+
+def test_after_changes_a_search_gives_the_scores_of_a_first_search() -> None:
+    embedder = HashEmbedder()
+
+    def write(**values: str | None) -> None:
+        engine.items.write(
+            ItemChange(namespace=("a", key[0]), key=key, value=None if text is None else {"text": text})
+            for key, text in values.items()
+        )
+
+    def found(items: Items) -> list[tuple[str, float | None]]:
+        return [(hit.item.key, hit.score) for hit in items.search("a", "red boat on the lake", limit=99)]
+
+    with MemoryEngine(embedder=embedder) as engine:
+        write(**{f"a{n}": f"boat {n} of {n % 5} on the {'red ' * (n % 3)} pier" for n in range(40)})
+        first = found(engine.items)
+        assert len(first) == 40
+        write(**{f"a{n}": None for n in range(25)})
+        fewer = found(engine.items)
+        assert len(fewer) == 15
+        assert fewer == found(engine.items.using(embedder))
+        assert dict(fewer).items() != {key: dict(first)[key] for key, _ in fewer}.items()
+        write(**{f"a{n}": "a lake" for n in range(30, 35)}, **{f"b{n}": f"lake {n}" for n in range(30)})
+        more = found(engine.items)
+        assert len(more) == 45
+        assert more == found(engine.items.using(embedder))
+        write(**{f"b{n}": None for n in range(30)})  # a whole namespace
+        assert found(engine.items) == found(engine.items.using(embedder))
 
 
 @pytest.mark.parametrize("page", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"limit": True}])
