@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import (
+    EngineConfig,
     InvalidConfigError,
     InvalidInputError,
     InvalidNameError,
     ItemChange,
     MemoryEngine,
     NamespaceMatch,
+    RecallConfig,
 )
 from langmem_tiers.retrieval.item_text import text_of
 from langmem_tiers.testing import HashEmbedder
+from tests.counting import statements
 
 if TYPE_CHECKING:
     from langmem_tiers import Items
@@ -103,6 +106,28 @@ def test_after_changes_a_search_gives_the_scores_of_a_first_search() -> None:
         assert more == found(engine.items.using(embedder))
         write(**{f"b{n}": None for n in range(30)})  # a whole namespace
         assert found(engine.items) == found(engine.items.using(embedder))
+
+
+def test_items_that_were_searched_longest_ago_leave_the_memory_first() -> None:
+    config = EngineConfig(recall=RecallConfig(index_megabytes=1))
+    with MemoryEngine(config=config, embedder=None) as engine:
+
+        def work(prefix: str) -> int:
+            return statements(engine, lambda: engine.items.search(prefix, "boat"))
+
+        for name in "abc":  # there is room for two of them
+            engine.items.put(name, "k", {}, texts=[f"boat {n}" for n in range(300)])
+        reads = work("a")
+        assert work("a") < reads
+        searched = [(name, work(name) == reads) for name in "bacbab"]
+        assert searched == [
+            ("b", True),
+            ("a", False),
+            ("c", True),  # in place of b
+            ("b", True),  # in place of a
+            ("a", True),
+            ("b", False),
+        ]
 
 
 @pytest.mark.parametrize("page", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"limit": True}])
