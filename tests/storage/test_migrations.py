@@ -110,8 +110,12 @@ def test_a_file_of_version_4_keeps_all_it_holds_and_takes_items(old_file: Path, 
         for statement in step.sqlite:
             execute(old_file, statement)
     execute(old_file, f"INSERT INTO lmt_schema_versions VALUES (4, '{NOW}')")
+    written = "namespace_pk = 1, term_count = 1, asks = 0, importance = 0.875, terms = 'walrus'"
+    execute(old_file, f"UPDATE lmt_messages SET {written}")
     with MemoryEngine(old_file) as engine:
         assert engine.session("acme", "s").count() == 2
+        found = engine.namespace("acme").recall("", strategy="importance")
+        assert [hit.entry.importance for hit in found] == [0.875, 0.875]  # as it was written
         engine.items.put("acme", "k", {"text": "a boat"})
         assert [hit.item.key for hit in engine.items.search("acme", "boats")] == ["k"]
     assert len(list(old_file.parent.glob("*.v4-*.backup"))) == 1
