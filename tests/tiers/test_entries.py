@@ -564,6 +564,22 @@ def test_a_limit_that_is_none_is_refused(memory: LongTerm, limit: Any) -> None:
             use()
 
 
+def test_a_search_looks_past_better_entries_that_its_filters_leave_out(memory: LongTerm) -> None:
+    about = [("boat", f"The red boat {number} sails.") for number in range(9)]
+    about += [
+        ("lamp", f"The red lamp {number} hangs over the long table in the hall.") for number in range(4)
+    ]
+    about += [("tea", "Tea is green.")]
+    drafts = [EntryDraft(content=content, category=category) for category, content in about]
+    memory.store_many(drafts, compared=True)
+    assert {entry.category for entry in memory.search("red boat sails", limit=9)} == {"boat"}
+    for limit in (1, 2, 3, 4, 9):
+        found = memory.search("red boat sails", limit=limit, categories={"lamp", "tea"})
+        assert [entry.category for entry in found] == ["lamp"] * min(limit, 4)
+        assert len({entry.id for entry in found}) == len(found)
+    assert memory.search("red boat sails", limit=1, categories={"tea"}) == ()
+
+
 def test_search_takes_words(memory: LongTerm) -> None:
     wrong: Any = 7
     with pytest.raises(InvalidInputError, match="got a int"):
