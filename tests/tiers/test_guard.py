@@ -285,6 +285,47 @@ def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
     assert first.report() == second.report()
 
 
+GO_THERE, GO_BACK = Action("goto", {"url": "a"}), Action("goto", {"url": "b"})
+LOOPS = {
+    "one action": [cycle(seen="no results")] * 14,
+    "one action that fails": [cycle(outcome=ExecutionOutcome.FAILURE)] * 14,
+    "to and fro": [cycle(GO_THERE, url="http://b.test"), cycle(GO_BACK, url="http://a.test")] * 12,
+    "searches that are alike": [
+        cycle(Action("search", {"query": query}))
+        for query in ["red shoes", "red shoes women", "shoes red", "red running shoes"] * 4
+    ],
+}
+
+
+@pytest.mark.parametrize("entries", LOOPS.values(), ids=LOOPS)
+def test_a_guard_restored_in_the_middle_of_a_loop_gives_the_same_advice(entries: list[MemoryEntry]) -> None:
+    guard, levels = Guard(), list[AdviceLevel | None]()
+    for entry in entries:
+        restored = Guard()
+        restored.restore(json.loads(json.dumps(guard.state())))
+        assert restored.state() == guard.state()
+        before, advice = guard.check(entry.action, entry.url), guard.observe(entry)
+        assert restored.check(entry.action, entry.url) == before
+        assert restored.observe(entry) == advice
+        levels.append(advice.level if advice else None)
+        guard.answer(f"because of reason number {len(levels)}")
+    assert levels.count(AdviceLevel.BLOCK) > 1  # each answer lifted the block before it
+
+
+def test_a_restored_guard_still_blocks_and_still_quotes_the_answer() -> None:
+    guard = blocked_guard()
+    assert guard.answer("the page was still loading")
+    told(guard, cycle(), 2)
+    restored = Guard()
+    restored.restore(json.loads(json.dumps(guard.state())))
+    advice = given_advice(restored.check(SUBMIT, CART))
+    assert advice.level is AdviceLevel.BLOCK
+    assert '"the page was still loading"' in advice.message
+    assert not restored.answer("the page was still loading")
+    assert restored.answer("the page has loaded now")
+    assert restored.check(SUBMIT, CART) is None
+
+
 @pytest.mark.soak
 def test_the_state_of_a_long_task_stays_small_and_holds_no_pages() -> None:
     guard = Guard()
@@ -341,6 +382,20 @@ def test_no_parameters_and_no_address_break_the_agents_loop(parameters: dict[str
     assert guard.frequency("call", parameters) == 7
     assert given_advice(guard.check(action, url)).level is AdviceLevel.BLOCK
     json.dumps(guard.state())
+
+
+class Unreadable(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+
+def test_an_action_whose_parameters_cannot_be_read_is_neither_advised_on_nor_counted() -> None:
+    guard, action = Guard(), Action("call", Unreadable(a=1))
+    for _ in range(7):
+        assert guard.check(action, CART) is None
+        assert guard.observe(cycle(action)) is None
+    assert guard.frequency("call", Unreadable(a=1)) == 0
+    assert guard.state() == Guard().state()
 
 
 def test_things_that_are_no_cycles_are_passed_over() -> None:
