@@ -148,6 +148,27 @@ def test_the_way_and_its_branches_are_bounded_to_500() -> None:
     assert sum(map(len, memory.get_abandoned())) <= 500
 
 
+def test_abandoned_branches_hold_500_states_and_beyond_that_the_oldest_branch_leaves() -> None:
+    memory = walked("start", *range(4))
+    for branch in range(1, 126):
+        memory.backtrack(4)
+        for step in range(4):
+            memory.record_navigation(state(branch * 4 + step))
+    assert [one for part in memory.get_abandoned() for one in ids(part)] == [str(n) for n in range(500)]
+    assert WorkingMemory.from_dict(memory.to_dict()).get_abandoned() == memory.get_abandoned()
+    memory.backtrack()
+    memory.record_navigation(state("new"))
+    left = memory.get_abandoned()
+    assert (ids(left[0]), ids(left[-1]), len(left)) == (["4", "5", "6", "7"], ["503"], 125)
+
+
+def test_a_way_of_more_than_500_states_is_read_back_without_the_oldest() -> None:
+    written = walked(*range(500)).to_dict()
+    written["navigation"]["path"].append(walked("new").to_dict()["navigation"]["path"][0])
+    back = WorkingMemory.from_dict(written).get_navigation_history()
+    assert (len(back), back[0], back[-1]) == (500, state(1), state("new"))
+
+
 def test_the_scratch_pad_of_the_design() -> None:
     memory = WorkingMemory()
     memory.set_scratch("extracted_items", [])
@@ -234,6 +255,14 @@ class Loose:
         ({"title": "Products", "summary": "50 items"}, "Products: 50 items"),
         ({"title": "T", "sections": ["Top", {"name": "Main"}, 3]}, "T [3 sections: Top, Main]"),
         ({"title": "T", "sections": 5, "elements": [{}, {}]}, "T [5 sections; 2 elements]"),
+        ({"title": "T", "sections": [], "elements": True}, "T"),
+        (
+            {"title": "T", "sections": {"Top": 1}, "elements": {"a": 1, "b": 2}},
+            "T [1 sections: Top; 2 elements]",
+        ),
+        ({"title": "T", "sections": list("123456789")}, "T [9 sections: 1, 2, 3, 4, 5, 6, 7, 8]"),
+        ({"title": "T", "sections": [1, {"id": " ", "other": "x"}]}, "T [2 sections]"),
+        ({"title": "T", "sections": [{"id": "i", "heading": "H", "label": 3}]}, "T [1 sections: H]"),
         ({"links": [], "forms": []}, "links, forms"),
         (PageMap("Typed", [Section("Top")]), "Typed [1 sections: Top]"),
         (Loose(), "Loose"),
@@ -257,6 +286,30 @@ def test_pages_that_know_each_other_come_to_an_end() -> None:
     memory = WorkingMemory()
     memory.store_page_map("https://example.com", nodes)
     assert memory.get_page_map("https://example.com") is nodes
+
+
+def kept_of(page_map: object) -> Any:
+    """What is written down of a page."""
+    memory = WorkingMemory()
+    memory.store_page_map("https://example.com", page_map)
+    (kept,) = memory.to_dict()["page_maps"].values()
+    return kept
+
+
+def test_a_page_is_written_down_to_a_depth_of_30() -> None:
+    page: Any = "text"
+    for _ in range(30):
+        page = [page]
+    assert kept_of(page) == page
+    deeper, kept = [page], kept_of([page])
+    for _ in range(30):
+        deeper, kept = deeper[0], kept[0]
+    assert (deeper, kept) == (["text"], "...")
+
+
+def test_a_page_is_written_down_up_to_20_000_parts() -> None:
+    kept = kept_of([[] for _ in range(20_000)])
+    assert kept == [[]] * 19_999 + ["..."]  # the list is a part too
 
 
 def test_two_hundred_pages_are_held_and_the_oldest_leaves() -> None:
