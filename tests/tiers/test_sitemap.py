@@ -114,23 +114,28 @@ class Hostile(Mapping[str, Any]):
 
 
 def test_entries_that_are_no_links_are_refused_with_a_reason_each() -> None:
-    entries: list[Any] = [
-        "mailto:a@b.c",
-        "",
-        None,
-        3,
-        {},
-        {"url": 7},
-        {"text": "no url"},
-        Hostile(),
-        b"a",
-        ["a"],
-        "ok",
+    no_text = "is neither a text nor a mapping with 'url'"
+    no_url = "has no 'url' that is a text"
+    refused: list[tuple[Any, str, str]] = [
+        (None, "None", no_text),
+        (3, "3", no_text),
+        (b"a", "a bytes", no_text),
+        (["a"], "a list", no_text),
+        ({}, "", no_url),
+        ({"url": 7}, "", no_url),
+        ({"label": "no  url"}, "no url", no_url),
+        (Hostile(), "a Hostile", "cannot be read: RuntimeError"),
     ]
-    report = SitemapGraph(HOME).add_links(HOME, entries)
+    report = SitemapGraph(HOME).add_links(HOME, [*(entry for entry, _, _ in refused), "ok"])
+    assert report == LinkReport(added=1, refused=tuple((shown, reason) for _, shown, reason in refused))
+
+
+@pytest.mark.parametrize("text", ["mailto:a@b.c", ""])
+def test_a_text_that_leads_to_no_page_is_refused_with_a_reason(text: str) -> None:
+    report = SitemapGraph(HOME).add_links(HOME, [text, "ok"])
     assert report.added == 1
-    assert len(report.refused) == len(entries) - 1
-    assert all(reason for _, reason in report.refused)
+    ((shown, reason),) = report.refused
+    assert (shown, bool(reason)) == (text, True)
 
 
 def _breaks_off() -> Iterator[str]:
