@@ -19,17 +19,20 @@ from langmem_tiers import (
     count_messages,
 )
 from langmem_tiers.core.config import EngineConfig, RecallConfig
+from langmem_tiers.core.entries import Entry
 from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.fences import CLOSING, OPENING
-from langmem_tiers.core.recall import TfIdfWeights
+from langmem_tiers.core.recall import Hit, TfIdfWeights
+from langmem_tiers.flows.lasting import echoes_in
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_ALL_BACKENDS
+from tests.messages import message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers import Hit, Recall
+    from langmem_tiers import Recall
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -391,6 +394,94 @@ def test_a_context_does_not_tell_twice_what_a_recalled_message_says(opened: Memo
     session = space.session("now")
     session.add("user", "What is the code of the safe?")
     assert told(session.build_context().messages).count("7741") == 1
+
+
+def memory(text: str, tier: Tier | None = None, *, session: str = "s") -> Hit:
+    """A hit of that tier, a chunk for the short term; a message without a tier."""
+    kinds = {None: "message", Tier.SHORT_TERM: "chunk"}
+    said = message(text) if tier is None else None
+    entry = Entry(
+        id=f"{tier}/{text}",
+        namespace=("a",),
+        tier=tier or Tier.SHORT_TERM,
+        kind=kinds.get(tier, "other"),
+        content=text,
+        created_at=NOW,
+        session=session,
+    )
+    return Hit(entry=entry, score=0.5, signals={}, found_by="message", message=said)
+
+
+@pytest.mark.parametrize(
+    ("tier", "more", "is_echo"),
+    [
+        (Tier.LONG_TERM, len(CODE), True),
+        (Tier.LONG_TERM, len(CODE) + 1, False),  # the message is much longer
+        (Tier.EPISODIC, len(CODE), True),
+        (Tier.EPISODIC, 10 * len(CODE), True),
+    ],
+)
+def test_an_entry_is_an_echo_of_a_message_up_to_twice_as_long_and_an_episode_of_any(
+    tier: Tier,
+    more: int,
+    is_echo: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    lasting, said = memory(CODE.upper(), tier), memory(CODE + "x" * more)
+    for hits in ([lasting, said], [said, lasting]):
+        assert echoes_in(hits) == ({id(lasting): said} if is_echo else {})
+    assert echoes_in([memory(CODE, tier), memory("The code of the door is 1234.")]) == {}
+
+
+def test_an_episode_is_an_echo_of_an_entry_and_an_entry_of_no_episode() -> None:
+    entry, episode = memory(CODE, Tier.LONG_TERM), memory(CODE, Tier.EPISODIC)
+    for hits in ([entry, episode], [episode, entry]):
+        assert echoes_in(hits) == {id(episode): entry}
+    longer = memory(f"{CODE} Bob", Tier.EPISODIC)
+    assert echoes_in([longer, entry]) == {}
+
+
+def test_what_is_in_sight_makes_echoes_of_memories_but_not_of_messages() -> None:
+    entry, said = memory(CODE, Tier.LONG_TERM), memory("boats")
+    assert echoes_in([entry, said], [f"Boats. {CODE} " + "x" * 1000]) == {id(entry): None}
+    assert echoes_in([said], ["boats"]) == {}
+
+
+TEN = "apple banana cherry damson elder fig grape hazel ivy juniper"
+
+
+@pytest.mark.parametrize(
+    ("said", "session", "told_by"),
+    [
+        (["apple banana cherry", "damson elder fig grape"], "s", 1),
+        (["damson elder fig grape", "apple banana cherry"], "s", 0),
+        (["apple banana cherry", "damson elder fig"], "s", None),
+        (["apple banana cherry", "damson elder fig grape"], "t", None),
+        ([], "s", None),
+    ],
+    ids=["seven of ten", "in another order", "six of ten", "another session", "nothing"],
+)
+def test_a_chunk_is_an_echo_where_messages_of_its_session_hold_most_of_its_words(
+    said: list[str], session: str, told_by: int | None
+) -> None:
+    chunk, others = memory(TEN, Tier.SHORT_TERM), [memory(text, session=session) for text in said]
+    assert echoes_in([chunk, *others]) == ({} if told_by is None else {id(chunk): others[told_by]})
+    wordless = memory("...", Tier.SHORT_TERM)
+    assert echoes_in([wordless, *others]) == {}
+
+
+def test_an_episode_is_not_told_beside_a_long_message_that_says_it(opened: MemoryEngine) -> None:
+    space = opened.namespace("a")
+    space.session("before").add("user", f"{CODE} Do not ever tell Bob or anybody else who asks about it.")
+    moment = EpisodeDraft(
+        kind=EpisodeKind.DECISION_MADE, title=CODE, summary=CODE, significance=0.6, first_turn=1, last_turn=1
+    )
+    recorded = space.episodes.record("before", moment)
+    assert len(space.recall("code of the safe")) == 2
+    context = space.build_context("code of the safe")
+    assert told(context.messages).count("7741") == 1
+    assert context.reasons[f"before/{recorded.id}"].startswith("said already")
+    space.long_term.store(CODE)
+    assert told(space.build_context("code of the safe").messages).count("7741") == 2  # an entry is told
 
 
 def test_an_entry_is_told_where_the_message_that_says_it_has_no_room(opened: MemoryEngine) -> None:
