@@ -135,6 +135,32 @@ def test_without_retention_everything_stays(new_database: str, clock: FrozenCloc
         assert (report.erased.total, report.expired_items, report.compacted) == (0, 1, None)
 
 
+def test_the_report_of_a_run_tells_what_was_done_and_what_is_left(
+    engine: MemoryEngine, clock: FrozenClock
+) -> None:
+    session = engine.session("acme", "monday")
+    times = [at(clock, 91)] * 2 + [clock.now()] * 6
+    session.add_many([MessageDraft("user", f"Tile {n}.", created_at=t) for n, t in enumerate(times)])
+    session.learn(whole=True)
+    engine.items.put("acme", "k", {"a": 1}, ttl_seconds=60)
+    clock.advance(minutes=2)
+    steps: list[int] = []
+    report = engine.maintenance.run(steps.append)
+    assert report.started_at == report.ended_at == clock.now()
+    assert (report.is_complete, report.is_elsewhere, report.problems) == (True, False, ())
+    assert (report.erased.messages, report.expired_items, report.remade, steps) == (2, 1, 1, [2])
+    assert report.compacted is not None
+    now = engine.statistics()
+    assert report.statistics is not None
+    assert report.statistics.taken_at == clock.now()
+    assert (report.statistics.sessions, report.statistics.messages) == (now.sessions, now.messages)
+    assert (report.statistics.tiers, report.statistics.tokens) == (now.tiers, now.tokens)
+    assert now.messages == session.count() == 6
+    told = report.as_dict()
+    assert (told["started_at"], told["statistics"]) == (clock.now().isoformat(), report.statistics.as_dict())
+    assert engine.maintenance.last == report
+
+
 def test_a_run_that_was_stopped_goes_on_where_it_was(
     new_database: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,5 +363,8 @@ def test_while_one_runs_another_does_nothing(tmp_path: Any) -> None:
         assert lease.hold()
         report = other.maintenance.run()
         assert (report.is_elsewhere, report.is_complete) == (True, False)
+        assert (report.erased.total, report.compacted, report.statistics) == (0, None, None)
+        assert report.as_dict()["statistics"] is None
+        assert other.maintenance.last is None
         lease.give_back()
         assert other.maintenance.run().is_complete
