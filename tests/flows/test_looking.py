@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from langmem_tiers import AgentAction, AgentMemory, EntryNotFoundError, InvalidInputError, NotFoundError
+from langmem_tiers.flows import task_history
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
+    from langmem_tiers.testing import FrozenClock
 
 
 def test_a_namespace_tells_what_it_holds_and_nothing_of_others(engine: MemoryEngine, tenant: str) -> None:
@@ -63,6 +66,8 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
     page = space.tasks(limit=1)
     rest = space.tasks(before=page.next_before, limit=9)
     assert [(one.task, one.cycles) for one in (*page.tasks, *rest.tasks)] == [("second", 5), ("first", 5)]
+    assert rest.next_before is None
+    assert space.tasks(limit=2) == replace(rest, tasks=(*page.tasks, *rest.tasks))
     steps = space.task_cycles("first", limit=3)
     assert steps.next_place is not None
     others = space.task_cycles("first", place=steps.next_place, limit=3)
@@ -72,3 +77,38 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
         space.task_cycles("a talk")
     with pytest.raises(InvalidInputError):
         type(steps.next_place)("x", 10**9, 10**9)
+
+
+def test_tasks_are_found_behind_more_sessions_than_a_page_looks_through(
+    engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_history, "_LOOKED_AT", 3)
+    for name in ("first", "second"):
+        with AgentMemory(engine=engine, namespace=tenant, task=name) as agent:
+            agent.record_cycle("I look", AgentAction("look"), "seen")
+        for number in range(4):
+            engine.session(tenant, f"talk {number} after {name}").add("user", "No task.")
+    space = engine.namespace(tenant)
+    before: int | None = None
+    pages: list[list[str]] = []
+    while True:
+        page = space.tasks(before=before, limit=5)
+        pages.append([task.task for task in page.tasks])
+        before = page.next_before
+        if before is None:
+            break
+    # Twelve sessions, three on each page: a task has two.
+    assert len(pages) == 4
+    assert [name for names in pages for name in names] == ["second", "first"]
+
+
+def test_a_task_tells_when_it_began_and_when_it_went_on_last(
+    engine: MemoryEngine, tenant: str, clock: FrozenClock
+) -> None:
+    began = clock.now()
+    with AgentMemory(engine=engine, namespace=tenant, task="t") as agent:
+        agent.record_cycle("I look", AgentAction("look"), "seen")
+        clock.advance(hours=1)
+        agent.record_cycle("I look again", AgentAction("look"), "seen")
+    (task,) = engine.namespace(tenant).tasks().tasks
+    assert (task.task, task.cycles, task.started_at, task.updated_at) == ("t", 2, began, clock.now())
