@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers import EngineConfig, InvalidConfigError, Listing, MemoryEngine, MessageDraft, ToolCall
+from langmem_tiers import (
+    EngineConfig,
+    InvalidConfigError,
+    Listing,
+    MemoryEngine,
+    MessageDraft,
+    RecallFilters,
+    Tier,
+    ToolCall,
+)
 from langmem_tiers.compression.chunks import merged_summary
 from langmem_tiers.core.config import LearningConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
@@ -399,6 +408,25 @@ def test_chunks_belong_to_their_session_and_namespace_alone(engine: MemoryEngine
     assert engine.session(tenant, "t").chunks() == ()
     assert engine.session((tenant, "s"), "s").chunks() == ()
     assert engine.namespace(tenant, "s").recall("tea number").hits == ()
+    for other in ("t", "s"):
+        only = RecallFilters(messages=False, sessions={other})
+        found = engine.namespace(tenant).recall("tea number", filters=only)
+        assert [hit.session for hit in found] == (["s"] if other == "s" else [])
+
+
+def test_a_chunk_is_recalled_with_its_session_its_size_and_its_times(
+    session: Session, engine: MemoryEngine, clock: FrozenClock
+) -> None:
+    said = clock.now()
+    say(session, 21)
+    clock.advance(hours=1)
+    (chunk,) = session.learn().chunks
+    (hit,) = engine.namespace(*session.namespace).recall("tea", filters=RecallFilters(messages=False))
+    entry = hit.entry
+    assert (entry.id, entry.namespace, entry.session) == (chunk.id, session.namespace, "s")
+    assert (entry.tier, entry.kind, entry.content) == (Tier.SHORT_TERM, "chunk", chunk.summary)
+    assert entry.token_count == chunk.token_count > 0
+    assert (entry.created_at, entry.valid_from, entry.valid_until) == (clock.now(), said, None)
 
 
 def test_a_summary_that_the_model_does_not_give_is_told_as_a_problem_and_made_without_it() -> None:
