@@ -124,6 +124,28 @@ def test_a_single_session_can_be_optimized(small: MemoryEngine, tenant: str) -> 
     assert nowhere.reason == "nothing changed"
 
 
+@pytest.mark.parametrize(("seconds", "is_looked_at"), [(60, True), (61, False)])
+def test_a_run_looks_again_at_sessions_that_changed_in_the_minute_before_the_last_one(
+    small: MemoryEngine,
+    tenant: str,
+    clock: FrozenClock,
+    seconds: int,
+    is_looked_at: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    talk(small.session(tenant, "earlier"), 2)
+    clock.advance(seconds=seconds)
+    talk(small.session(tenant, "last"), 3)
+    alone = {name: small.optimizer.run(tenant, name) for name in ("earlier", "last")}
+    tokens = {name: snapshot.tokens_before for name, snapshot in alone.items() if snapshot is not None}
+    first = small.optimizer.run(tenant)
+    clock.advance(minutes=5)
+    second = small.optimizer.run(tenant)
+    assert first is not None
+    assert second is not None
+    assert first.tokens_before == tokens["earlier"] + tokens["last"]
+    assert second.tokens_before == tokens["last"] + (tokens["earlier"] if is_looked_at else 0)
+
+
 def test_a_namespace_without_sessions_changes_nothing(small: MemoryEngine, tenant: str) -> None:
     snapshot = small.optimizer.run(tenant)
     assert snapshot is not None
@@ -228,6 +250,30 @@ def test_a_change_that_moves_usage_away_from_its_target_is_taken_back(
     assert snapshot.is_reverted
     assert snapshot.reason.startswith("taken back: usage would be ")
     assert snapshot.parameters == before
+
+
+@pytest.mark.parametrize(("later", "is_reverted"), [(0, True), (2, True), (3, False)])
+def test_a_change_is_tried_on_the_fullest_of_the_three_sessions_that_changed_last(
+    small: MemoryEngine,
+    tenant: str,
+    clock: FrozenClock,
+    later: int,
+    is_reverted: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    talk(small.session(tenant, "before"), 2)
+    clock.advance(days=2)
+    small.session(tenant, "full").add_many(
+        MessageDraft("user", f"Sure, remark {n}: {TALK * 2}", created_at=clock.now() - timedelta(days=2))
+        for n in range(60)
+    )
+    for number in range(later):
+        clock.advance(minutes=1)
+        talk(small.session(tenant, f"later {number}"), 2)
+    before, after = TuningParameters(full_message_window=40), TuningParameters(full_message_window=10)
+    _learned(small, tenant, after, before)
+    snapshot = small.optimizer.run(tenant)
+    assert snapshot is not None
+    assert snapshot.is_reverted is is_reverted
 
 
 def test_a_change_that_did_no_harm_stays(small: MemoryEngine, tenant: str) -> None:
