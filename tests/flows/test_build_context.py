@@ -143,6 +143,28 @@ def test_a_larger_budget_tells_more_and_what_has_no_room_is_named(words: MemoryE
     assert (told[0], told[-1]) == (0, 3)
 
 
+def test_memories_of_one_day_share_a_heading_and_take_little_more_than_their_text(
+    words: MemoryEngine,
+) -> None:
+    where = words.namespace("a")
+    remember(where, *(f"The red boat number {number} sails." for number in range(30)), days=0)
+    whole = where.build_context("red boat", budget=TokenBudget.of(4000))
+    assert len(whole.recalled) == 30
+    assert text_of(whole).count("2023-05-01:") == 1
+    enough = where.build_context("red boat", budget=TokenBudget.of(whole.token_count * 11 // 10))
+    assert enough.messages == whole.messages
+    assert (len(enough.recalled), enough.left_out) == (30, ())
+
+
+def test_memories_of_many_days_have_a_heading_for_each(words: MemoryEngine) -> None:
+    where = words.namespace("a")
+    remember(where, *(f"The red boat number {number} sails." for number in range(12)), days=1)
+    whole = where.build_context("red boat", budget=TokenBudget.of(4000))
+    assert [f"2023-05-{day:02}:" in text_of(whole) for day in range(1, 13)] == [True] * 12
+    enough = where.build_context("red boat", budget=TokenBudget.of(whole.token_count * 6 // 5))
+    assert (len(enough.recalled), enough.left_out) == (12, ())
+
+
 def test_a_session_is_told_what_was_said_elsewhere_and_nothing_twice(
     engine: MemoryEngine, tenant: str
 ) -> None:
