@@ -83,6 +83,39 @@ def test_a_session_that_outgrows_the_budget_is_tidied_and_keeps_its_facts(
     assert len(kept) == 120
 
 
+def test_the_report_of_tidying_counts_what_was_done_to_entries_and_nothing_hidden_by_the_summary(
+    clock: FrozenClock,
+) -> None:
+    config = EngineConfig(budget=TokenBudget.of(1000))
+    with MemoryEngine(config=config, embedder=None, clock=clock, ids=seeded_ids()) as engine:
+        session = engine.session("a", "s")
+        texts = (
+            "ok",
+            "Form {} is at https://example.com/{} and its selector is #e{}.",
+            f"Sure, {{}}: {TALK}",
+        )
+        for days in (3, 0):
+            session.add_many(MessageDraft("user", texts[n % 3].format(n, n, n)) for n in range(45))
+            clock.advance(days=days)
+        before = session.build_context(budget=TokenBudget.of(100_000), recall=False)
+        report = session.tidy()
+        found = [engine.namespace("a").entry(message.id) for message in session.messages()]
+        entries = [item.entry for item in found if item.message and not item.message.is_summary]
+        hidden = [item for item in found if item.message and item.message.is_compressed]
+        assert report.compressed == sum(entry.state == "compressed" for entry in entries) > 0
+        assert report.dropped == sum(entry.state == "archived" for entry in entries)
+        assert report.promoted == sum(entry.tier == "long_term" for entry in entries) > 0
+        assert report.rolled_up == len(hidden) > 0
+        assert {item.entry.state for item in hidden if item.entry.tier == "short_term"} == {"full"}
+        assert {item.entry.tier for item in hidden} == {"short_term", "long_term"}  # promoted all the same
+        after = session.build_context(budget=TokenBudget.of(100_000), recall=False)
+        frame = count_messages(COUNTER, ())
+        assert (report.tokens_before, report.tokens_after) == (
+            before.token_count - frame,
+            after.token_count - frame,
+        )
+
+
 def test_the_window_shows_what_was_said_even_if_it_was_compressed(
     engine: MemoryEngine, tenant: str, clock: FrozenClock
 ) -> None:
@@ -92,7 +125,9 @@ def test_the_window_shows_what_was_said_even_if_it_was_compressed(
     clock.advance(days=3)
     session.apply(session.analyze())
     session.apply(session.analyze())
-    assert session.build_context().messages[0].content == text  # archived, but the newest there is
+    context = session.build_context()
+    assert context.messages[0].content == text  # archived, but the newest there is
+    assert session.analyze().tokens_before == context.token_count - count_messages(COUNTER, ())
     session.add_many(MessageDraft("user", f"remark number {n} about the boats") for n in range(30))
     context = session.build_context(recall=False)
     assert len(context.messages) == 30
