@@ -28,6 +28,8 @@ from langmem_tiers.testing import FrozenClock
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from langmem_tiers import Message
+
 SMALL = EngineConfig(budget=TokenBudget.of(2000))
 
 
@@ -337,11 +339,12 @@ def test_tables_that_cannot_work_are_refused_at_once(bad: dict[str, object]) -> 
         Signal("x", 0.3)  # type: ignore[arg-type]
 
 
-def said(session: Session, number: int, word: str = "Remark") -> None:
-    session.add_many(
+def said(session: Session, number: int, word: str = "Remark") -> tuple[Message, ...]:
+    report = session.add_many(
         MessageDraft("user", f"{word} {n} about the road and the sea and the weather there.")
         for n in range(number)
     )
+    return report.stored
 
 
 def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
@@ -364,16 +367,42 @@ def test_restoring_or_promoting_a_summary_leaves_it_as_it_is() -> None:
         assert int(count[1]) + len(context.messages) - 1 == 300
 
 
-def test_a_summary_that_somebody_wrote_counts_all_that_stand_behind_it() -> None:
+@pytest.mark.parametrize("behind", [1, 2, 90])
+def test_a_summary_that_somebody_wrote_counts_all_that_stand_behind_it(behind: int) -> None:
     with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
         session = engine.session("a", "s")
-        ids = [session.add("user", f"Remark {n} about the road and the sea.").message.id for n in range(100)]
-        session.compress(ids[90], "ninety remarks")
+        ids = [message.id for message in said(session, 100)]
+        session.compress(ids[behind], "some remarks")
         said(session, 150, "More")
         context = session.build_context(recall=False)
         count = re.search(r"Summary of (\d+)", context.messages[0].content)
         assert count is not None
         assert int(count[1]) + len(context.messages) - 1 == 250
+
+
+def test_a_summary_that_was_added_with_nothing_behind_it_counts_as_one_message() -> None:
+    with MemoryEngine(config=SMALL, clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        session.add("system", "[CONTEXT SUMMARY]\nEarlier, elsewhere.")
+        said(session, 200)
+        context = session.build_context(recall=False)
+        count = re.search(r"Summary of (\d+)", context.messages[0].content)
+        assert count is not None
+        assert int(count[1]) + len(context.messages) - 1 == 201
+
+
+def test_a_summary_tells_how_the_system_began_in_200_characters_and_what_was_promoted_in_1000() -> None:
+    with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(4000)), clock=FrozenClock()) as engine:
+        session = engine.session("a", "s")
+        session.add("system", "B" * 300)
+        for letter, length in (("K", 1200), ("L", 200), ("M", 300)):
+            added = session.add("user", letter * length).message
+            if letter != "M":
+                session.promote(added.id)
+        said(session, 250)
+        summary = session.build_context(recall=False).messages[0].content
+        told = {run[0]: len(run) for run in re.findall(r"B{9,}\.*|K{9,}\.*|L{9,}|M{9,}", summary)}
+        assert told == {"B": 200, "K": 1000, "L": 200}
 
 
 def test_what_is_promoted_while_a_summary_is_written_is_in_it() -> None:
