@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers import AgentAction, AgentMemory, EntryNotFoundError, InvalidInputError, NotFoundError
-from langmem_tiers.flows import task_history
+from langmem_tiers import (
+    AgentAction,
+    AgentMemory,
+    EntryNotFoundError,
+    InvalidInputError,
+    MemoryEngine,
+    MessageDraft,
+    NotFoundError,
+    TokenBudget,
+)
+from langmem_tiers.flows import preview, task_history
 
 if TYPE_CHECKING:
-    from langmem_tiers import MemoryEngine
     from langmem_tiers.testing import FrozenClock
 
 
@@ -112,3 +120,70 @@ def test_a_task_tells_when_it_began_and_when_it_went_on_last(
         agent.record_cycle("I look again", AgentAction("look"), "seen")
     (task,) = engine.namespace(tenant).tasks().tasks
     assert (task.task, task.cycles, task.started_at, task.updated_at) == ("t", 2, began, clock.now())
+
+
+@pytest.fixture
+def few_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preview reads the newest 50 messages first, not 1,000."""
+    monkeypatch.setattr(preview, "_FEWEST", 50)
+
+
+def boats(first: int, last: int) -> list[MessageDraft]:
+    return [MessageDraft("user", f"Boat {n} has {n % 7} red sails.", id=f"m{n}") for n in range(first, last)]
+
+
+@pytest.mark.usefixtures("few_looked_at")
+def test_a_preview_reads_only_the_newest_messages_and_the_leading_system_messages(clock: FrozenClock) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        session = engine.session("a", "s")
+        session.add_many([MessageDraft("system", f"Rule {n}.", id=f"rule {n}") for n in range(2)])
+        session.add_many(boats(0, 200))
+        budget = TokenBudget.of(200)
+        seen = session.preview(budget=budget, recall=False)
+        whole = session.build_context(budget=budget, recall=False)
+        assert seen.context.messages == whole.messages
+        assert [message.id for message in whole.messages[:2]] == ["rule 0", "rule 1"]
+        assert (seen.is_whole, seen.unseen) == (False, 150)
+        shown = len(whole.messages) - 2
+        assert [message.id for message in seen.dropped] == [f"m{n}" for n in range(199 - shown, 149, -1)]
+        assert [f"{150 + len(seen.dropped)} " in warning for warning in seen.warnings] == [True]
+
+
+@pytest.mark.usefixtures("few_looked_at")
+def test_a_preview_that_begins_in_the_middle_does_not_take_its_first_message_for_a_leading_one(
+    clock: FrozenClock,
+) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        session = engine.session("a", "s")
+        session.add("system", "You know boats.")
+        session.add_many(boats(0, 150))
+        session.add_many([MessageDraft("system", f"Boats, part {n}.", id=f"part {n}") for n in range(5)])
+        session.add_many(boats(150, 197))  # so the newest 50 begin with parts 2, 3 and 4
+        budget = TokenBudget.of(200)
+        seen = session.preview(budget=budget, recall=False)
+        assert seen.context.messages == session.build_context(budget=budget, recall=False).messages
+        assert not [message for message in seen.context.messages if message.id.startswith("part")]
+        assert seen.context.messages[0].content == "You know boats."
+
+
+@pytest.mark.usefixtures("few_looked_at")
+def test_a_preview_reads_on_while_there_may_be_room_for_older_messages(clock: FrozenClock) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        session = engine.session("a", "s")
+        session.add_many([MessageDraft("user", "A long story about boats. " * 300) for _ in range(20)])
+        session.add_many(boats(0, 200))  # more of them fit than of the usual messages
+        budget = TokenBudget.of(1500)
+        seen = session.preview(budget=budget, recall=False)
+        assert seen.context.messages == session.build_context(budget=budget, recall=False).messages
+        assert len(seen.context.messages) > 100
+
+
+def test_a_preview_names_the_newest_200_messages_without_room(clock: FrozenClock) -> None:
+    with MemoryEngine(embedder=None, clock=clock) as engine:
+        session = engine.session("a", "s")
+        session.add_many(boats(0, 300))
+        seen = session.preview(budget=TokenBudget.of(200), recall=False)
+        shown = len(seen.context.messages)
+        assert (seen.is_whole, seen.unseen, len(seen.context.dropped)) == (True, 0, 300 - shown)
+        newest = 299 - shown
+        assert [message.id for message in seen.dropped] == [f"m{n}" for n in range(newest, newest - 200, -1)]
