@@ -420,13 +420,16 @@ def test_a_chunk_is_recalled_with_its_session_its_size_and_its_times(
     said = clock.now()
     say(session, 21)
     clock.advance(hours=1)
+    made = clock.now()
     (chunk,) = session.learn().chunks
+    clock.advance(hours=1)
     (hit,) = engine.namespace(*session.namespace).recall("tea", filters=RecallFilters(messages=False))
     entry = hit.entry
     assert (entry.id, entry.namespace, entry.session) == (chunk.id, session.namespace, "s")
     assert (entry.tier, entry.kind, entry.content) == (Tier.SHORT_TERM, "chunk", chunk.summary)
     assert entry.token_count == chunk.token_count > 0
-    assert (entry.created_at, entry.valid_from, entry.valid_until) == (clock.now(), said, None)
+    assert (entry.created_at, entry.valid_from, entry.valid_until) == (made, said, None)
+    assert (entry.access_count, entry.last_access_at) == (0, made)
 
 
 def test_a_summary_that_the_model_does_not_give_is_told_as_a_problem_and_made_without_it() -> None:
