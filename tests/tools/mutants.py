@@ -490,7 +490,7 @@ def examine_all(
 
 
 def read_equivalent(path: Path) -> dict[tuple[str, str, str, str], str]:
-    """Read lines of the form ``path :: function :: operator :: mutated line :: reason``."""
+    """Read lines of the form ``path :: function :: operator :: line :: reason``."""
     found: dict[tuple[str, str, str, str], str] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         if line.strip() and not line.startswith("#"):

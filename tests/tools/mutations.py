@@ -43,6 +43,7 @@ BUILTIN_DEFAULTS = {
 }
 LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log", "warn"}
 LEAST = 3  # mutations of a folder
+ERASING = {"keyword", "delete call", "return", "break/continue"}  # operators that leave nothing of the line
 
 Node = ast.expr | ast.stmt | ast.keyword
 
@@ -66,7 +67,8 @@ class Mutation:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """Identify the mutation independently of line numbers."""
-        return (self.path, self.function, self.operator, self.new)
+        line = self.old if self.operator in ERASING else self.new
+        return (self.path, self.function, self.operator, line)
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]

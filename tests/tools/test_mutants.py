@@ -182,6 +182,14 @@ def test_tests_that_do_not_fit_into_the_limit_are_left_out() -> None:
     assert split([*durations], durations, 60) == (["t.py::a"], ["t.py::b", "t.py::c"], True)
 
 
+def test_the_key_of_a_mutation_tells_apart_what_was_removed() -> None:
+    keys = {
+        item.key
+        for item in mutations_of("def f(a, b=0):\n    f(\n        1,\n        b=2,\n    )\n    a(b)\n")
+    }
+    assert {("delete call", "a(b)"), ("keyword", "b=2,")} <= {key[2:] for key in keys}
+
+
 def test_a_copy_replaces_the_working_tree_on_the_import_path_and_libraries_below_it_stay() -> None:
     library = "/project/.venv/lib/python3/site-packages"
     project = Project(Path("/project"), ("demo", "more/extra"))
