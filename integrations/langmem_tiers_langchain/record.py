@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import SessionNotFoundError
-from langmem_tiers_langchain.convert import stored_id, to_draft
+from langmem_tiers_langchain.convert import stored_id, to_draft, to_message
 from langmem_tiers_langchain.marks import is_added
 from langmem_tiers_langchain.repair import calls_of
 from langmem_tiers_langchain.storing import renamed, store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from langchain_core.messages import BaseMessage
 
@@ -49,14 +50,16 @@ class Thread:
         with self._lock:
             unknown = (one for one in messages if one.id not in self.stored and one.id not in self.unstored)
             new = [one for one in unknown if one.id and not is_added(one)]
+            added = self._add(new, engine.counter)
             edited = [message for message in messages[-_LOOKED_AT_AGAIN:] if self._is_edited(message)]
-            return self._add(new, engine.counter) + self._add_edited(edited, engine.counter)
+            return added + self._add_edited(edited, engine.counter)
 
     def _add(self, new: Sequence[BaseMessage], counter: TokenCounter) -> int:
         if not new:
             return 0
         ids = [stored_id(message) for message in new]
         held = self.session.holds(ids) if len(new) >= _MANY else frozenset()
+        recorded = self._recorded(held)
         fresh = [message for message, one in zip(new, ids, strict=True) if one not in held]
         done = store(self.session, [to_draft(message, counter) for message in fresh])
         for message, one in zip(new, ids, strict=True):
@@ -64,8 +67,15 @@ class Thread:
                 self.unstored.add(message.id or "")
             else:
                 self.stored[message.id or ""] = one
-                self._texts[message.id or ""] = _fingerprint(message)
+                self._texts[message.id or ""] = recorded.get(one, _fingerprint(message))
+            if one in done.edited:
+                self.edited.add(message.id or "")
         return done.added
+
+    def _recorded(self, held: AbstractSet[str]) -> dict[str, int]:
+        # A message may have been edited since another process stored it.
+        newest = self.session.latest(_LOOKED_AT_AGAIN) if held else ()
+        return {message.id: _fingerprint(to_message(message)) for message in newest if message.id in held}
 
     def _is_edited(self, message: BaseMessage) -> bool:
         known = self._texts.get(message.id or "")

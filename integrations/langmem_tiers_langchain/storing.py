@@ -22,6 +22,8 @@ class Stored:
     added: int
     echoes: frozenset[str]
     """Ids of those that are nothing but injected memory, and so stay out of the record."""
+    edited: frozenset[str] = frozenset()
+    """Ids under which the record has other words: what they say now is stored under another id."""
 
 
 def store(session: Session, drafts: Sequence[MessageDraft]) -> Stored:
@@ -46,12 +48,13 @@ def renamed(draft: MessageDraft) -> MessageDraft:
 
 
 def _one_by_one(session: Session, drafts: Sequence[MessageDraft]) -> Stored:
-    added, echoes = 0, set[str]()
+    added, echoes, edited = 0, set[str](), set[str]()
     for draft in drafts:
         try:
             report = session.add(draft)
         except MessageConflictError:
             report = session.add(renamed(draft))
+            edited.add(draft.id or "")
         added += len(report.stored)
         echoes.update(draft.id or "" for _ in report.echoes)
-    return Stored(added, frozenset(echoes))
+    return Stored(added, frozenset(echoes), frozenset(edited))

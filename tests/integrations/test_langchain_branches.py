@@ -207,6 +207,39 @@ def test_an_edited_question_is_asked_and_not_what_it_was(engine: MemoryEngine) -
     assert "train number" not in shown
 
 
+@pytest.mark.parametrize("older", [0, 30])
+def test_a_question_that_was_edited_before_a_restart_is_asked_and_stored(
+    engine: MemoryEngine, older: int
+) -> None:
+    for n in range(5):
+        engine.session("u", f"s{n}").add("user", f"The train number {n} to Malmö leaves at 9:4{n}.")
+    engine.session("u", "cat").add("user", "My cat is called Findus.")
+    said = [HumanMessage(f"This is remark {n}.", id=f"m{n}") for n in range(older)]
+    before = [*said, HumanMessage("When does my train to Malmö leave?", id="1")]
+    after = [*said, HumanMessage("What is my cat called?", id="1")]
+    shown_by(TieredMemoryMiddleware(engine), request_of(before))
+    for new in (2, 1):  # the edited question with its answer; the answer alone if it is seen again
+        middleware = TieredMemoryMiddleware(engine)
+        shown = texts(shown_by(middleware, request_of(after)))
+        assert "Findus" in shown
+        assert "train number" not in shown
+        assert middleware.stats.stored == new
+    stored = [message.content for message in engine.session("u", "t").messages()]
+    assert stored[older:] == [before[-1].content, "done", after[-1].content, "done", "done"]
+
+
+def test_injected_memory_next_to_an_edited_message_is_shown_and_not_stored(engine: MemoryEngine) -> None:
+    shown_by(TieredMemoryMiddleware(engine), request_of([HumanMessage("I live in Rome.", id="1")]))
+    echo = HumanMessage(f"{OPENING}\nuser: My cat is called Findus.\n{CLOSING}", id="0")
+    middleware = TieredMemoryMiddleware(engine, recall=False)
+    for _ in range(2):
+        shown = shown_by(middleware, request_of([echo, HumanMessage("I live in Oslo.", id="1")]))
+        assert [message.content for message in shown[1:]] == [echo.content, "I live in Oslo."]
+    stored = [message.content for message in engine.session("u", "t").messages()]
+    assert stored == ["I live in Rome.", "done", "I live in Oslo.", "done", "done"]
+    assert middleware.stats.stored == 3
+
+
 def test_edited_calls_are_noticed(engine: MemoryEngine) -> None:
     middleware = TieredMemoryMiddleware(engine, recall=False)
     for address in ("bob@old.example", "carol@new.example"):
