@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from langmem_tiers import AgentMemory, EngineConfig, InvalidConfigError, MemoryEngine
-from langmem_tiers.adapting.guard_words import ANSWER_TOOL
+from langmem_tiers import AgentMemory, EngineClosedError, EngineConfig, InvalidConfigError, MemoryEngine
+from langmem_tiers.adapting.guard_words import ANSWER_TOOL, NOT_LIFTED
 from langmem_tiers.adapting.turns import Turns
 from langmem_tiers.core.fences import TASK_OPENING, is_only_fenced, without_fences
 from langmem_tiers.core.tasks import ExecutionOutcome
@@ -38,7 +38,7 @@ from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -373,7 +373,69 @@ async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> Non
     agent = agent_of(ScriptedChat(reply=script(call(), call("broken"))), tasks)
     with pytest.raises(RuntimeError, match="no boat"):
         await run(agent, way)
-    assert tasks.failures.total() >= 2
+    assert tasks.failures == {EngineClosedError.__name__: 3}  # the beginning, and the record of both calls
+
+
+@WAYS
+async def test_a_run_whose_learning_fails_still_answers_and_counts_the_failure(
+    memory: AgentMemory, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = script(call(), call("fetch", url="https://gate.example/boat"))
+
+    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+        answer = steps(messages)
+        if not answer.tool_calls:
+            memory.close()  # only the learning comes after the last answer
+        return answer
+
+    tasks = TieredTaskMiddleware(memory)
+    messages = await run(agent_of(ScriptedChat(reply=reply), tasks), way)
+    assert messages[-1].text == "done"
+    assert tasks.failures == {EngineClosedError.__name__: 1}
+    assert "goes on without task memory: EngineClosedError" in caplog.text
+
+
+def test_an_answer_to_the_guard_that_cannot_be_stored_lifts_nothing(memory: AgentMemory) -> None:
+    again = looping(stops_when_told=False)
+
+    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+        said = without_fences(str(messages[-1].text))
+        if "Blocked:" in said:
+            memory.close()
+            return call(ANSWER_TOOL, reason="The list is refreshed every minute.")
+        return AIMessage("I give up.") if said == NOT_LIFTED else again(messages)
+
+    tasks = TieredTaskMiddleware(memory)
+    assert ask(agent_of(ScriptedChat(reply=reply), tasks))[-1].text == "I give up."
+    assert tasks.failures == {EngineClosedError.__name__: 2}  # the answer, and the learning at the end
+
+
+class FailingCounter:
+    """A counter that fails once the first model call has been made."""
+
+    name = "failing"
+    fails = False
+
+    def count(self, text: str) -> int:
+        if self.fails:
+            raise ConnectionError("no vocabulary")
+        return len(text) // 4
+
+
+def test_a_counter_that_fails_leaves_the_model_with_the_plain_messages() -> None:
+    counter, steps = FailingCounter(), script(call())
+
+    def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+        counter.fails = True
+        return steps(messages)
+
+    model = ScriptedChat(reply=reply)
+    with MemoryEngine(counter=counter, embedder=None) as engine:
+        tasks = TieredTaskMiddleware(engine=engine)
+        messages = ask(agent_of(model, tasks))
+    assert messages[-1].text == "done"
+    assert model.seen[-1] == messages[:-1]
+    assert tasks.failures == {"ConnectionError": 2}  # the record of the call, and what the model is shown
 
 
 def test_a_run_of_which_nothing_tells_whose_it_is_goes_on_and_says_so(
