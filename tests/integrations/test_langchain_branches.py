@@ -155,6 +155,27 @@ def test_a_summary_is_fenced_as_data(engine: MemoryEngine) -> None:
     assert "evil.example" not in after
 
 
+def test_the_summary_comes_first_and_a_memory_right_before_the_question(engine: MemoryEngine) -> None:
+    engine.session("u", "other").add("user", "My cat is called Findus.")
+    middleware = TieredMemoryMiddleware(engine)
+    said = [HumanMessage(f"This is remark {n}.", id=f"m{n}") for n in range(6)]
+    shown_by(middleware, request_of(said))
+    engine.session("u", "t").compress("m4", "The harbour opens at six.")
+    question = HumanMessage("What is my cat called?", id="q")
+    _, first, second, asked = shown_by(middleware, request_of([*said, question]))
+    summary, _, rest = str(first.text).partition(CLOSING)
+    assert summary.startswith(OPENING)
+    assert "The harbour opens at six." in summary
+    assert "Findus" not in summary
+    assert rest.strip() == "This is remark 4."
+    assert second == said[5]
+    memory, _, rest = str(asked.text).partition(CLOSING)
+    assert memory.startswith(OPENING)
+    assert "My cat is called Findus." in memory
+    assert "harbour" not in memory
+    assert rest.strip() == question.content
+
+
 @pytest.mark.parametrize("words", [0, 8, 40])
 def test_the_picture_of_the_newest_question_stays_or_it_is_an_error(engine: MemoryEngine, words: int) -> None:
     text = "What animal is on this picture? " + "It was taken in the garden behind the house. " * words
