@@ -254,6 +254,19 @@ class TestStoring:
                 await block.aput(talk[start : start + 4], from_short_term_memory=True, session_id="first")
         assert stored(engine, "ada") == talk
 
+    async def test_words_that_come_again_after_200_other_archived_messages_are_stored_again(
+        self, engine: MemoryEngine
+    ) -> None:
+        store, block = TieredChatStore(engine, namespace=["ada"]), TieredMemoryBlock(engine, user_id="ada")
+        talk = said(*(f"remark {n}" for n in range(202)))
+        await store.add_messages("first", talk)
+        await store.archive_oldest_messages("first", 201)
+        await block.aput(talk[:1], from_short_term_memory=True, session_id="first")
+        assert stored(engine, "ada") == talk
+        await store.archive_oldest_messages("first", 1)
+        await block.aput(talk[:1], from_short_term_memory=True, session_id="first")
+        assert stored(engine, "ada") == [*talk, talk[0]]
+
     async def test_what_somebody_says_again_is_stored_again(
         self, engine: MemoryEngine, elsewhere: TieredChatStore
     ) -> None:

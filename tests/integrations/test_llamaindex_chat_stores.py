@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore
+    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, lists
     from langmem_tiers_llamaindex.testing import AsyncChatStoreConformance, ChatStoreConformance
     from langmem_tiers_llamaindex.testing.base import said, text, texts
 
@@ -138,6 +138,29 @@ class TestNames:
             store.set_messages(name, said(name))
         store.add_message("z", said("again")[0])
         assert store.get_keys() == names
+
+    @pytest.mark.parametrize("namespace", [None, ["ada"]])
+    def test_keys_on_several_pages_are_all_listed_once(
+        self, engine: MemoryEngine, namespace: list[str] | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lists, "_PAGE", 2)
+        store = TieredSyncChatStore(engine, namespace=namespace)
+        for name in "abcde":
+            store.set_messages(name, said(name))
+        assert store.get_keys() == [*"abcde"]
+
+    def test_a_key_that_was_begun_anew_is_erased_from_all_pages(
+        self, store: TieredSyncChatStore, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lists, "_PAGE", 1)
+        for name in "abc":
+            store.set_messages(name, said(f"The {name} is green."))
+            engine.session("ada", name).set_aside()
+            store.set_messages(name, said(f"The {name} is blue."))
+        store.delete_messages("b")
+        assert store.get_keys() == ["a", "c"]
+        left = engine.namespace("ada").sessions().sessions
+        assert sorted(info.name[0] for info in left) == ["a", "a", "c", "c"]
 
     def test_one_user_sees_nothing_of_another(self, engine: MemoryEngine) -> None:
         ada, eve, nobody = (TieredSyncChatStore(engine, namespace=one) for one in ("ada", "eve", None))

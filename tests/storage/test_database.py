@@ -90,10 +90,30 @@ def test_a_url_that_is_none_of_ours_is_refused_by_its_value(url: str) -> None:
     assert repr(url) in str(caught.value) or str(url).split(":", maxsplit=1)[0] in str(caught.value)
 
 
-@pytest.mark.parametrize("parts", [{"config": {"pool_size": 3}}, {"counter": len}, {"counter": object()}])
-def test_parts_of_another_kind_are_refused_when_the_engine_is_built(parts: dict[str, Any]) -> None:
-    with pytest.raises(InvalidConfigError, match=next(iter(parts))):
-        MemoryEngine(**parts)
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"config": {"pool_size": 3}},
+        {"counter": len},
+        {"counter": SimpleNamespace(count=len, name=None)},
+        {"counter": SimpleNamespace(name="words")},
+        {"scoring": {"importance": ()}},
+        {"model": object()},
+        {"model": SimpleNamespace(complete=len, acomplete=len, metadata=None)},  # as one of LlamaIndex
+        {"embedder": SimpleNamespace(embed_query=len, identity="e")},
+        {"embedder": SimpleNamespace(embed_documents=len, identity="e")},
+        {"embedder": SimpleNamespace(embed_query=len, embed_documents=len)},
+        {"metrics": object()},
+        {"tracer": object()},
+    ],
+    ids=lambda parts: next(iter(parts)),
+)
+def test_parts_of_another_kind_are_refused_before_a_file_is_made(
+    parts: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidConfigError, match=f"^{next(iter(parts))} must "):
+        MemoryEngine(tmp_path / "memory.db", **parts)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a?b=c.db", "ö %41#.db", "file:x.db", ":memory:.db"])
