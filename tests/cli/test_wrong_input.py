@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers.cli import main
 from tests.cli.running import run
 
 SECRETS = (
@@ -167,6 +168,36 @@ def test_a_stream_that_is_closed_stops_no_command(database: Path, closed: str) -
     command = f"{sys.executable} -c 'from langmem_tiers.cli import main; main()' status --json -d {database} {closed}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)  # noqa: S607 - our own
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+
+
+def test_a_command_replaces_closed_streams_with_empty_ones(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    monkeypatch.setattr(sys, "argv", ["langmem-tiers", "status", "-d", str(database)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    with sys.stdin, sys.stdout, sys.stderr:
+        assert (ended.value.code, sys.stdin.read()) == (0, "")
+        assert (sys.stdout.writable(), sys.stderr.writable()) == (True, True)
+
+
+class Interrupting:
+    """Ctrl-C while the commands are loaded."""
+
+    @staticmethod
+    def find_spec(name: str, path: object, target: object = None) -> None:  # noqa: ARG004 - as it is called
+        if name == "langmem_tiers.cli.app":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_the_commands_load_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "langmem_tiers.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130  # 128 and the number of SIGINT, as shells report it
 
 
 def test_who_writes_a_label_with_a_slash_as_two_is_told_how(database: Path) -> None:
