@@ -4,14 +4,24 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from langmem_tiers import EngineConfig, MemoryEngine, Role, TokenBudget, __version__
+from langmem_tiers import Context, EngineConfig, MemoryEngine, MessageDraft, Role, TokenBudget, __version__
+from langmem_tiers.cli import demo
 from langmem_tiers.cli.app import app
+from langmem_tiers.cli.assistants import Assistants, Reply
+from langmem_tiers.cli.demo_asked import Asked, Score, answers, score
+from langmem_tiers.cli.demo_stored import sessions, tiers
 from langmem_tiers.cli.story import chapters, questions
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 README = Path(__file__).parent.parent.parent / "README.md"
 pytestmark = pytest.mark.xdist_group("demo")  # it is played once for all of them
@@ -116,6 +126,119 @@ def test_it_fits_80_columns_and_has_no_colours_in_a_pipe(played: Played) -> None
     assert "\x1b" not in played.output
     lines = [line for line in played.output.splitlines() if str(played.database) not in line]
     assert max(map(len, lines)) <= 80
+
+
+def printed(*shown: RenderableType, width: int = 80) -> str:
+    console = Console(file=StringIO(), width=width)
+    for part in shown:
+        console.print(part)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def asked(question: str, answer: str, tokens: tuple[int, int]) -> Asked:
+    without, with_memory = tokens
+    return Asked(question, Reply("I don't know.", question, without), Reply(answer, question, with_memory))
+
+
+def test_the_readme_shows_the_answers_and_the_score_as_they_are_printed() -> None:
+    dashboards = "Dashboards at https://grafana.tidepool.example/d/tp-main"
+    cards = "Next big thing is gift cards, the board wants them by Thursday 15 May, for Mother's Day (25 May here)."
+    rows = [
+        asked("Where are the dashboards?", dashboards, (14, 273)),
+        asked("By when does the board want gift cards?", cards, (17, 1169)),
+        asked("What is Jonas' favourite colour?", "I don't know.", (15, 829)),
+    ]
+    others = Score(questions=15, in_prompt=13, in_answer=1, in_prompt_without=0)
+    told = printed(answers(rows), score([asked("", "", (1, 1004)), asked("", "", (1, 1006))], others, 28_706))
+    readme = README.read_text(encoding="utf-8").splitlines()
+    assert [line for line in told.splitlines() if line.rstrip() not in readme] == []
+    assert told.count("I don't know.") == 4
+
+
+class Scripted:
+    """An agent that answers from the facts it knows, and quotes them in its prompt."""
+
+    def __init__(self, facts: dict[str, str]) -> None:
+        self.facts = facts
+        self.threads: list[str] = []
+
+    def ask(self, question: str, thread: str) -> Reply:
+        self.threads.append(thread)
+        fact = self.facts.get(question)
+        prompt = question if fact is None else f"- domain | known\nuser: {fact}\n{question}"
+        return Reply(fact or "I don't know.", prompt, 1200 if fact else 12)
+
+
+def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> None:
+    story, rate = questions(), "Our payment provider takes an online rate of 0.95 % per transaction."
+    known = {question.text: question.fact for question in story[1:]} | {demo._LAST_QUESTION: rate}
+    both = Assistants(without_memory=Scripted({}), with_memory=Scripted(known))
+    console = Console(file=StringIO(), width=80)
+    with MemoryEngine(embedder=None) as engine:
+        session = engine.session(("tidepool", "mara"), chapters()[0].session)
+        session.add_many([MessageDraft("user", "Hello."), MessageDraft("user", rate)])
+        whole = sum(message.token_count for message in session.messages())
+        session.compress(session.latest(1)[0].id, "They said hello.")
+        demo._ask(console, engine, both)
+    assert isinstance(console.file, StringIO)
+    output = console.file.getvalue()
+    told = " ".join(output.split())
+    rows = cells(output, "each question in a new thread")
+    assert len(rows) == 9
+    for question, without, with_memory, tokens in rows:
+        fact = known.get(question)
+        assert without == "I don't know."
+        assert with_memory.replace(" ", "") == (fact or without).replace(" ", "")
+        assert tokens == ("12 / 1,200" if fact else "12 / 12")
+    assert rows[-1][0] == "What is Jonas' favourite colour?"
+    assert f"took 1,200 tokens on average; all that was said would take {whole}." in told
+    others = len(story) - 8
+    assert f"Of the {others} others about the project, the answer stood in {others - 1} prompts" in told
+    assert f"in 0 without, and this model quoted the right sentence for {others - 1}." in told
+    assert f"In {chapters()[0].session}, where it was said: {rows[0][0]} I don't know. (12 prompt" in told
+    shown = output.partition("One prompt of 1,200 tokens")[2]
+    assert re.search(r"│ known +│ - domain \| known", shown)
+    assert re.search(r"│ \d\.\d\d \w+ +│ user: Our payment provider", shown)
+    assert re.search(r"│ +│ Which online rate", shown)
+    assert re.search(r"│ the answer +│ Our payment provider", shown)
+    assert "No longer true, but remembered: Stripe\n" in re.sub(" +\n", "\n", shown)
+    for agent in (both.without_memory, both.with_memory):
+        assert isinstance(agent, Scripted)
+        assert len(set(agent.threads)) == len(agent.threads)  # a new thread for each question
+
+
+def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() -> None:
+    with MemoryEngine(embedder=None) as engine:
+        tenant, contexts = engine.namespace("tidepool"), dict[str, Context]()
+        for name, said in (("01-first", ["It costs 49 SEK."]), ("02-second", ["Hello.", "We met at 9:40."])):
+            session = tenant.session(name)
+            session.add_many([MessageDraft("user", text) for text in said])
+            contexts[name] = session.build_context()
+            session.compress(session.latest(1)[0].id, "They said hello.")
+        tenant.knowledge.store("domain", "price", "49 SEK")
+        tokens = {
+            name: sum(one.token_count for one in tenant.session(name).messages() if not one.is_summary)
+            for name in contexts
+        }
+        stored = sum(info.token_count for info in tenant.sessions().sessions)
+        wide, narrow = (printed(sessions(tenant, contexts), width=width) for width in (80, 50))
+        held = printed(tiers(tenant, contexts, 0.25), width=200)
+    first, second = contexts.values()
+    table = [line.strip("│").split("│") for line in wide.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in table] == [
+        ["01-first", "1", f"{tokens['01-first']}", f"{first.token_count}", "1", "100%"],
+        ["02-second", "2", f"{tokens['02-second']}", f"{second.token_count}", "2", "100%"],
+    ]
+    assert [line[0] for line in narrow.splitlines() if line[0] in "┃│"] == ["┃", "│", "│"]
+    rows = dict(re.findall(r"│ (\w+) +│ (.*?) +│", held))
+    assert rows["working"].startswith("the last session as a prompt: 2 messages")
+    assert "2 sessions" in rows["short_term"]
+    assert "0.2 ms each" in rows["short_term"]
+    assert rows["long_term"].startswith("0 entries")
+    assert rows["knowledge"].startswith("1 things")
+    assert rows["episodic"].startswith("0 moments")
+    assert re.findall(r" (\d+) │$", held, re.MULTILINE) == [f"{second.token_count}", f"{stored}", "0"]
 
 
 def test_the_demo_does_not_touch_a_file_that_is_there(tmp_path: Path) -> None:
