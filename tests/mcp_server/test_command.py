@@ -8,18 +8,26 @@ import re
 import signal
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from mcp import MCPError
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 
 from langmem_tiers import MemoryEngine
+from langmem_tiers.mcp_server.lines import relay
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
 from tests.mcp_server.serving import COMMAND, ask, refusal, serving
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from mcp import Client
 
 
@@ -154,24 +162,66 @@ def test_a_signal_ends_it_at_once_and_closes_its_memory(
         assert engine.session("alice", "notes").count() == 1
 
 
+LINES = (
+    HELLO,
+    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud83d"}}',
+    b'{"jsonrpc": "2.0", "id": "two", "method": "tools/list", "params": []}',
+    b'{"jsonrpc": "2.0", "id": 3}',
+    b'{"jsonrpc": "2.0", "id": 4, "result": []}',  # an answer, which is not answered
+    b'{"jsonrpc": "2.0", "method": "x", "params": []}',
+    b'{"jsonrpc": "2.0", "id": true, "method": "x", "params": []}',
+    b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "tools/list"}',  # nobody could be told that id
+    b"[" * 100_000,
+    b'{"jsonrpc": "2.0", "id": 5, "method": "tools/list"}',
+    b"",
+)
+
+
+async def relayed() -> tuple[list[JSONRPCError], list[SessionMessage | Exception]]:
+    """What ``LINES`` are answered, and what is handed on of them."""
+    answers: list[JSONRPCError] = []
+
+    async def answer(message: SessionMessage) -> None:
+        assert isinstance(message.message, JSONRPCError)
+        answers.append(message.message)
+
+    onward, read = anyio.create_memory_object_stream[SessionMessage | Exception](len(LINES))
+    text = StringIO(b"\n".join(LINES).decode())
+    async with read, stdio_server(anyio.wrap_file(text), anyio.wrap_file(StringIO())) as (reading, writing):
+        async with reading, writing:
+            await relay(reading, onward, answer)
+        return answers, [item async for item in read]
+
+
+async def test_wrong_lines_with_an_id_are_answered_and_all_others_are_handed_on() -> None:
+    answers, handed_on = await relayed()
+    codes = {answer.id: (answer.error.code, answer.error.message.partition(": ")[0]) for answer in answers}
+    assert codes.pop(1) == (PARSE_ERROR, "line")
+    assert {key: code for key, (code, _) in codes.items()} == {"two": INVALID_REQUEST, 3: INVALID_REQUEST}
+    assert codes["two"][1].endswith(".params")
+    messages = [item.message for item in handed_on if isinstance(item, SessionMessage)]
+    assert [getattr(message, "id", None) for message in messages] == [0, 5]
+    assert len(handed_on) == len(messages) + 5
+
+
+async def test_a_relay_whose_reader_is_gone_ends_without_an_error() -> None:
+    async def lines() -> AsyncIterator[SessionMessage | Exception]:
+        yield ValueError("no message")
+        pytest.fail("it reads on")
+
+    async def answer(_: SessionMessage) -> None:
+        pytest.fail("there is nothing to answer")
+
+    onward, read = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    read.close()
+    await relay(lines(), onward, answer)
+
+
 @pytest.mark.soak
 def test_a_line_that_is_no_message_is_answered_where_it_has_an_id(tmp_path: Path) -> None:
-    lines = [
-        HELLO,
-        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "\\ud83d"}}',
-        b'{"jsonrpc": "2.0", "id": "two", "method": "tools/list", "params": []}',
-        b'{"jsonrpc": "2.0", "id": 3}',
-        b'{"jsonrpc": "2.0", "id": 4, "result": []}',  # an answer, which is not answered
-        b'{"jsonrpc": "2.0", "method": "x", "params": []}',
-        b'{"jsonrpc": "2.0", "id": true, "method": "x", "params": []}',
-        b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "tools/list"}',  # nobody could be told that id
-        b"[" * 100_000,
-        b'{"jsonrpc": "2.0", "id": 5, "method": "tools/list"}',
-        b"",
-    ]
     done = subprocess.run(
         [*COMMAND, "-d", tmp_path / "memory.db", "-n", "alice"],
-        input=b"\n".join(lines),
+        input=b"\n".join(LINES),
         capture_output=True,
         check=True,
     )
