@@ -184,3 +184,10 @@ def test_what_was_spoken_of_comes_first_of_what_is_as_good(
     place = ("Kyoto", "Assam")[wanted]
     best = found(memory, "Where does the tea come from?", context=f"We flew to {place}.", limit=limit)
     assert best[0] == TEAS[wanted]
+
+
+@pytest.mark.parametrize("context", ["", "...", "and of the"])
+def test_a_context_without_a_word_to_look_for_changes_no_order(memory: MemorySystem, context: str) -> None:
+    memory.project.long_term.store_many([EntryDraft(content=text) for text in TEAS], compared=True)
+    question = "Where does the green tea come from?"
+    assert found(memory, question, context=context) == found(memory, question) == [*TEAS]

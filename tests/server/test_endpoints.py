@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from langmem_tiers import AgentAction, AgentMemory, MemoryEngine, MessageDraft, TokenBudget
+from langmem_tiers import (
+    AgentAction,
+    AgentMemory,
+    MemoryEngine,
+    MessageDraft,
+    Scorer,
+    Scoring,
+    Signal,
+    TokenBudget,
+)
 from langmem_tiers.metrics import PrometheusMetrics
+from langmem_tiers.testing import FrozenClock
 from langmem_tiers.version import __version__
 from tests.server.asking import ALICE, Asker, kind_of
 
@@ -176,6 +186,23 @@ def test_recall_tells_what_was_found_and_why(ask: Asker) -> None:
     assert best["why"].startswith("found by")
     assert told["seconds"] >= 0
     assert not any("tea" in hit["text"] for hit in told["hits"])
+
+
+def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
+    signal = Signal("dog", lambda subject: 0.1 if "dog" in subject.content else -1)
+    scoring, clock = Scoring(importance=Scorer((signal,))), FrozenClock()
+    with MemoryEngine(embedder=None, clock=clock, scoring=scoring) as engine:
+        said = [MessageDraft("assistant", text) for text in ("My cat.", "My dog.", "My dog's tail.")]
+        engine.session("bob", "s").add_many(said)
+        clock.advance(days=7)  # what is new has some importance in any case
+        ask, told = Asker(engine), dict[str, dict[str, str]]()
+        for strategy in ("importance", "tf_idf"):
+            hits = ask.done("/recall", namespace="bob", query="dog", strategy=strategy)["hits"]
+            told[strategy] = {hit["text"]: hit["why"] for hit in hits}
+    assert told["importance"]["My cat."] == "found by importance"
+    assert told["importance"]["My dog."] == "found by importance: importance +0.600"
+    assert told["tf_idf"]["My cat."] == "found by recency: recency +0.170"
+    assert told["tf_idf"]["My dog."] == "found by semantic: semantic +0.400, keyword +0.300, recency +0.170"
 
 
 def test_recall_keeps_to_a_session_and_to_times(ask: Asker) -> None:

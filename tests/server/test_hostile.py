@@ -173,6 +173,22 @@ def test_a_closed_engine_is_unavailable(memory: MemoryEngine) -> None:
         assert answer.headers["retry-after"]
 
 
+def test_a_database_that_another_program_locks_is_busy_and_works_again_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    new = {"namespace": "bob", "messages": [{"role": "user", "content": "Hello."}]}
+    with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
+        ask = Asker(engine)
+        ask.done("/sessions/s/messages", **new)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            answer = ask.post("/sessions/s/messages", **new)
+            other.execute("ROLLBACK")
+        assert (answer.status_code, kind_of(answer)) == (503, "busy")
+        assert answer.headers["retry-after"] == "1"
+        ask.done("/sessions/s/messages", **new)
+        assert len(ask.all("/sessions/s/messages", namespace="bob")) == 2
+
+
 def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_it_is_back(
     tmp_path: Path,
 ) -> None:
