@@ -25,7 +25,8 @@ FOLDER = "LANGMEM_TIERS_TEST_SERVERS"
 
 def prepare() -> None:
     """Create the folder of a run's servers."""
-    os.environ[FOLDER] = tempfile.mkdtemp(prefix="lmt-servers-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    root = os.environ.get("PYTEST_DEBUG_TEMPROOT") or None
+    os.environ[FOLDER] = os.path.realpath(tempfile.mkdtemp(prefix="lmt-servers-", dir=root))
 
 
 def stop() -> None:
