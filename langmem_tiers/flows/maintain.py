@@ -85,7 +85,10 @@ class Maintenance:
             return
         self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._loop, args=(self._stop,), name="langmem-tiers-maintenance", daemon=True
+            target=self._loop,
+            args=(self._stop, self.next_run()),
+            name="langmem-tiers-maintenance",
+            daemon=True,
         )
         self._thread.start()
 
@@ -209,8 +212,7 @@ class Maintenance:
     def _stops(self) -> bool:
         return self._stop.is_set() and threading.current_thread() is self._thread
 
-    def _loop(self, stop: threading.Event) -> None:
-        due = self.next_run()
+    def _loop(self, stop: threading.Event, due: datetime) -> None:
         while not stop.is_set():
             now = self._parts.now()
             if now < due:

@@ -21,6 +21,7 @@ from langmem_tiers.flows import maintain
 from langmem_tiers.flows.leases import Lease
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import CONFIG, SECRET, call, fill, opened
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -326,7 +327,7 @@ def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pyte
         assert is_running == [False, True]
         assert not ran.wait(0.05)
         clock.advance(days=1)
-        assert ran.wait(10)
+        assert ran.wait(LIMIT_SECONDS)
         assert engine.maintenance.stop()
         assert engine.maintenance.last is not None
     assert not engine.maintenance.is_running
@@ -344,7 +345,7 @@ def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.
         monkeypatch.setattr(engine.maintenance, "run", broken)
         engine.maintenance._looks_each_seconds = 0.001
         engine.maintenance.start()
-        assert again.wait(10)
+        assert again.wait(LIMIT_SECONDS)
 
 
 def test_of_two_processes_one_runs_for_each_time_of_the_schedule(tmp_path: Any) -> None:
