@@ -49,6 +49,19 @@ class Contexts:
             item.stash[NODE_ID] = short_id(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Name the context after a test file while it is collected: the parameters of its tests are computed then."""
+        measured, file = coverage.Coverage.current(), collector.nodeid.partition("::")[0]
+        if measured and file.endswith(".py"):
+            measured.switch_context(file)
+        report = yield
+        if measured:
+            measured.switch_context("")
+        return report
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Switch the context for one test."""
         name = item.stash[NODE_ID]

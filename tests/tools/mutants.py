@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import hashlib
 import importlib
@@ -46,6 +47,7 @@ NOT_MUTATED = re.compile(r"langmem_tiers/testing/conformance/|integrations/\w+/t
 FIRST_SECONDS = 6.0  # of tests in the first of two runs
 FILE_SECONDS = 0.2  # to collect one more file of tests
 GRACE_SECONDS = 3.0  # before the next signal
+PR_SET_CHILD_SUBREAPER = 36  # of prctl(2)
 COVERAGE_CONFIG = """\
 [run]
 source_pkgs = {packages}
@@ -118,6 +120,9 @@ class LineMap:
         for report in map(json.loads, (path.read_text() for path in self.folder.glob("tests-*.json"))):
             self.seconds |= report["seconds"]
             self.libraries |= dict.fromkeys(report["libraries"])
+        self._files: defaultdict[str, set[str]] = defaultdict(set)  # the tests of a file
+        for test in self.seconds:
+            self._files[test.partition("::")[0]].add(test)
         self._sizes: Counter[str] = Counter()  # lines that a test executes
         for _, test, numbits in self._rows():
             self._sizes[test] += int.from_bytes(numbits, "little").bit_count()
@@ -156,27 +161,32 @@ class LineMap:
         )
         with contextlib.closing(sqlite3.connect(self.folder / "coverage.db")) as data:
             for name, context, numbits in data.execute(query, [f"%/job-0/{path}"]):
-                if context in self.seconds or not context:
+                if context in self.seconds or context in self._files or not context:
                     yield name, context, numbits
 
     def covering(self, path: str, lines: Collection[int]) -> set[str]:
-        """Return the tests that execute one of the lines. The name of an import is empty."""
+        """Return the tests that execute one of the lines.
+
+        A file stands for the lines that its collection executes, an empty name for other imports.
+        """
         return {
             test for _, test, numbits in self._rows(path) if any(num_in_numbits(n, numbits) for n in lines)
         }
 
     def _users(self, mutation: Mutation, sources: dict[str, bytes]) -> set[str]:
-        """Return the tests that execute a use of a module constant."""
+        """Return the tests that execute a use of a module constant, or whose file names it."""
         word = re.compile(rf"\b{re.escape(mutation.function)}\b".encode())
         found: set[str] = set()
         for path in [mutation.path] if mutation.function.startswith("_") else sources:
             lines = [n for n, line in enumerate(sources[path].splitlines(), 1) if word.search(line)]
             found |= self.covering(path, lines) if lines else set()
+        for file, tests in self._files.items():
+            found |= tests if word.search((self.project.root / file).read_bytes()) else set()
         return found
 
     def _importers(self, path: str, sources: dict[str, bytes]) -> set[str]:
         """Return the tests that execute anything in a module, or else in a module that imports it."""
-        found = {test for _, test, _ in self._rows(path)} - {""}
+        found = {test for _, test, _ in self._rows(path)} & self.seconds.keys()
         imports = re.compile(rf"^\s*(from|import) .*\b{Path(path).stem}\b".encode(), re.MULTILINE)
         for other in [] if found else [other for other in sources if imports.search(sources[other])]:
             found |= {test for _, test, _ in self._rows(other)}
@@ -189,12 +199,14 @@ class LineMap:
         tests = tests or self.covering(mutation.path, range(first, last + 1))
         if mutation.is_constant:
             tests |= self._users(mutation, sources)
-        if tests == {""}:  # executed only by an import
+        if tests and not tests & self.seconds.keys():  # executed only by an import
             tests |= self._importers(mutation.path, sources)
+        if not mutation.is_constant:
+            tests = tests.union(*(self._files[file] for file in tests & self._files.keys()))
         cases: Counter[str] = Counter()
         ranked: list[tuple[int, int, float, str]] = []
         for size, spent, test in sorted(
-            (self._sizes[test], self.seconds[test], test) for test in tests - {""}
+            (self._sizes[test], self.seconds[test], test) for test in tests & self.seconds.keys()
         ):
             cases[function_of(test)] += 1
             ranked.append((cases[function_of(test)], size, spent, test))
@@ -239,6 +251,12 @@ class Selected:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        # A mutation may change the parameters of a test and so its id: all cases of that function stand for it.
+        missing = self.order.keys() - {short_id(item.nodeid) for item in items}
+        functions = {function_of(test): self.order[test] for test in missing}
+        for name in (short_id(item.nodeid) for item in items):
+            if name not in self.order and function_of(name) in functions:
+                self.order[name] = functions[function_of(name)]
         chosen = (item for item in items if short_id(item.nodeid) in self.order)
         items[:] = sorted(chosen, key=lambda item: self.order[short_id(item.nodeid)])
 
@@ -357,7 +375,7 @@ class Job:
             sys.path[:] = import_path(sys.path, self.project, self.tree)
             environment = clean_environment(path)
             os.environ.clear()
-            os.environ.update(environment)
+            os.environ.update(environment, PYTEST_DEBUG_TEMPROOT=str(self.scratch.parent))
             importlib.invalidate_caches()
             plugin = Selected(tests, pipe)
             arguments = [f"--basetemp={self.scratch}", "-xq", "-pno:cacheprovider", *options]
@@ -423,7 +441,7 @@ def edited(path: Path, source: bytes) -> Iterator[None]:
 
 
 def stop(child: int, *, is_over: bool) -> None:
-    """Let a child clean up, then kill what is left of its process group."""
+    """Let a child clean up, then kill what is left of its process group, and stop the servers it has left."""
     for number in (0, signal.SIGINT) if is_over else (signal.SIGINT,):
         os.kill(child, number)
         end = time.monotonic() + GRACE_SECONDS
@@ -436,6 +454,28 @@ def stop(child: int, *, is_over: bool) -> None:
         os.killpg(child, signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    for number in (signal.SIGINT, signal.SIGKILL):  # PostgreSQL and Redis end at SIGINT
+        end = time.monotonic() + GRACE_SECONDS
+        for orphan in child_processes():
+            os.kill(orphan, number)
+        while child_processes() and time.monotonic() < end:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+            time.sleep(0.01)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends, such as servers that detach from a test (Linux only)."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def child_processes() -> list[int]:
+    """List the child processes of this process."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    return [process for process, parent in parents.items() if parent == os.getpid()]
 
 
 def preload(libraries: Iterable[str]) -> None:
@@ -461,6 +501,7 @@ def start_job(
         with contextlib.suppress(FileExistsError):
             (scratch / f"job-{number}").mkdir()
             break
+    adopt_orphans()
     tree = project.work / f"job-{number}"
     project.copy(tree)
     _job = Job(project, durations, tree, scratch / f"job-{number}" / "t", options.limit, options.patience)

@@ -249,9 +249,15 @@ TABLE = table()
 @functools.cache
 def cached() -> bool:
     return bool(TABLE)
+
+
+def half(number: int) -> int:
+    return number // 2
 """
 CHECKS = """
-from demo.sums import cached, is_large, is_small, leave_loop, total
+import pytest
+
+from demo.sums import cached, half, is_large, is_small, leave_loop, total
 
 
 def test_sums() -> None:
@@ -264,6 +270,12 @@ def test_sums() -> None:
 def test_loop() -> None:
     leave_loop()
     cached()
+    half(0)
+
+
+@pytest.mark.parametrize("value", [half(10)])
+def test_half(value: int) -> None:
+    assert value == 5
 
 
 def test_cached() -> None:
@@ -292,7 +304,7 @@ def demo(tmp_path: Path) -> Path:
 @pytest.mark.soak
 def test_a_small_project_is_examined_from_end_to_end_and_its_map_is_cached(demo: Path) -> None:
     words = (
-        "--count 50 --jobs 1 --tests checks --equivalent equivalent.txt --json out.json --patience 1".split()
+        "--count 50 --jobs 1 --tests checks --equivalent equivalent.txt --json out.json --patience 20".split()
     )
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
@@ -316,16 +328,17 @@ def test_a_small_project_is_examined_from_end_to_end_and_its_map_is_cached(demo:
         ("unused", 28): "not covered",
         ("table", 32): "caught",
         ("cached", 40): "caught",
+        ("half", 44): "caught",
     }
     assert [row["mutation"]["line"] for row in results["mutants"] if row["equivalent"]] == [18]
-    assert results["percent"] == pytest.approx(100 * 7 / 9)
+    assert results["percent"] == pytest.approx(100 * 8 / 10)
     assert first.returncode == 1
     assert (demo / "demo" / "sums.py").read_text() == DEMO
 
     again = run("--minimum", "70", "--only", "demo/sums.py", "--minutes", "0")
     assert " passed" in first.stdout
     assert " passed" not in again.stdout
-    assert "Not run within the time: 9" in again.stdout
+    assert "Not run within the time: 10" in again.stdout
 
 
 def test_equivalent_mutations_are_read_with_their_reasons(tmp_path: Path) -> None:
@@ -335,3 +348,26 @@ def test_equivalent_mutations_are_read_with_their_reasons(tmp_path: Path) -> Non
         ("demo/sums.py", "total", "arithmetic", "result = sum(numbers) - len([])"): "zero has no sign",
         ("a.py", "f", "integer", "x = a[1 :: 2]"): "a reason",
     }
+
+
+LEAVES_A_SERVER = """
+import os, subprocess
+from tests.tools.mutants import adopt_orphans, child_processes, stop
+
+adopt_orphans()
+child = os.fork()
+if child == 0:
+    os.setsid()
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    os._exit(0)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print(len(child_processes()))
+stop(child, is_over=True)
+print(len(child_processes()))
+"""
+
+
+def test_a_server_that_a_run_leaves_behind_is_stopped() -> None:
+    command = [sys.executable, "-c", LEAVES_A_SERVER]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "0"]  # the child that has ended, and its server
