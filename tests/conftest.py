@@ -5,19 +5,21 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import uuid
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import create_engine, text
 
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests import shared_servers
 from tests.backends import BACKENDS, config_of, opened, url_of
 from tests.examples import FAST_EXAMPLES, THOROUGH_EXAMPLES
+from tests.shared_servers import PostgresDatabases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,12 +46,15 @@ FREE_BYTES = 4_000_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put temporary files into memory, and stop the run's servers at its end.
+    """Put temporary files into memory, accept interrupts, and stop the run's servers at its end.
 
     Thousands of databases are created here, and on a disk each of them would wait for it.
     """
     if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script starts its background jobs like this, and the processes that tests interrupt would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if shared_servers.FOLDER not in os.environ:  # not a worker of another process
         shared_servers.prepare()
         config.add_cleanup(shared_servers.stop)
@@ -90,27 +95,30 @@ def postgres_server() -> str:
 
 
 @pytest.fixture(scope="session")
-def new_postgres_database(postgres_server: str) -> Iterator[Callable[[], str]]:
-    """Creates an empty database and returns its URL."""
-    admin = create_engine(
-        postgres_server.replace("postgresql://", "postgresql+psycopg://"),
-        isolation_level="AUTOCOMMIT",
-    )
+def postgres_databases(postgres_server: str) -> Iterator[PostgresDatabases]:
+    """Creates databases that other fixtures share."""
+    with closing(PostgresDatabases(postgres_server)) as databases:
+        yield databases
+
+
+@pytest.fixture
+def new_postgres_database(postgres_databases: PostgresDatabases) -> Iterator[Callable[[], str]]:
+    """Creates an empty database and returns its URL. The database is dropped after the test."""
+    urls: list[str] = []
 
     def create() -> str:
-        name = f"t{uuid.uuid4().hex}"
-        with admin.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
-        return postgres_server.replace("/postgres?", f"/{name}?")
+        urls.append(postgres_databases.create())
+        return urls[-1]
 
     yield create
-    admin.dispose()
+    for url in urls:
+        postgres_databases.drop(url)
 
 
 @pytest.fixture(scope="session")
-def shared_postgres(new_postgres_database: Callable[[], str]) -> str:
+def shared_postgres(postgres_databases: PostgresDatabases) -> str:
     """One database for all tests that work in namespaces of their own."""
-    return new_postgres_database()
+    return postgres_databases.create()
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,14 @@ import pickle
 import shutil
 import subprocess
 import tempfile
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psycopg.errors import ObjectInUse
 from redis import Redis, RedisError
+from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
 from benchmarks.servers import OwnPostgres, redis_program
 from tests.waiting import wait_until
@@ -21,6 +25,18 @@ if TYPE_CHECKING:
 
 FOLDER = "LANGMEM_TIERS_TEST_SERVERS"
 """Environment variable with the folder of the run's servers. Workers inherit it."""
+
+SETTINGS = {
+    "autovacuum": "off",  # its locks would compete with the short lock limits of tests
+    "fsync": "off",
+    "max_connections": "300",
+    # Its files are in memory: keep little of the write-ahead log.
+    "max_wal_senders": "0",
+    "max_wal_size": "64MB",
+    "min_wal_size": "32MB",
+    "shared_buffers": "32MB",
+    "wal_level": "minimal",
+}
 
 
 def prepare() -> None:
@@ -53,10 +69,48 @@ def postgres_url() -> str:
     """Return the URL of the PostgreSQL server, without a database name."""
 
     def start(folder: Path) -> None:
-        server = OwnPostgres(folder / "postgres", {"fsync": "off", "max_connections": "300"})
+        server = OwnPostgres(folder / "postgres", SETTINGS)
         (folder / "postgres.pickle").write_bytes(pickle.dumps(server))
 
     return _load(_start_once("postgres.pickle", start)).url
+
+
+class PostgresDatabases:
+    """Creates and drops databases of one server."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        driver_url = server.replace("postgresql://", "postgresql+psycopg://")
+        self._admin = create_engine(driver_url, isolation_level="AUTOCOMMIT")
+
+    def create(self) -> str:
+        """Create an empty database and return its URL."""
+        name = f"t{uuid.uuid4().hex}"
+        self._execute(f"CREATE DATABASE {name}")
+        return self._server.replace("/postgres?", f"/{name}?")
+
+    def drop(self, url: str) -> None:
+        """Drop a database, even if a test has left connections to it.
+
+        The server gives those connections five seconds to end, so a busy machine may need another try.
+        """
+        wait_until(lambda: self._is_dropped(str(make_url(url).database)), f"{url} is dropped")
+
+    def _is_dropped(self, name: str) -> bool:
+        try:
+            self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        except OperationalError as error:
+            if isinstance(error.orig, ObjectInUse):
+                return False
+            raise
+        return True
+
+    def close(self) -> None:
+        self._admin.dispose()
+
+    def _execute(self, statement: str) -> None:
+        with self._admin.connect() as connection:
+            connection.execute(text(statement))
 
 
 def redis_url() -> str:

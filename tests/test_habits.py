@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,25 +24,33 @@ READS_THE_CLOCK = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "pe
 READS_THE_ENVIRONMENT = {"environ", "getenv"}
 
 
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+@dataclass(frozen=True)
+class Module:
+    """Facts about one source file. The syntax trees of all files together would take 250 MB."""
+
+    attributes: frozenset[tuple[str, str]]
+    """Each ``a.b`` as a pair."""
+    names: frozenset[str]
+    imports: frozenset[str]
+    """Modules named in ``from ... import``."""
+    needs: frozenset[str]
+    """Modules of the package that an import of this one imports first."""
 
 
 @functools.cache
-def attributes(path: Path) -> set[tuple[str, str]]:
-    """Each ``a.b`` in the file."""
-    tree = tree_of(path)
-    return {
-        (node.value.id, node.attr)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    }
-
-
-def imports_of(path: Path) -> set[str]:
-    tree = tree_of(path)
-    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+def read(path: Path) -> Module:
+    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
+    return Module(
+        attributes=frozenset(
+            (node.value.id, node.attr)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        ),
+        names=frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        imports=frozenset(node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module),
+        needs=frozenset(find_needs(tree)),
+    )
 
 
 BELOW_THE_COMMAND_LINE = [path for path in SOURCES if "cli" not in path.parts and path != CLOCK]
@@ -52,7 +61,7 @@ def test_only_the_clock_module_reads_the_system_clock() -> None:
     readers = {
         str(path.relative_to(ROOT))
         for path in BELOW_THE_COMMAND_LINE
-        if any(owner in clocks and name in READS_THE_CLOCK for owner, name in attributes(path))
+        if any(owner in clocks and name in READS_THE_CLOCK for owner, name in read(path).attributes)
     }
     assert readers == set()
 
@@ -63,7 +72,7 @@ def test_tests_never_measure_time() -> None:
     readers = {
         str(path.relative_to(ROOT))
         for path in {*(ROOT / "tests").rglob("*.py")} - allowed
-        if any(owner == "time" and name in stopwatches for owner, name in attributes(path))
+        if any(owner == "time" and name in stopwatches for owner, name in read(path).attributes)
     }
     assert readers == set()
 
@@ -72,25 +81,20 @@ def test_below_the_command_line_only_the_vocabulary_reads_the_environment() -> N
     readers = {
         path.name
         for path in BELOW_THE_COMMAND_LINE
-        if any(owner == "os" and name in READS_THE_ENVIRONMENT for owner, name in attributes(path))
+        if any(owner == "os" and name in READS_THE_ENVIRONMENT for owner, name in read(path).attributes)
     }
     assert readers == {"vocabulary.py"}
 
 
 def test_every_error_is_used_somewhere() -> None:
-    used = {
-        node.id
-        for path in SOURCES
-        if path.name not in {"errors.py", "__init__.py"}
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Name)
-    }
+    users = [path for path in SOURCES if path.name not in {"errors.py", "__init__.py"}]
+    used = set[str]().union(*(read(path).names for path in users))
     roots = {"NotFoundError"}  # for those who catch, not for us
     assert set(errors.__all__) - roots - used == set()
 
 
 def test_no_inner_module_imports_the_package_root() -> None:
-    importers = {str(path.relative_to(ROOT)) for path in SOURCES if "langmem_tiers" in imports_of(path)}
+    importers = {str(path.relative_to(ROOT)) for path in SOURCES if "langmem_tiers" in read(path).imports}
     assert importers == set()
 
 
@@ -111,20 +115,23 @@ def run_at_import(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]
                 yield from run_at_import(getattr(node, part, []))
 
 
-def needed_by(path: Path) -> set[str]:
-    """Modules of the package that have to be there before this one."""
+def find_needs(tree: ast.Module) -> set[str]:
+    """Return the modules of the package that an import of this one imports first, and all relative names."""
     found: set[str] = set()
-    for node in run_at_import(tree_of(path).body):
+    relative: set[str] = set()
+    for node in run_at_import(tree.body):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
+        elif node.level:
+            relative.add("." * node.level + (node.module or ""))
         else:
-            assert node.level == 0, f"{path} imports by a relative name"
             parts = {f"{node.module}.{name.name}" for name in node.names}
             found |= parts & MODULES.keys() or {str(node.module)}
-    return found & MODULES.keys()
+    return found & MODULES.keys() | relative
 
 
 def test_no_module_needs_itself_on_the_way_in_so_each_can_be_imported_first() -> None:
-    needs = {name: needed_by(path) for name, path in MODULES.items()}
+    needs = {name: read(path).needs for name, path in MODULES.items()}
+    assert not [name for names in needs.values() for name in names if name.startswith(".")]
     assert sum(map(len, needs.values())) > len(MODULES)  # or nothing was read
     graphlib.TopologicalSorter(needs).prepare()  # names the circle, if there is one

@@ -27,11 +27,12 @@ from tests.examples import examples
 from tests.properties.test_round_trip import any_json, any_text, drafts, hostile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from langmem_tiers import BackupProgress
     from tests.backups.conftest import NewUrl
+    from tests.shared_servers import PostgresDatabases
 
 SAME = pytest.param("sqlite", "sqlite", id="sqlite-to-sqlite")
 MOVES = [
@@ -171,12 +172,12 @@ def test_every_key_is_known_to_be_one_and_every_tsvector_is_made_again() -> None
 
 @pytest.fixture(scope="module")
 def engines(
-    tmp_path_factory: pytest.TempPathFactory, new_postgres_database: Callable[[], str]
+    tmp_path_factory: pytest.TempPathFactory, postgres_databases: PostgresDatabases
 ) -> Iterator[dict[str, tuple[MemoryEngine, MemoryEngine]]]:
     folder = tmp_path_factory.mktemp("engines")
     made = {
         "sqlite": [opened(f"sqlite:///{folder / name}") for name in ("a.db", "b.db")],
-        "postgresql": [opened(new_postgres_database()) for _ in range(2)],
+        "postgresql": [opened(postgres_databases.create()) for _ in range(2)],
     }
     yield {backend: (pair[0], pair[1]) for backend, pair in made.items()}
     for pair in made.values():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from langmem_tiers.core.indexes import VectorStore
+    from tests.shared_servers import PostgresDatabases
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 TENANTS, EACH, FEW, SIZE, IN_SESSIONS = 200, 30, 4, 32, 50
@@ -41,9 +42,9 @@ pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("nearest")]
 
 
 @pytest.fixture(scope="module")
-def many_tenants(new_postgres_database: Callable[[], str]) -> str:
+def many_tenants(postgres_databases: PostgresDatabases) -> Iterator[str]:
     """200 tenants with 30 messages each, one of them in three sessions; the last has four messages."""
-    url = new_postgres_database()
+    url = postgres_databases.create()
     config = EngineConfig(durability=Durability.NORMAL, postgres=PostgresConfig(exact_numbers=0))
     with MemoryEngine(url, embedder=HashEmbedder(SIZE), config=config) as engine:
         for tenant in range(TENANTS):
@@ -52,7 +53,8 @@ def many_tenants(new_postgres_database: Callable[[], str]) -> str:
             for part in range(parts):
                 engine.session(f"t{tenant}", f"s{part}").add_many(drafts[part::parts])
             engine.namespace(f"t{tenant}").embed()
-    return url
+    yield url
+    postgres_databases.drop(url)
 
 
 def _draft(tenant: int, number: int) -> MessageDraft:
