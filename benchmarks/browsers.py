@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_START_MILLISECONDS = 120_000
 _ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -51,7 +52,9 @@ def browsing() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - it takes a while, and not all need it
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=list(_ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=browser_path(), args=list(_ARGUMENTS), timeout=_START_MILLISECONDS
+        )
         yield browser
         browser.close()
 

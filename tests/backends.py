@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, RedisConfig
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def redis_of(backend: str, request: pytest.FixtureRequest) -> RedisConfig | None
     """The Redis before that database, if there is one."""
     if backend != WITH_REDIS:
         return None
-    return RedisConfig(url=str(request.getfixturevalue("redis_url")), timeout_seconds=10)
+    return RedisConfig(url=str(request.getfixturevalue("redis_url")), timeout_seconds=LIMIT_SECONDS)
 
 
 def config_of(backend: str, request: pytest.FixtureRequest) -> EngineConfig:

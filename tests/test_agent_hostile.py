@@ -21,6 +21,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.core.tasks import LearnedPattern, StateSnapshot
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -332,7 +333,8 @@ def test_readers_and_writers_at_once_get_in_nobodys_way(memory: AgentMemory) -> 
         memory.add_inferred_context(f"k{number}", number)
     is_over.set()
     for one in readers:
-        one.join(20)
+        one.join(LIMIT_SECONDS)
+        assert not one.is_alive()
     assert not wrong
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from langmem_tiers import AgentAction, AgentMemory, EngineConfig, MemoryEngine, StorageBusyError
 from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,7 +168,7 @@ class _SlowModel:
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
         self.asked.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(LIMIT_SECONDS)
         return "Lamps are cheap."
 
 
@@ -179,12 +180,13 @@ def test_nobody_waits_for_the_model_and_what_was_done_is_kept_before_it_is_asked
             target=memory.record_cycle, args=("", AgentAction("extract_text"), page), daemon=True
         )
         recording.start()
-        assert model.asked.wait(10)
+        assert model.asked.wait(LIMIT_SECONDS)
         assert memory.check_action(CLICK) is None
         assert memory.working.cycle_count == again(memory).working.cycle_count == 1
         memory.record_cycle("", CLICK)
         model.go_on.set()
-        recording.join(10)
+        recording.join(LIMIT_SECONDS)
+        assert not recording.is_alive()
         for one in (memory, again(memory)):
             (held,) = one.context_store.extractions()
             assert held.key == "extract_text (cycle 1)"

@@ -196,6 +196,7 @@ def test_an_unknown_setting_is_an_error_that_names_it(tmp_path: Path, name: str)
         ("chunk_size", 5_000_000),
         ("max_recent_messages", 5_000_000),
         ("max_episodic_memories", 5_000_000),
+        ("consolidation_threshold_days", 100_001),
     ],
 )
 def test_a_bad_value_is_an_error_that_names_the_setting(tmp_path: Path, name: str, value: Any) -> None:

@@ -14,6 +14,8 @@ import pytest
 from nbclient import NotebookClient
 from traitlets.config import Config
 
+from tests.waiting import LIMIT_SECONDS
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -76,7 +78,9 @@ def test_a_notebook_runs_and_shows_what_it_tells(path: Path, monkeypatch: pytest
         here = Path(folder) / "n"  # as in the clone: with its data beside it
         shutil.copytree(FOLDER, here)
         # The network is off: the kernel is spoken to through sockets that are files, in a path that is short enough.
-        config = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+        limits = {"iopub_timeout": int(LIMIT_SECONDS), "startup_timeout": int(LIMIT_SECONDS)}
+        manager = {"transport": "ipc", "ip": f"{folder}/kernel"}
+        config = Config({"KernelManager": manager, "NotebookClient": limits})
         NotebookClient(notebook, config=config, kernel_name="python3", timeout=None).execute(cwd=str(here))
         made = {one.name for one in here.iterdir()} - {one.name for one in FOLDER.iterdir()}
     assert [text for cell in notebook.cells for text in errors(cell)] == []

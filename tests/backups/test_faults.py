@@ -26,6 +26,7 @@ from tests.backends import POSTGRES
 from tests.backups.children import BATCH, backup_and_hang, restore_and_hang, write_batches
 from tests.backups.filled import fill, lines_of, opened, records_of
 from tests.fork_server import fork_server
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def child(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Any, C
     finally:
         if process.is_alive():
             os.kill(process.pid or 0, signal.SIGKILL)
-        process.join(30)
+        process.join(LIMIT_SECONDS)
         here.close()
         there.close()
 
@@ -67,7 +68,7 @@ def test_a_backup_is_of_one_moment_while_another_process_writes(
             if backend == "sqlite":
                 engine.snapshot(tmp_path / "copy.db")
             line.send("enough")
-            process.join(30)
+            process.join(LIMIT_SECONDS)
             assert process.exitcode == 0
         sizes = []
         for number in range(4):
@@ -108,7 +109,7 @@ def test_a_restore_that_is_killed_leaves_everything_as_it_was(
         before = records_of(engine, tmp_path / "before.gz")
     with child(restore_and_hang, url, str(tmp_path / "b.gz")) as (process, _):
         os.kill(process.pid, signal.SIGKILL)
-        process.join(30)
+        process.join(LIMIT_SECONDS)
         assert process.exitcode == -signal.SIGKILL
     with opened(url) as engine:
         assert records_of(engine, tmp_path / "after.gz") == before
@@ -125,7 +126,7 @@ def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path
         before = (tmp_path / "b.gz").read_bytes()
     with child(backup_and_hang, url, str(tmp_path / "b.gz")) as (process, _):
         os.kill(process.pid, signal.SIGKILL)
-        process.join(30)
+        process.join(LIMIT_SECONDS)
     assert (tmp_path / "b.gz").read_bytes() == before
 
 

@@ -9,14 +9,21 @@ import pytest
 
 from benchmarks.servers import OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
+from langmem_tiers.cli import places
 from langmem_tiers.core.clock import SystemClock
 from tests.cli.running import run
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 WORD = "quorraxvault"
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_REDIS_SECONDS", LIMIT_SECONDS)
 
 
 @pytest.fixture
@@ -27,7 +34,7 @@ def server() -> Iterator[OwnRedis]:
 
 @pytest.fixture
 def memory(tmp_path: Path, server: OwnRedis) -> Path:
-    return filled(tmp_path / "agents.db", RedisConfig(url=server.url))
+    return filled(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
 
 
 def filled(path: Path, redis: RedisConfig) -> Path:
@@ -76,7 +83,10 @@ def test_what_is_too_old_leaves_redis(memory: Path, server: OwnRedis) -> None:
 
 
 def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: OwnRedis) -> None:
-    memory = filled(tmp_path / "agents.db", RedisConfig(url=server.url, prefix="our agents"))
+    memory = filled(
+        tmp_path / "agents.db",
+        RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, prefix="our agents"),
+    )
     assert run("forget", "-d", memory, "alice", "--redis", f"{server.url}#our%20agents", "--yes").code == 0
     assert not holds(server)
 
@@ -103,7 +113,7 @@ def test_the_status_tells_of_redis(memory: Path, server: OwnRedis) -> None:
 def test_a_password_of_redis_is_never_printed(tmp_path: Path, command: list[str]) -> None:
     with OwnRedis("--requirepass", "s3cret") as server:
         url = f"unix://:s3cret@{server.socket}"
-        memory = filled(tmp_path / "agents.db", RedisConfig(url=url))
+        memory = filled(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
         for given in (url, f"{url}?password=s3cret", url.replace("s3cret", "s3cret-and-wrong"), f"http{url}"):
             done = run(*command, "-d", memory, "--redis", given)
             assert "s3cret" not in done.out + done.err

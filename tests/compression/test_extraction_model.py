@@ -8,6 +8,7 @@ import pytest
 from langmem_tiers.compression.extraction import ContextCompressor
 from langmem_tiers.testing import ScriptedLLM
 from tests.compression.tool_results import FORM, PAGE, PROSE, TRACE
+from tests.waiting import LIMIT_SECONDS
 
 compressor = ContextCompressor()
 TEXT = f"The lamp costs $49.99, see https://a.b/lamp and https://a.b/terms. Order by 2025-03-01. {PROSE}"
@@ -73,7 +74,7 @@ def test_a_model_that_hangs_is_not_waited_for() -> None:
 
     class Hanging:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-            release.wait(10)
+            release.wait(LIMIT_SECONDS)
             return ""
 
     done = ContextCompressor(model=Hanging(), time_limit_seconds=0.05).compress(TEXT)

@@ -16,6 +16,7 @@ from langmem_tiers.core.fences import fenced
 from langmem_tiers.testing import ScriptedLLM
 from tests.counting import function_calls
 from tests.messages import message
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from langmem_tiers.core.extracted import Extraction
@@ -284,7 +285,7 @@ def test_a_model_that_hangs_is_left_behind() -> None:
 
     class Hanging:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
-            done.wait(20)
+            done.wait(LIMIT_SECONDS)
             return "[]"
 
     extraction = ModelFacts(Hanging(), time_limit_seconds=0.05).extract(TOLD)
@@ -309,7 +310,7 @@ def test_an_answer_that_is_far_too_long_is_not_read_but_kept_as_it_came() -> Non
 
 
 def test_a_careful_model_of_your_own_can_be_shared() -> None:
-    careful = CarefulModel(ScriptedLLM([f"[{TEA}]", f"[{DB}"]), time_limit_seconds=5)
+    careful = CarefulModel(ScriptedLLM([f"[{TEA}]", f"[{DB}"]), time_limit_seconds=LIMIT_SECONDS)
     facts = ModelFacts(careful)
     assert [fact.content for fact in facts.extract(TOLD).facts] == BOTH[:1]
     assert facts.extract(TOLD).raw == (f"[{DB}",)

@@ -175,6 +175,8 @@ def test_a_context_does_not_change_when_what_it_was_made_of_does() -> None:
         (lambda: HistoryEntry(1, "user", "x", 1, {"role": "y"}), "extra holds 'role'.*set the field"),
         (lambda: ActiveTask("t", "d", progress=1.5), r"progress must lie in \[0, 1\], got 1.5: scale it"),
         (lambda: ToolStats(by_tool={"x": -1}), "each count in by_tool"),
+        (lambda: ToolStats(total_calls=-1), "total_calls"),
+        (lambda: ToolStats(failures=-1), "failures"),
         (lambda: TokenUsage(total_input=1.5), "total_input must be a whole number"),  # type: ignore[arg-type] # refused
         (lambda: ContextData(session_id="s", system_state={"x": {1, 2}}), "holds a set"),  # type: ignore[dict-item] # refused
         (lambda: ContextData(session_id="s", system_state={1: 2}), "texts as keys"),  # type: ignore[dict-item] # refused

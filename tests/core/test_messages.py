@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from langmem_tiers import InvalidMessageError, MessageDraft, Role, ToolCall
+from langmem_tiers import InvalidMessageError, MemoryEngine, MessageDraft, Role, ToolCall
 from langmem_tiers.core.json_values import same_json, to_json
+from langmem_tiers.core.sheets import cell
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
@@ -125,3 +126,10 @@ def test_json_is_compared_by_meaning() -> None:
     assert same_json(None, None)
     assert not same_json(None, "null")
     assert to_json(None, "payload") == "null"
+
+
+def test_a_message_in_a_list_is_one_line_with_its_role_and_calls() -> None:
+    with MemoryEngine(embedder=None) as engine:
+        calls = (ToolCall("c", "look", '{"for": "boats"}'),)
+        report = engine.session("acme", "s").add(MessageDraft("assistant", "One moment.", tool_calls=calls))
+    assert str(cell(report.message)).split() == 'assistant: One moment. look({"for": "boats"})'.split()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import NullPool, create_engine, text
 
+from tests.waiting import LIMIT_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 def held(url: str) -> Iterator[None]:
     """Nobody can write until the block ends."""
     if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        with closing(
+            sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=LIMIT_SECONDS)
+        ) as other:
             other.execute("BEGIN IMMEDIATE")
             yield
             other.execute("ROLLBACK")

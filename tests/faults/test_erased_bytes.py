@@ -20,6 +20,7 @@ from langmem_tiers.storage.context_rows import SqlContextStore
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
 from tests.shared_servers import new_folder
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,7 +179,7 @@ def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
     ):
         client.config_set("save", "3600 1")
         folder, url = own_postgres.folder, own_postgres.new_database()
-        config = EngineConfig(redis=RedisConfig(url=redis.url))
+        config = EngineConfig(redis=RedisConfig(url=redis.url, timeout_seconds=LIMIT_SECONDS))
         with opened(url, config=config) as engine:
             fill_all(engine, "alice")
             engine.session("bob", "s").add("user", f"Keep {OTHER}.")
@@ -205,7 +206,7 @@ def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
 def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -> None:
     with OwnRedis("--appendonly", "yes") as redis, redis.client as client:
         client.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
-        config = EngineConfig(redis=RedisConfig(url=redis.url))
+        config = EngineConfig(redis=RedisConfig(url=redis.url, timeout_seconds=LIMIT_SECONDS))
         with opened(f"sqlite:///{tmp_path / 'memory.db'}", config=config) as engine:
             engine.session("alice", "monday").add("user", SECRET)
             receipt = engine.forget(user="alice")

@@ -36,7 +36,7 @@ NOT_IN_PROCESS = CacheConfig(max_characters=0)
 @pytest.fixture
 def config(redis_url: str) -> EngineConfig:
     """With Redis, and nothing held in the process."""
-    return EngineConfig(cache=NOT_IN_PROCESS, redis=RedisConfig(url=redis_url, timeout_seconds=10))
+    return EngineConfig(cache=NOT_IN_PROCESS, redis=RedisConfig(url=redis_url, timeout_seconds=LIMIT_SECONDS))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

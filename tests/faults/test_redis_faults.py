@@ -37,7 +37,7 @@ def server() -> Iterator[OwnRedis]:
 
 
 def opened(path: Path, url: str, clock: FrozenClock | None = None, **redis: float) -> MemoryEngine:
-    given = RedisConfig(url=url, **{"timeout_seconds": 5.0, **redis})  # type: ignore[arg-type]
+    given = RedisConfig(url=url, **{"timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=CacheConfig(max_characters=0), redis=given)
     return MemoryEngine(path / "memory.db", config=config, clock=clock, embedder=None)
 
@@ -287,12 +287,15 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
 
 
 WORKER = """
-import sys
+import itertools, select, sys
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
-url, redis, tenant, name, count = sys.argv[1:]
-config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=redis, retry_seconds=0.05))
+url, redis, tenant, name, seconds = sys.argv[1:]
+near = RedisConfig(url=redis, retry_seconds=0.05, timeout_seconds=float(seconds))
+config = EngineConfig(cache=CacheConfig(max_characters=0), redis=near)
 with MemoryEngine(url, config=config, embedder=None) as engine:
-    for n in range(int(count)):
+    for n in itertools.count():
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break  # the parent has closed it
         session = engine.session(tenant, f"s{n % 3}")
         session.add(MessageDraft("user", f"{name} {n}", id=f"{name} {n}"))
         seen = session.latest(12)
@@ -302,17 +305,17 @@ with MemoryEngine(url, config=config, embedder=None) as engine:
         assert tuple(seen) == record[start:start + len(seen)], (seen, record)
         assert f"{name} {n}" in ids and (f"{name} {n}" in [m.id for m in seen] or len(ids) > 12)
     status = engine.redis
-print(status.hits, status.failures, flush=True)
+print(n, status.hits, flush=True)
 """
 
 
 def test_processes_on_one_postgresql_and_one_redis_see_each_other(
     shared_postgres: str, tenant: str, server: OwnRedis
 ) -> None:
-    each = 45
     children = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, shared_postgres, server.url, tenant, f"w{n}", str(each)],
+            [sys.executable, "-c", WORKER, shared_postgres, server.url, tenant, f"w{n}", str(LIMIT_SECONDS)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -324,9 +327,13 @@ def test_processes_on_one_postgresql_and_one_redis_see_each_other(
             wait_until(client.dbsize, "the children fill Redis")
             server.kill()
             server.start()
-    outputs = [child.communicate(timeout=LIMIT_SECONDS) for child in children]
-    assert [child.returncode for child in children] == [0, 0], outputs
-    assert sum(int(out.split()[0]) for out, _ in outputs) > 0
+        wait_until(client.dbsize, "the children fill Redis again")
     with MemoryEngine(shared_postgres, embedder=None) as engine:
-        stored = [m.id for n in range(3) for m in engine.session(tenant, f"s{n}").messages()]
-        assert sorted(stored) == sorted(f"w{n} {k}" for n in range(2) for k in range(each))
+        sessions = [engine.session(tenant, f"s{n}") for n in range(3)]
+        wait_until(lambda: sum(session.count() for session in sessions) >= 90, "the children write more")
+        outputs = [child.communicate(timeout=LIMIT_SECONDS) for child in children]
+        assert [child.returncode for child in children] == [0, 0], outputs
+        counts, hits = zip(*(map(int, out.split()) for out, _ in outputs), strict=True)
+        assert sum(hits) > 0
+        stored = [m.id for session in sessions for m in session.messages()]
+        assert sorted(stored) == sorted(f"w{n} {k}" for n, count in enumerate(counts) for k in range(count))

@@ -12,6 +12,7 @@ from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
 from tests.faults.cutting_proxy import COMMIT
 from tests.shared_servers import new_folder
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,8 @@ def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
 
 
 def test_who_meets_a_server_that_is_away_waits_for_it(server: OwnPostgres) -> None:
-    with MemoryEngine(server.new_database()) as engine:
+    config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=LIMIT_SECONDS))
+    with MemoryEngine(server.new_database(), config=config) as engine:
         session = engine.session("acme", "s")
         session.add("user", "before")
         server.stop()

@@ -244,7 +244,10 @@ def test_what_waited_is_not_written_into_what_was_restored(tmp_path: Path, scope
 
 def test_nothing_of_what_was_replaced_is_left_in_redis(tmp_path: Path) -> None:
     with OwnRedis() as server:
-        config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=server.url))
+        config = EngineConfig(
+            cache=CacheConfig(max_characters=0),
+            redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS),
+        )
         with MemoryEngine(tmp_path / "one.db", embedder=None, config=config) as engine:
             for tenant in ("acme", "other"):
                 engine.session(tenant, "s").add("user", "Then.")

@@ -333,3 +333,15 @@ def test_what_retention_erases_leaves_what_was_known(clock: FrozenClock) -> None
         clock.advance(days=91)
         assert engine.maintenance.run().erased.messages == 1
         assert [one.value for one in knowledge.history("domain", "city")] == ["Oslo"]
+
+
+def test_an_entry_cannot_be_stored_by_a_comparison_with_memories_that_are_forgotten_now(
+    engine: MemoryEngine, tenant: str
+) -> None:
+    session, store = engine.session(tenant, "s"), engine.namespace(tenant).long_term._store
+    session.add("user", "I prefer dark roast coffee.")
+    session.learn()
+    seen = store.revision((tenant,))
+    receipt = engine.forget(namespace=tenant, session="s", scrub=False)
+    assert receipt.counts.entries == 1
+    assert store.revision((tenant,)) > seen

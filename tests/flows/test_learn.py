@@ -27,6 +27,7 @@ from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
 from langmem_tiers.tiers.long_term import LongTerm
 from tests.flows.learners import SESSION, STATEMENTS, TENANT, learn_until, run
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from langmem_tiers import Session
@@ -298,7 +299,7 @@ def test_what_is_said_again_is_no_second_entry(engine: MemoryEngine, tenant: str
     assert {fact.entry_id for fact in namespace.facts} == {receipt.duplicate_of}
 
 
-@pytest.mark.timeout(10)  # it must come to its end
+@pytest.mark.timeout(LIMIT_SECONDS)  # it must come to its end
 def test_facts_that_contradict_each_other_at_one_moment_are_all_promoted() -> None:
     texts = [f"We decided to use {name} for the billing database." for name in ("MySQL", "Oracle", "SQLite")]
     with in_memory() as engine:
@@ -310,7 +311,7 @@ def test_facts_that_contradict_each_other_at_one_moment_are_all_promoted() -> No
         assert [entry.content for entry in namespace.long_term.entries()] == texts[-1:]
 
 
-@pytest.mark.timeout(10)  # it must come to its end
+@pytest.mark.timeout(LIMIT_SECONDS)  # it must come to its end
 def test_a_fact_that_cannot_be_stored_does_not_keep_learning_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,6 +18,7 @@ from langmem_tiers import (
     TokenBudget,
 )
 from langmem_tiers.flows import preview, task_history
+from langmem_tiers.storage import holdings
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
@@ -187,3 +188,21 @@ def test_a_preview_names_the_newest_200_messages_without_room(clock: FrozenClock
         assert (seen.is_whole, seen.unseen, len(seen.context.dropped)) == (True, 0, 300 - shown)
         newest = 299 - shown
         assert [message.id for message in seen.dropped] == [f"m{n}" for n in range(newest, newest - 200, -1)]
+
+
+@pytest.mark.parametrize(("newest", "days"), [(5, 3), (4, 2)])
+def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
+    engine: MemoryEngine,
+    tenant: str,
+    clock: FrozenClock,
+    monkeypatch: pytest.MonkeyPatch,
+    newest: int,
+    days: int,
+) -> None:
+    monkeypatch.setattr(holdings, "_NEWEST", newest)
+    for count in (1, 1, 2):
+        clock.advance(days=1)
+        for number in range(count):
+            engine.session(tenant, "s").add("user", f"Message {number}.")
+    held = engine.namespace(tenant).holdings()
+    assert ([day.messages for day in held.growth], held.growth_is_whole) == ([1, 1, 2][-days:], days == 3)

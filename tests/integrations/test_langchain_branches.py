@@ -81,6 +81,18 @@ def test_a_branch_without_its_summary_still_recalls(engine: MemoryEngine) -> Non
     assert "called Olaf" in texts(model.seen[-1])
 
 
+def test_a_branch_without_its_summary_recalls_as_much_as_fits(engine: MemoryEngine) -> None:
+    for number in range(12):
+        text = f"The lighthouse keeper of year {number} wrote: " + f"storm{number} " * 100
+        engine.session("alice", f"other {number}").add("user", text)
+    model = ScriptedChat(reply=lambda _: AIMessage("fine, " + "word " * 60))
+    agent, early = long_talk(engine, model, recall=True)
+    say(agent, "Who wrote in the lighthouse? " + "word " * 400, early)
+    shown = texts(model.seen[-1])
+    assert "CONTEXT SUMMARY" not in shown
+    assert 0 < shown.count("lighthouse keeper of year") < 12
+
+
 def test_a_thread_that_goes_on_is_still_shown_its_summary(engine: MemoryEngine) -> None:
     model = ScriptedChat(reply=lambda _: AIMessage("fine, " + "word " * 60))
     agent, _ = long_talk(engine, model)

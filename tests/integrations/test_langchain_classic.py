@@ -210,7 +210,7 @@ def test_many_sessions_at_once_in_one_loop(small: MemoryEngine) -> None:
 
 def test_a_chain_goes_on_while_the_store_fails(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as engine:
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as engine:
         memory = TieredConversationMemory(engine=engine, session_id="s")
         talk = conversation(model_that_answers(), memory)
         talk.invoke({"input": "one"})

@@ -17,6 +17,7 @@ from langmem_tiers.adapting.unsaved import unsaved_of
 from langmem_tiers_langchain import TieredChatMessageHistory
 from tests.integrations.chat_models import model_that_answers
 from tests.integrations.test_langchain_history import SHAPES, given, run, runnable, texts
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(path: Path) -> Iterator[MemoryEngine]:
-    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as opened:
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as opened:
         opened.session("t", "s")
         yield opened
 
@@ -38,7 +39,7 @@ def engine(path: Path) -> Iterator[MemoryEngine]:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Nobody else can write meanwhile."""
-    other = sqlite3.connect(path, isolation_level=None)
+    other = sqlite3.connect(path, isolation_level=None, timeout=LIMIT_SECONDS)
     other.execute("BEGIN IMMEDIATE")
     try:
         yield

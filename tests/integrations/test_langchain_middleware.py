@@ -265,7 +265,7 @@ def test_what_could_not_be_written_is_written_with_the_next_call(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "memory.db"
-    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as engine:
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as engine:
         memory = TieredMemoryMiddleware(engine)
         agent = agent_of(engine, ScriptedChat(), memory=memory)
         ask(agent, "the first question")

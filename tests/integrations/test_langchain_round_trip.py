@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
-from langmem_tiers_langchain.values import decode, encode
+from langmem_tiers_langchain.values import decode, decode_message, encode
 from tests.backends import ALL_BACKENDS, opened
 from tests.examples import examples
 from tests.integrations.langchain_messages import messages, same, values
@@ -72,3 +72,8 @@ def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: Ba
     assert (draft.token_count is None) == (part_tokens(message) == 0)
     if draft.token_count is not None:
         assert draft.token_count >= part_tokens(message)
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, 5, "nothing of the kind"])
+def test_a_form_with_another_type_is_not_a_message(kind: object) -> None:
+    assert decode_message({"type": kind, "data": {"content": "hello"}}) is None

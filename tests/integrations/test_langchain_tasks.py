@@ -365,6 +365,21 @@ async def test_a_store_that_fails_does_not_break_the_agent(
             await run(agent_of(ScriptedChat(reply=script(call("broken"))), tasks), way)
 
 
+def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_password(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no answer from postgresql://me:hunter2@db")
+
+    monkeypatch.setattr(memory, "record_cycle", fail)
+    tasks = TieredTaskMiddleware(memory)
+    with caplog.at_level("INFO"):
+        ask(agent_of(ScriptedChat(reply=script(call())), tasks))
+    assert tasks.failures == {"OSError": 1}
+    assert "goes on without task memory: OSError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 @WAYS
 async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> None:
     memory = AgentMemory()

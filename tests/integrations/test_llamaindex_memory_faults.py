@@ -61,7 +61,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(path: Path) -> Iterator[MemoryEngine]:
-    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05)) as opened:
+    with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as opened:
         opened.session("u", "s")
         yield opened
 
@@ -200,7 +200,7 @@ def test_what_was_stored_and_never_shown_is_held_as_well(
 def test_the_limit_holds_however_much_waits(
     path: Path, is_readable: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.01))
+    engine = MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.01), embedder=None)
     memory = memory_of(engine, token_limit=600)
     memory.put_messages([system("Be brief."), user("Hello."), assistant("Hi.")])
     memory.get()

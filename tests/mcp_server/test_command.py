@@ -24,6 +24,7 @@ from langmem_tiers.mcp_server.lines import relay
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
 from tests.mcp_server.serving import COMMAND, ask, refusal, serving
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -152,7 +153,7 @@ def test_a_signal_ends_it_at_once_and_closes_its_memory(
         assert database.with_name("memory.db-wal").exists()
         process.send_signal(how)
         try:
-            assert process.wait(timeout=10) == code
+            assert process.wait(timeout=LIMIT_SECONDS) == code
         finally:
             process.kill()
         assert process.stderr is not None

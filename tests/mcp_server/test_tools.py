@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from mcp import Client
 
-from langmem_tiers import MemoryEngine, MessageDraft
+from langmem_tiers import EmbeddingConfig, EngineConfig, MemoryEngine, MessageDraft
 from langmem_tiers.core.fences import CLOSING, OPENING, without_fences
 from langmem_tiers.mcp_server.server import server_of
 from tests.mcp_server.serving import InProcess, ask, refusal
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -223,7 +224,7 @@ class Waiting:
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.asked.set()
-        assert self.may_go.wait(30)
+        assert self.may_go.wait(LIMIT_SECONDS)
         return np.ones((len(texts), 2), np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -233,11 +234,12 @@ class Waiting:
 
 async def test_a_slow_call_holds_up_no_other() -> None:
     embedder = Waiting()
-    with MemoryEngine(embedder=embedder) as engine:
+    config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=LIMIT_SECONDS))
+    with MemoryEngine(embedder=embedder, config=config) as engine:
         async with Client(server_of(engine, "alice")) as client:
             await ask(client, "remember", text="The tea is green.")
             slow = asyncio.create_task(ask(client, "recall", query="tea"))
-            assert await asyncio.to_thread(embedder.asked.wait, 30)
+            assert await asyncio.to_thread(embedder.asked.wait, LIMIT_SECONDS)
             assert len((await client.list_tools()).tools) == 6
             await ask(client, "remember", text="The milk is cold.")
             assert not slow.done()

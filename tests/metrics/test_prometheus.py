@@ -27,6 +27,7 @@ from langmem_tiers.core.instruments import Instruments, Verb
 from langmem_tiers.metrics import NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from tests.metrics.watched import EMBEDDER, SECRETS, SMALL, do_everything, scraped, value
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,7 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
         OwnRedis() as server,
         MemoryEngine(
             url,
-            config=replace(SMALL, redis=RedisConfig(url=server.url)),
+            config=replace(SMALL, redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS)),
             embedder=EMBEDDER,
             metrics=PrometheusMetrics(registry),
         ) as engine,

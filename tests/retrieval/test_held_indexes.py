@@ -74,7 +74,9 @@ def test_rows_of_another_servers_dump_are_taken_over_by_maintenance(
         with psycopg.connect(url, autocommit=True) as server:
             server.execute("UPDATE lmt_messages SET written_by = '900000000'")
             assert len(engine.parts.retriever.index.refresh(("acme",), 100_000_000).rows.keys) == 5
-            engine.maintenance.run()
+            compacted = engine.maintenance.run().compacted
+            assert compacted is not None
+            assert min(compacted.bytes_before, compacted.bytes_after) > 1_000_000
             assert len(engine.parts.retriever.index.refresh(("acme",), 100_000_000).rows.keys) == 0
         assert len(where.recall("red boat")) == 5
 

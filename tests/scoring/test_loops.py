@@ -404,3 +404,18 @@ def test_real_runs_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[st
         in printed
     )
     assert "synthetic" in printed
+
+
+def test_a_chain_that_goes_on_is_remembered_longer_than_chains_that_ended() -> None:
+    tracker = LoopTracker()
+
+    def add_chain(tool: str) -> None:
+        for at in range(4):
+            tracker.add(Step.of({"tool": tool, "value": f"text {at}"}))
+
+    add_chain("first")
+    first = next(iter(tracker._found_chains))
+    for number in range(100):
+        tracker.add(Step.of({"tool": "first", "value": f"text {number}"}))
+        add_chain(f"other{number}")
+        assert first in tracker._found_chains

@@ -306,3 +306,14 @@ def test_a_fingerprint_of_a_piece_repeated_to_20000_characters_has_at_most_one_w
     found = fingerprint(repeated(piece, 20_000))
     assert len(found.words) == piece[0].isalnum()
     assert bool(found.turning) == (piece in {"1", "a1", "not ", "n't", "<", " <"})
+
+
+@pytest.mark.parametrize("distance", [3, 4, 5, 6])
+def test_the_order_of_the_four_words_on_each_side_of_a_negation_counts(distance: int) -> None:
+    words = "ant bee cow dog elk fox gnu".split()
+    swapped = [*words]
+    swapped[distance - 1], swapped[distance] = words[distance], words[distance - 1]
+    one, other = (fingerprint(" ".join(["not", *order])) for order in (words, swapped))
+    assert are_duplicates(one, other) is (distance > 4)
+    one, other = (fingerprint(" ".join([*reversed(order), "not"])) for order in (words, swapped))
+    assert are_duplicates(one, other) is (distance > 4)

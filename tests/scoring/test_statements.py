@@ -220,3 +220,16 @@ _WORDS = "alice bob uses likes not never tea redis 5 30s from to before the a is
 def test_the_same_both_ways(old: list[str], new: list[str]) -> None:
     one, other = read_statement(" ".join(old)), read_statement(" ".join(new))
     assert (compare(one, other).verdict is Verdict.SAME) == (compare(other, one).verdict is Verdict.SAME)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("My cat is red.", "Your cat is red.", "user against you"),
+        ("We can deploy.", "We must deploy.", "can against must"),
+        ("The alarm went off.", "The alarm went on.", "'off' against 'on'"),
+    ],
+)
+def test_a_difference_is_named(old: str, new: str, reason: str) -> None:
+    found = judged(old, new)
+    assert (found.verdict, found.reason) == (Verdict.DIFFERENT, reason)

@@ -231,18 +231,30 @@ def test_a_large_body_is_refused_before_it_is_read(memory: MemoryEngine) -> None
     assert (answer.status_code, kind_of(answer)) == (413, "too_large")
 
 
+def posted(memory: MemoryEngine, config: ServerConfig, pieces: AsyncIterator[bytes]) -> Response:
+    """Post a body piece by piece, without its length."""
+
+    async def post() -> Response:
+        app = create_app(memory, config=config)
+        kind = {"content-type": "application/json"}
+        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://localhost") as client:
+            return await client.post("/recall", content=pieces, headers=kind)
+
+    return asyncio.run(post())
+
+
 def test_a_large_body_without_a_length_is_refused_as_soon_as_it_is_too_large(memory: MemoryEngine) -> None:
     sent = 0
 
-    def pieces() -> Iterator[bytes]:
+    async def pieces() -> AsyncIterator[bytes]:
         nonlocal sent
         for _ in range(50):
             sent += 1
             yield b'{"a":' + b" " * 100
 
-    client = Asker(memory, ServerConfig(max_body_bytes=1000)).client
-    answer = client.post("/recall", content=pieces(), headers={"content-type": "application/json"})
+    answer = posted(memory, ServerConfig(max_body_bytes=1000), pieces())
     assert (answer.status_code, kind_of(answer)) == (413, "too_large")
+    assert sent == 10  # pieces of 105 bytes
 
 
 @pytest.mark.timeout(120)
@@ -252,13 +264,7 @@ def test_a_body_that_never_ends_is_given_up_however_often_a_piece_comes(memory: 
             await asyncio.sleep(0.02)
             yield b" "
 
-    async def asked() -> Response:
-        app = create_app(memory, config=ServerConfig(timeout_seconds=0.2))
-        kind = {"content-type": "application/json"}
-        async with AsyncClient(transport=ASGITransport(app=app), base_url="http://localhost") as client:
-            return await client.post("/recall", content=dripping(), headers=kind)
-
-    answer = asyncio.run(asked())
+    answer = posted(memory, ServerConfig(timeout_seconds=0.2), dripping())
     assert (answer.status_code, kind_of(answer)) == (408, "timeout")
 
 
@@ -294,6 +300,7 @@ def test_a_token_is_in_no_log_and_in_no_repr(memory: MemoryEngine, caplog: pytes
 def test_tokens_are_read_from_lines() -> None:
     text = f"# who may\n\n{ROOT}\n  {ACME}   acme/alice \r\n{BOB} a\\/b\n"
     assert tokens_of(text) == (Token(ROOT), Token(ACME, ("acme", "alice")), Token(BOB, ("a/b",)))
+    assert tokens_of(f"{ACME} our agents/Alice B.") == (Token(ACME, ("our agents", "Alice B.")),)
 
 
 def test_a_secret_that_stands_there_twice_is_refused_without_being_told() -> None:

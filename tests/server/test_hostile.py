@@ -21,6 +21,8 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import httpx2
+
 JSON = {"content-type": "application/json"}
 
 
@@ -322,11 +324,14 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             assert "not begun" in answers[waited].text
             assert "retry-after" in answers[waited].headers
             asked = {"namespace": "bob"}
-            wait_until(
-                lambda: ask.get("/sessions/s/messages", **asked).status_code == 200, "the begun write is done"
-            )
-            listed = ask.get("/sessions/s/messages", **asked)
-    assert [one["text"] for one in listed.json()["items"]] == [begun]
+            listed: list[httpx2.Response] = []
+
+            def is_listed() -> bool:
+                listed.append(ask.get("/sessions/s/messages", **asked))
+                return listed[-1].status_code == 200
+
+            wait_until(is_listed, "the begun write is done")
+    assert [one["text"] for one in listed[-1].json()["items"]] == [begun]
 
 
 def test_what_takes_too_long_is_answered_all_the_same(

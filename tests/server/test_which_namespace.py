@@ -17,9 +17,11 @@ def test_where_there_is_one_namespace_it_is_meant_if_none_is_named(ask: Asker, m
     assert ask.done("/recall", query="cat")["hits"]
     memory.items.put(("langmem-tiers: context files", "acme", "alice"), "k", {"of": "alice"})
     assert ask.done("/recall", query="cat")["hits"]
-    memory.items.put("carol", "k", {"text": "hers"})  # another who holds nothing but items
+    for number in range(150):  # sorted before the other namespace
+        memory.items.put(("langmem-tiers: context files", f"{number}"), "k", {})
+    memory.items.put("zoe", "k", {"text": "hers"})  # another who holds nothing but items
     assert kind_of(ask.post("/recall", query="cat")) == "invalid"
-    memory.forget(namespace="carol")
+    memory.forget(namespace="zoe")
     memory.forget(namespace=("acme", "alice"))
     assert kind_of(ask.get("/learning/optimizer/status")) == "invalid"
 

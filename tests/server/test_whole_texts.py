@@ -21,7 +21,7 @@ def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: M
 
 
 def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
-    calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write", "é" * 5000))
+    calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write" * 300, "é" * 5000))
     session = memory.session(("acme", "alice"), "tools")
     session.add_many(
         [
@@ -33,7 +33,15 @@ def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(ask: Asker, 
         ]
     )
     whole = [{"id": call.id, "name": call.name, "arguments": call.arguments, "cut": False} for call in calls]
-    cut = [whole[0], {**whole[1], "arguments": "é" * (2000 - len(calls[0].arguments)), "cut": True}]
+    cut = [
+        whole[0],
+        {
+            **whole[1],
+            "name": f"{calls[1].name[:1024]}…",
+            "arguments": "é" * (2000 - len(calls[0].arguments)),
+            "cut": True,
+        },
+    ]
     for path in ("/sessions/tools/messages", "/sessions/tools/timeline"):
         listed = {one["id"]: one["calls"] for one in ask.all(path, namespace=ALICE)}
         assert listed.pop("calling") == cut

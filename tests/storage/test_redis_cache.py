@@ -24,6 +24,7 @@ from langmem_tiers.core.messages import Role
 from langmem_tiers.storage.redis_link import RedisLink
 from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
 from langmem_tiers.storage.stamps import Written
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def client(server: OwnRedis) -> Iterator[Any]:
 
 
 def opened(url: object, server: OwnRedis, clock: FrozenClock | None = None, **redis: object) -> MemoryEngine:
-    given = RedisConfig(**{"url": server.url, "timeout_seconds": 10.0, **redis})  # type: ignore[arg-type]
+    given = RedisConfig(**{"url": server.url, "timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=NOT_IN_PROCESS, redis=given)
     return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
 
@@ -380,6 +381,7 @@ def test_many_threads_on_one_session_see_what_they_wrote(engine: MemoryEngine) -
         ("localhost:6379", "unknown kind of Redis URL 'localhost'"),
         ("redis://", "names no Redis"),
         ("redis://host:port", "its port is none"),
+        ("redis://host:0", "names no Redis"),
         ("redis://host/name", "names no Redis"),
         ("unix://", "names no Redis"),
         (6379, "must be a str, got a int"),

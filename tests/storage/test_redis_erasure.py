@@ -9,6 +9,7 @@ from redis import Redis
 
 from benchmarks.servers import OwnRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, RedisConfig
+from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
@@ -19,7 +20,7 @@ WORD = b"quorraxvault"
 @pytest.mark.parametrize("what", ["message", "session", "namespace", "user"])
 def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, what: str) -> None:
     with OwnRedis() as server:
-        config = EngineConfig(redis=RedisConfig(url=server.url))
+        config = EngineConfig(redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
         with MemoryEngine(url, embedder=None, config=config) as engine:
             session = engine.session(tenant, "s")
             message = session.add("user", f"The code is {WORD.decode()}.").stored[0]
@@ -53,7 +54,9 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
 def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, clock: FrozenClock) -> None:
     with OwnRedis() as server:
-        config = EngineConfig(redis=RedisConfig(url=server.url, retry_seconds=5))
+        config = EngineConfig(
+            redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, retry_seconds=5)
+        )
         with MemoryEngine(file_url, embedder=None, config=config, clock=clock) as engine:
             message = engine.session("acme", "s").add("user", "The boat is green.").stored[0]
             asked = {"message": {"session": "s", "message": message.id}, "session": {"session": "s"}}
@@ -71,7 +74,9 @@ def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, c
 def test_a_session_that_stays_is_cached_again_at_once(
     file_url: str, how: str, redis_url: str, clock: FrozenClock
 ) -> None:
-    config = EngineConfig(cache=CacheConfig(max_characters=0), redis=RedisConfig(url=redis_url))
+    config = EngineConfig(
+        cache=CacheConfig(max_characters=0), redis=RedisConfig(url=redis_url, timeout_seconds=LIMIT_SECONDS)
+    )
     with MemoryEngine(file_url, embedder=None, config=config, clock=clock) as engine:
         session = engine.session("acme", "s")
         first = session.add("user", "The boat is green.").stored[0]
@@ -93,7 +98,7 @@ def test_a_session_that_stays_is_cached_again_at_once(
 
 
 def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redis_url: str) -> None:
-    config = EngineConfig(redis=RedisConfig(url=redis_url))
+    config = EngineConfig(redis=RedisConfig(url=redis_url, timeout_seconds=LIMIT_SECONDS))
     with MemoryEngine(file_url, embedder=None, config=config) as engine:
         assert engine._redis is not None
         cached, key = engine._redis._cached, engine.session("acme", "s").key
@@ -107,3 +112,24 @@ def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redi
         cached.windows.fill(key, stamp, tail.messages, head=found.head, whole=True)
         with Redis.from_url(redis_url) as client:
             assert WORD not in (client.dump(cached.windows.key_of(key)) or b"")
+
+
+def test_an_empty_session_that_retention_deletes_leaves_only_a_short_lived_mark_in_redis(
+    file_url: str, clock: FrozenClock
+) -> None:
+    with OwnRedis() as server, server.client as client:
+        redis = RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS)
+        config = EngineConfig(cache=CacheConfig(max_characters=0), redis=redis)
+
+        def longest_ttl() -> int:
+            return max(int(client.ttl(key)) for key in client.scan_iter("*"))
+
+        with MemoryEngine(file_url, embedder=None, config=config, clock=clock) as engine:
+            session = engine.session("acme", "s")
+            message = session.add("user", "The boat is green.").stored[0]
+            engine.forget(namespace="acme", session="s", message=message.id, scrub=False)
+            assert session.latest(9) == ()
+            assert longest_ttl() > 3600
+            clock.advance(days=91)
+            assert engine.maintenance.run().erased.sessions == 1
+            assert longest_ttl() <= 3600

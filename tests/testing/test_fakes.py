@@ -53,6 +53,11 @@ def test_hashed_vectors_are_repeatable_units_that_know_shared_words() -> None:
     np.testing.assert_array_equal(query, vectors[0])
     assert query @ vectors[1] > query @ vectors[2]
     assert embedder.identity == "hash-128"
+    assert set(np.sign(embedder.embed_query("one two three four five six seven eight nine ten"))) == {
+        -1,
+        0,
+        1,
+    }
     assert HashEmbedder(64).identity != embedder.identity
     with pytest.raises(ValueError, match="at least 1"):
         HashEmbedder(0)

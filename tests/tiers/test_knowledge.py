@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -566,3 +567,22 @@ def test_what_was_known_at_a_time_can_be_asked(
     assert recalled("which payment provider do we have?", spring) == ["Fjordpay"]
     assert recalled("the ledger", summer) == ["Beancount"]
     assert recalled("the ledger", None) == []
+
+
+def test_a_search_uses_the_first_128_terms_of_a_long_text(base: KnowledgeBase) -> None:
+    base.store("domain", "walrus", "lives in the north")
+    words = [f"word{number}" for number in range(128)]
+    assert base.recall(" ".join([*words[:127], "walrus"]))
+    assert not base.recall(" ".join([*words, "walrus"]))
+
+
+def test_the_score_is_bm25(base: KnowledgeBase) -> None:
+    base.store("domain", "walrus", "one two three")
+    base.store("domain", "seal", "one walrus walrus walrus two three four five")
+    rarity = math.log1p((2 - 2 + 0.5) / (2 + 0.5))
+    lengths = {"walrus": 4, "seal": 9}
+    norms = {key: 1.2 * (0.25 + 0.75 * length / 6.5) for key, length in lengths.items()}
+    expected = {
+        key: rarity * count * 2.2 / (count + norms[key]) for key, count in {"walrus": 1, "seal": 3}.items()
+    }
+    assert {hit.knowledge.key: hit.score for hit in base.recall("walrus")} == pytest.approx(expected)

@@ -16,7 +16,7 @@ from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
 from langmem_tiers.core.long_term import EntryDraft
 from langmem_tiers.core.memory_store import Access, MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +80,7 @@ def just_before(
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """A database that somebody else is writing to."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=LIMIT_SECONDS)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")

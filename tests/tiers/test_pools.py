@@ -18,6 +18,7 @@ from langmem_tiers import (
     Pool,
     PoolExistsError,
     PoolNotFoundError,
+    StorageBusyError,
 )
 from langmem_tiers.storage import pools as sql_pools
 from langmem_tiers.testing import FrozenClock, HashEmbedder
@@ -322,6 +323,23 @@ def test_a_sync_of_more_than_a_batch_brings_all(
         pool.contribute(a, text)
     assert [entry.content for entry in pool.sync_to(b).copied] == words
     assert len(engine.namespace(b).long_term.entries(limit=999)) == 105
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory"])
+def test_a_sync_that_others_outrun_is_tried_fifty_times(
+    pool: Pool, a: tuple[str, str], b: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+
+    def deliver(*_: object) -> bool:
+        tried.append(None)
+        return False
+
+    monkeypatch.setattr(sql_pools.SqlPoolStore, "deliver", deliver)
+    pool.contribute(a, SHADERS)
+    with pytest.raises(StorageBusyError, match="sync again later"):
+        pool.sync_to(b)
+    assert len(tried) == 50
 
 
 def test_what_is_synced_takes_the_place_of_what_it_contradicts_and_gives_it_back(

@@ -31,6 +31,7 @@ from langmem_tiers.testing import FrozenClock
 from langmem_tiers.tiers.sizes import size_of
 from tests.examples import examples
 from tests.forking import fork, wait
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +126,15 @@ def test_one_that_nobody_used_for_half_an_hour_is_stored_and_leaves(
     clock.advance(minutes=30)
     small.working.append("c", "s", "user", "now")  # whoever comes sweeps, too
     assert stored(small, "b") == ["late"]
+
+
+def test_one_that_nobody_uses_any_more_is_stored_in_the_background(
+    small: MemoryEngine, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langmem_tiers.tiers.working_shelf._SWEEP_SECONDS", 0.001)
+    small.working.append("a", "s", "user", "early")
+    clock.advance(minutes=30)
+    wait_until(lambda: stored(small, "a") == ["early"], "the memory is stored")
 
 
 def test_the_end_of_the_engine_stores_everything(file_url: str) -> None:

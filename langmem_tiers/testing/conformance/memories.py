@@ -199,6 +199,8 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         book.write(put=(book.new("a"),), revision=0)
         assert not book.commit(put=(book.new("b"),), revision=0)
         assert book.ids() == ["a"]
+        book.write(put=(book.new("b"),), revision=1)
+        assert book.state().revision == 2
 
     def test_whoever_erases_comes_before_whoever_looked(self, book: Book) -> None:
         book.put("a")
