@@ -8,6 +8,9 @@ export PYTHONDONTWRITEBYTECODE :=
 JOBS ?= 2
 PYTEST := -m pytest -n $(JOBS) --dist loadgroup
 FAST := smoke or not (fault or soak or backend or browser)
+THOROUGH := --hypothesis-profile=thorough
+# The tests that `make coverage` measures.
+SUITE ?= -m "$(FAST)"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all fuzz coverage mutants oldest check format bench pictures clean
@@ -22,7 +25,7 @@ test: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run the fast suite: all behav
 	$(BIN)/python $(PYTEST) -m "$(FAST)"
 
 test-all: $(VENV)/.ready-dev $(VENV)/.ready-browser ## run every test: all databases, kills, races, notebooks, oldest frameworks
-	$(BIN)/python $(PYTEST) --hypothesis-profile=thorough
+	$(BIN)/python $(PYTEST) $(THOROUGH)
 	$(MAKE) oldest
 
 fuzz: $(VENV)/.ready-dev ## run the property tests with new random examples
@@ -31,9 +34,9 @@ fuzz: $(VENV)/.ready-dev ## run the property tests with new random examples
 oldest: .venv-oldest/.ready ## run the adapter tests on the oldest supported frameworks
 	.venv-oldest/bin/python $(PYTEST) -m "$(FAST)" tests/integrations
 
-coverage: $(VENV)/.ready-dev $(VENV)/.ready-browser ## measure the branch coverage of the fast suite
+coverage: $(VENV)/.ready-dev $(VENV)/.ready-browser ## measure the branch coverage of the fast suite, or of SUITE
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) -m "$(FAST)"
+	$(BIN)/coverage run $(PYTEST) $(SUITE)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
