@@ -233,3 +233,7 @@ def test_the_same_both_ways(old: list[str], new: list[str]) -> None:
 def test_a_difference_is_named(old: str, new: str, reason: str) -> None:
     found = judged(old, new)
     assert (found.verdict, found.reason) == (Verdict.DIFFERENT, reason)
+
+
+def test_a_denied_alternative_after_a_comma_is_rejected() -> None:
+    assert read_statement("Alice paid, not the bank.").roles["bank"] == {"instead of"}
