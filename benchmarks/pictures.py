@@ -21,7 +21,7 @@ from langmem_tiers import (
     MemoryEngine,
     TokenBudget,
 )
-from langmem_tiers.cli.story import StoryClock, chapters
+from langmem_tiers.cli.demo.conversation import StoryClock, chapters
 from langmem_tiers.server import create_app
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langmem_tiers.cli.assistants import Assistants, Reply
+from langmem_tiers.cli.demo.agents import Assistants, Reply
 from langmem_tiers_langchain.contexts import record_messages
 from langmem_tiers_langchain.extractive import ExtractiveChat
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware

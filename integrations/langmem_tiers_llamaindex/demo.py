@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.agent.workflow import AgentInput, FunctionAgent
 from llama_index.core.memory import ChatMemoryBuffer
 
-from langmem_tiers.cli.assistants import Assistants, Reply
+from langmem_tiers.cli.demo.agents import Assistants, Reply
 from langmem_tiers_llamaindex.convert import to_message
 from langmem_tiers_llamaindex.extractive import ExtractiveLLM, prompt_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from langmem_tiers.cli.assistants import Framework
-from langmem_tiers.cli.carrying import export, import_
-from langmem_tiers.cli.keeping import backup, move, restore
-from langmem_tiers.cli.looking import inspect, search, status
-from langmem_tiers.cli.offering import mcp
-from langmem_tiers.cli.serving import serve
-from langmem_tiers.cli.telling import Teller, told_errors
-from langmem_tiers.cli.tending import forget, maintain, optimize, reembed
+from langmem_tiers.cli.commands.backup import backup, move, restore
+from langmem_tiers.cli.commands.export import export, import_
+from langmem_tiers.cli.commands.inspect import inspect, search, status
+from langmem_tiers.cli.commands.maintenance import forget, maintain, optimize, reembed
+from langmem_tiers.cli.commands.mcp import mcp
+from langmem_tiers.cli.commands.serve import serve
+from langmem_tiers.cli.demo.agents import Framework
+from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.version import __version__
 
 app = typer.Typer(
@@ -56,7 +56,7 @@ def demo(
     ] = Framework.LANGCHAIN,
 ) -> None:
     """Ask an agent about a bundled project conversation, with memory and without."""
-    from langmem_tiers.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
+    from langmem_tiers.cli.demo.command import run_demo  # noqa: PLC0415 - only this command needs it
 
     teller = Teller()
     with told_errors(teller):

@@ -13,12 +13,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from langmem_tiers import Context, EngineConfig, MemoryEngine, MessageDraft, Role, TokenBudget, __version__
-from langmem_tiers.cli import demo
 from langmem_tiers.cli.app import app
-from langmem_tiers.cli.assistants import Assistants, Reply
-from langmem_tiers.cli.demo_asked import Asked, Score, answers, score
-from langmem_tiers.cli.demo_stored import sessions, tiers
-from langmem_tiers.cli.story import chapters, questions
+from langmem_tiers.cli.demo import command
+from langmem_tiers.cli.demo.agents import Assistants, Reply
+from langmem_tiers.cli.demo.answers import Asked, Score, answers, score
+from langmem_tiers.cli.demo.conversation import chapters, questions
+from langmem_tiers.cli.demo.overview import sessions, tiers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -172,7 +172,7 @@ class Scripted:
 
 def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> None:
     story, rate = questions(), "Our payment provider takes an online rate of 0.95 % per transaction."
-    known = {question.text: question.fact for question in story[1:]} | {demo._LAST_QUESTION: rate}
+    known = {question.text: question.fact for question in story[1:]} | {command._LAST_QUESTION: rate}
     both = Assistants(without_memory=Scripted({}), with_memory=Scripted(known))
     console = Console(file=StringIO(), width=80)
     with MemoryEngine(embedder=None) as engine:
@@ -180,7 +180,7 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
         session.add_many([MessageDraft("user", "Hello."), MessageDraft("user", rate)])
         whole = sum(message.token_count for message in session.messages())
         session.compress(session.latest(1)[0].id, "They said hello.")
-        demo._ask(console, engine, both)
+        command._ask(console, engine, both)
     assert isinstance(console.file, StringIO)
     output = console.file.getvalue()
     told = " ".join(output.split())

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.servers import OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
-from langmem_tiers.cli import places
+from langmem_tiers.cli import targets
 from langmem_tiers.core.clock import SystemClock
 from tests.cli.running import run
 from tests.waiting import LIMIT_SECONDS
@@ -23,7 +23,7 @@ WORD = "quorraxvault"
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_REDIS_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(targets, "_REDIS_SECONDS", LIMIT_SECONDS)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, Strategy, TokenBudget
 from langmem_tiers.cli.app import app
-from langmem_tiers.cli.story import StoryClock, chapters, questions
+from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
 from langmem_tiers.mcp_server.server import server_of
 from langmem_tiers.server import create_app
 from langmem_tiers.storage.migrations import _create_statements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, KnowledgeCategory, MessageDraft
-from langmem_tiers.cli.story import chapters
+from langmem_tiers.cli.demo.conversation import chapters
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine

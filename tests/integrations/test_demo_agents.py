@@ -8,13 +8,13 @@ import pytest
 
 from langmem_tiers import MemoryEngine
 from langmem_tiers.adapting.quoting import UNKNOWN
-from langmem_tiers.cli.assistants import Framework, load_maker
-from langmem_tiers.cli.story import StoryClock, chapters, questions
+from langmem_tiers.cli.demo.agents import Framework, load_maker
+from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers.cli.assistants import Assistants
+    from langmem_tiers.cli.demo.agents import Assistants
 
 MARA = ("tidepool", "mara")
 DASHBOARDS = questions()[8]

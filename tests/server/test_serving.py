@@ -197,7 +197,7 @@ def test_a_missing_extra_is_named_with_its_command(
 
 
 def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    from langmem_tiers.cli.serving import _metrics
+    from langmem_tiers.cli.commands.serve import _metrics
 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert _metrics() == (None, None)

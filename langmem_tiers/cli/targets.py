@@ -23,7 +23,7 @@ from langmem_tiers.server.holding import held_from
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers.cli.telling import Teller
+    from langmem_tiers.cli.output import Teller
     from langmem_tiers.core.instruments import Metrics
     from langmem_tiers.core.names import NamespacePath
 

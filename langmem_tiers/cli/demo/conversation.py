@@ -104,4 +104,4 @@ def _id(number: int) -> str:
 
 
 def _read(name: str) -> str:
-    return (files("langmem_tiers.cli") / "tidepool" / name).read_text(encoding="utf-8")
+    return (files("langmem_tiers.cli.demo") / "tidepool" / name).read_text(encoding="utf-8")

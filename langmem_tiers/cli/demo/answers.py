@@ -11,7 +11,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langmem_tiers.cli.assistants import Assistant, Reply
+    from langmem_tiers.cli.demo.agents import Assistant, Reply
     from langmem_tiers.core.recall import Hit
 
 _KNOWN = "- "

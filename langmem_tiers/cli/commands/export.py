@@ -21,8 +21,8 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     MaybeSession,
     Redis,
 )
-from langmem_tiers.cli.places import known, opened
-from langmem_tiers.cli.telling import Teller, json_line, told_errors
+from langmem_tiers.cli.output import Teller, json_line, told_errors
+from langmem_tiers.cli.targets import known, opened
 from langmem_tiers.core.errors import InvalidInputError, MessageConflictError, SessionNotFoundError
 from langmem_tiers.core.messages import Message, MessageDraft, ToolCall
 from langmem_tiers.core.names import check_name, check_namespace

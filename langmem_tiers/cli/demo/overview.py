@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from langmem_tiers.cli.story import chapters
+from langmem_tiers.cli.demo.conversation import chapters
 from langmem_tiers.compression.facts import FactFinder
 from langmem_tiers.compression.speech import speech
 

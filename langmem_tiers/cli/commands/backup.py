@@ -16,8 +16,8 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Redis,
     Yes,
 )
-from langmem_tiers.cli.places import database_url, is_new, known, label, opened
-from langmem_tiers.cli.telling import Teller, told_errors
+from langmem_tiers.cli.output import Teller, told_errors
+from langmem_tiers.cli.targets import database_url, is_new, known, label, opened
 from langmem_tiers.core.backups import BackupScope, RestoreWish
 from langmem_tiers.core.errors import InvalidInputError, RestoreConflictError
 from langmem_tiers.core.paths import path_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from langmem_tiers.cli.assistants import Framework, load_maker
-from langmem_tiers.cli.demo_asked import Asked, Score, answers, fence, old_thread, score
-from langmem_tiers.cli.demo_stored import intro, sessions, tiers, tuning
-from langmem_tiers.cli.story import StoryClock, chapters, questions
+from langmem_tiers.cli.demo.agents import Framework, load_maker
+from langmem_tiers.cli.demo.answers import Asked, Score, answers, fence, old_thread, score
+from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
+from langmem_tiers.cli.demo.overview import intro, sessions, tiers, tuning
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.core.errors import InvalidConfigError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from langmem_tiers.cli.assistants import Assistants
+    from langmem_tiers.cli.demo.agents import Assistants
     from langmem_tiers.core.context import Context
     from langmem_tiers.core.messages import Message
     from langmem_tiers.namespace import Namespace

@@ -15,8 +15,8 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Namespace,
     Redis,
 )
-from langmem_tiers.cli.places import known, opened
-from langmem_tiers.cli.telling import Teller, plain, told_errors
+from langmem_tiers.cli.output import Teller, plain, told_errors
+from langmem_tiers.cli.targets import known, opened
 from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
 from langmem_tiers.core.paths import shown
 

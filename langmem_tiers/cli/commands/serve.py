@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langmem_tiers.cli.options import Budget, Database, Redis  # noqa: TC001 - as above
-from langmem_tiers.cli.places import opened_for_others
-from langmem_tiers.cli.telling import Teller, told_errors
+from langmem_tiers.cli.output import Teller, told_errors
+from langmem_tiers.cli.targets import opened_for_others
 from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.core.paths import path_of
 from langmem_tiers.metrics import PrometheusMetrics

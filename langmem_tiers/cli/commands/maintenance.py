@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.cli.carrying import all_namespaces
+from langmem_tiers.cli.commands.export import all_namespaces
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Budget,
     Database,
@@ -17,8 +17,8 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
     Redis,
     Yes,
 )
-from langmem_tiers.cli.places import known, opened
-from langmem_tiers.cli.telling import ELSEWHERE, FAILED, Teller, plain, told_errors
+from langmem_tiers.cli.output import ELSEWHERE, FAILED, Teller, plain, told_errors
+from langmem_tiers.cli.targets import known, opened
 from langmem_tiers.core.config import MaintenanceConfig
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.paths import path_of, shown
