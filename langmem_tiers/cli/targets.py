@@ -18,7 +18,7 @@ from langmem_tiers.core.levels import RedisConfig
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.server.holding import held_from
+from langmem_tiers.server.namespace_listing import held_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

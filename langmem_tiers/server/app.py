@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from langmem_tiers.core.errors import LangmemTiersError
-from langmem_tiers.server import changing, looking, recalling, watching
-from langmem_tiers.server.answers import ProblemAnswer
-from langmem_tiers.server.desk import Served
-from langmem_tiers.server.guard import Guard
-from langmem_tiers.server.problems import invalid, problem_of
-from langmem_tiers.server.workers import Workers
+from langmem_tiers.server.dependencies import Served
+from langmem_tiers.server.error_responses import invalid, problem_of
+from langmem_tiers.server.response_models import ProblemAnswer
+from langmem_tiers.server.routes import admin, read, recall, write
+from langmem_tiers.server.security import Guard
+from langmem_tiers.server.thread_pools import Workers
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def app_of(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegist
         middleware=[Middleware(Guard, config=config)],
     )
     app.state.served = Served(engine, Workers(config), registry)
-    for routes in (watching, looking, recalling, changing):
+    for routes in (admin, read, recall, write):
         app.include_router(routes.router)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (LangmemTiersError, HTTPException):

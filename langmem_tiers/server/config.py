@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.names import check_namespace
-from langmem_tiers.server.hosts import allowed_name
+from langmem_tiers.server.allowed_hosts import allowed_name
 from langmem_tiers.server.tokens import Token, check_distinct
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.servers import OwnPostgres
 from langmem_tiers import EngineConfig, MemoryEngine, PostgresConfig
 from langmem_tiers.server import ServerConfig
-from langmem_tiers.server.cursors import cursor_of
+from langmem_tiers.server.pagination import cursor_of
 from tests.server.asking import ALICE, Asker, kind_of
 from tests.shared_servers import new_folder
 from tests.waiting import LIMIT_SECONDS, wait_until

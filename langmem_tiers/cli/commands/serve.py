@@ -18,7 +18,7 @@ from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.core.paths import path_of
 from langmem_tiers.metrics import PrometheusMetrics
 from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
-from langmem_tiers.server.hosts import address_of
+from langmem_tiers.server.allowed_hosts import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

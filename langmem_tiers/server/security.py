@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from langmem_tiers.server.hosts import host_of, is_allowed
-from langmem_tiers.server.problems import Problem, problem_of
+from langmem_tiers.server.allowed_hosts import host_of, is_allowed
+from langmem_tiers.server.error_responses import Problem, problem_of
 from langmem_tiers.server.tokens import matching
 
 if TYPE_CHECKING:

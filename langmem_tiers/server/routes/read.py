@@ -9,9 +9,12 @@ from fastapi import APIRouter, Query
 from langmem_tiers.core.paths import path_of, shown
 from langmem_tiers.core.upkeep import Holdings
 from langmem_tiers.flows.task_history import CyclePlace
-from langmem_tiers.server import answers, wording
-from langmem_tiers.server.addresses import any_name
-from langmem_tiers.server.asks import (
+from langmem_tiers.server import response_models, serializers
+from langmem_tiers.server.dependencies import AtDesk, in_thread
+from langmem_tiers.server.namespace_listing import holdings_of
+from langmem_tiers.server.pagination import cursor_of, place_of
+from langmem_tiers.server.path_names import any_name
+from langmem_tiers.server.request_models import (
     MOST_CHARACTERS,
     Budget,
     Cursor,
@@ -20,9 +23,6 @@ from langmem_tiers.server.asks import (
     InSession,
     Limit,
 )
-from langmem_tiers.server.cursors import cursor_of, place_of
-from langmem_tiers.server.desk import AtDesk, in_thread
-from langmem_tiers.server.holding import holdings_of
 
 router = APIRouter()
 _NOTHING = Holdings(sessions=0, messages=0, tokens=0, tiers={}, knowledge=0, growth=(), growth_is_whole=True)
@@ -30,37 +30,40 @@ _NOTHING = Holdings(sessions=0, messages=0, tokens=0, tiers={}, knowledge=0, gro
 
 @router.get("/namespaces")
 @in_thread()
-def namespaces(desk: AtDesk, limit: Limit = 50, cursor: Cursor = None) -> answers.Page[answers.NamespaceItem]:
+def namespaces(
+    desk: AtDesk, limit: Limit = 50, cursor: Cursor = None
+) -> response_models.Page[response_models.NamespaceItem]:
     """The namespaces that the token opens, in a fixed order."""
     place = place_of("namespaces", cursor, str)
     after = None if place is None else path_of(str(place[0]))
     found = desk.engine.namespaces(desk.reach.namespace or (), after=after, limit=limit + 1)
-    items = [answers.NamespaceItem(namespace=wording.clean(shown(one))) for one in found[:limit]]
+    items = [response_models.NamespaceItem(namespace=serializers.clean(shown(one))) for one in found[:limit]]
     more = cursor_of("namespaces", shown(found[limit - 1])) if len(found) > limit else None
-    return answers.Page(items=items, next=more)
+    return response_models.Page(items=items, next=more)
 
 
 @router.get("/overview")
 @in_thread()
-def overview(desk: AtDesk, namespace: InNamespace = None) -> answers.Overview:
+def overview(desk: AtDesk, namespace: InNamespace = None) -> response_models.Overview:
     """What a namespace holds, by tier, and by day for 90 days."""
     there = desk.there(namespace)
     held = holdings_of(there) or _NOTHING
-    return answers.Overview(
-        namespace=wording.clean(shown(there.path)),
+    return response_models.Overview(
+        namespace=serializers.clean(shown(there.path)),
         sessions=held.sessions,
         messages=held.messages,
         tokens=held.tokens,
         tiers=[
-            answers.TierItem(tier=tier, entries=one.entries, tokens=one.tokens)
+            response_models.TierItem(tier=tier, entries=one.entries, tokens=one.tokens)
             for tier, one in held.tiers.items()
         ],
         knowledge=held.knowledge,
         growth=[
-            answers.DayItem(day=one.day, messages=one.messages, tokens=one.tokens) for one in held.growth
+            response_models.DayItem(day=one.day, messages=one.messages, tokens=one.tokens)
+            for one in held.growth
         ],
         growth_is_whole=held.growth_is_whole,
-        optimizer=wording.status_of(desk.engine.optimizer.report(there.path)),
+        optimizer=serializers.status_of(desk.engine.optimizer.report(there.path)),
         budget=desk.engine.config.budget.available,
     )
 
@@ -69,27 +72,29 @@ def overview(desk: AtDesk, namespace: InNamespace = None) -> answers.Overview:
 @in_thread()
 def sessions(
     desk: AtDesk, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
-) -> answers.Page[answers.SessionItem]:
+) -> response_models.Page[response_models.SessionItem]:
     """The sessions of a namespace, newest first."""
     place = place_of("sessions", cursor, str)
     page = desk.there(namespace).sessions(after=None if place is None else str(place[0]), limit=limit)
     more = None if page.next_after is None else cursor_of("sessions", page.next_after)
-    return answers.Page(items=[wording.session_item(one) for one in page.sessions], next=more)
+    return response_models.Page(items=[serializers.session_item(one) for one in page.sessions], next=more)
 
 
 @router.get(f"/sessions/{any_name('session')}/messages")
 @in_thread()
 def messages(
     desk: AtDesk, session: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
-) -> answers.Page[answers.MessageItem]:
+) -> response_models.Page[response_models.MessageItem]:
     """The record of a session, oldest first."""
     after, before = _place_in_record("messages", cursor)
     page = desk.session(namespace, session).page(after, limit)
     items = [
-        answers.MessageItem(**wording.said(one), position=position)
+        response_models.MessageItem(**serializers.said(one), position=position)
         for position, one in enumerate(page.messages, before + 1)
     ]
-    return answers.Page(items=items, next=_next_in_record("messages", page.next_after, before + limit))
+    return response_models.Page(
+        items=items, next=_next_in_record("messages", page.next_after, before + limit)
+    )
 
 
 @router.get(f"/sessions/{any_name('session')}/timeline")
@@ -103,7 +108,7 @@ def timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
     order: Literal["oldest", "newest"] = "oldest",
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> answers.Page[answers.TimelineItem]:
+) -> response_models.Page[response_models.TimelineItem]:
     """The record of a session, and what would become of each message in a context.
 
     Without a question nothing is recalled for it.
@@ -116,15 +121,15 @@ def timeline(  # noqa: PLR0913, PLR0917 - each is a parameter of the address
     )
     page = there.page(place, limit) if order == "oldest" else there.page_back(place, limit)
     items = [
-        answers.TimelineItem(
-            **wording.said(one),
+        response_models.TimelineItem(
+            **serializers.said(one),
             position=position if order == "oldest" else None,
             state=verdicts.state_of(one),
-            reason=wording.clean(verdicts.reason_of(one)),
+            reason=serializers.clean(verdicts.reason_of(one)),
         )
         for position, one in enumerate(page.messages, before + 1)
     ]
-    return answers.Page(items=items, next=_next_in_record(listing, page.next_after, before + limit))
+    return response_models.Page(items=items, next=_next_in_record(listing, page.next_after, before + limit))
 
 
 @router.get(f"/entries/{any_name('id')}")
@@ -134,9 +139,9 @@ def entry(
     id: InPath,  # noqa: A002 - as in the path
     namespace: InNamespace = None,
     session: InSession = None,
-) -> answers.EntryAnswer:
+) -> response_models.EntryAnswer:
     """A memory, whole: a message as it was said, an entry, an episode, a chunk, something known."""
-    return wording.entry_of(desk.there(namespace).entry(id, session=session))
+    return serializers.entry_of(desk.there(namespace).entry(id, session=session))
 
 
 @router.get("/knowledge")
@@ -148,38 +153,38 @@ def knowledge(
     category: str | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> answers.Page[answers.KnowledgeItem]:
+) -> response_models.Page[response_models.KnowledgeItem]:
     """What is known across sessions, by category and key; with a query what answers it, best first, on one page."""
     place = place_of("knowledge", cursor, str, str)
     known = desk.there(namespace).knowledge
     if query:
         hits = known.recall(query, category=category, limit=limit, use=False)
-        return answers.Page(items=[wording.knowledge_item(hit.knowledge) for hit in hits])
+        return response_models.Page(items=[serializers.knowledge_item(hit.knowledge) for hit in hits])
     after = None if place is None else (str(place[0]), str(place[1]))
     found = known.page(category, after=after, limit=limit + 1)
     last = found[limit - 1] if len(found) > limit else None
     more = None if last is None else cursor_of("knowledge", last.category, last.key)
-    return answers.Page(items=[wording.knowledge_item(one) for one in found[:limit]], next=more)
+    return response_models.Page(items=[serializers.knowledge_item(one) for one in found[:limit]], next=more)
 
 
 @router.get("/tasks")
 @in_thread()
 def tasks(
     desk: AtDesk, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
-) -> answers.Page[answers.TaskItem]:
+) -> response_models.Page[response_models.TaskItem]:
     """Recorded runs of agents, newest first; a page may hold fewer than were asked for, and still have a next."""
     place = place_of("tasks", cursor, int)
     before = None if place is None else int(place[0])
     page = desk.there(namespace).tasks(before=before, limit=limit)
     more = None if page.next_before is None else cursor_of("tasks", page.next_before)
-    return answers.Page(items=[wording.task_item(one) for one in page.tasks], next=more)
+    return response_models.Page(items=[serializers.task_item(one) for one in page.tasks], next=more)
 
 
 @router.get(f"/tasks/{any_name('task')}/cycles")
 @in_thread()
 def cycles(
     desk: AtDesk, task: InPath, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
-) -> answers.Page[answers.CycleItem]:
+) -> response_models.Page[response_models.CycleItem]:
     """The steps of a run, oldest first, each with the loop that it is part of, if it is."""
     place = CyclePlace()
     if (told := place_of("cycles", cursor, str, int, int)) is not None:
@@ -187,7 +192,7 @@ def cycles(
     page = desk.there(namespace).task_cycles(task, place=place, limit=limit)
     rest = page.next_place
     more = None if rest is None else cursor_of("cycles", rest.after or "", rest.passed, rest.number)
-    return answers.Page(items=[wording.cycle_item(one) for one in page.cycles], next=more)
+    return response_models.Page(items=[serializers.cycle_item(one) for one in page.cycles], next=more)
 
 
 def _place_in_record(listing: str, cursor: str | None) -> tuple[str | None, int]:

@@ -10,11 +10,11 @@ from fastapi import Depends, Request
 
 from langmem_tiers.core.errors import InvalidInputError, NotFoundError, SessionNotFoundError
 from langmem_tiers.core.paths import path_of, shown
-from langmem_tiers.server.guard import REACH, Reach
-from langmem_tiers.server.holding import held_from, only_one
-from langmem_tiers.server.problems import Problem
-from langmem_tiers.server.timelines import Timelines
-from langmem_tiers.server.workers import Pace, Workers
+from langmem_tiers.server.error_responses import Problem
+from langmem_tiers.server.namespace_listing import held_from, only_one
+from langmem_tiers.server.preview_cache import Timelines
+from langmem_tiers.server.security import REACH, Reach
+from langmem_tiers.server.thread_pools import Pace, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

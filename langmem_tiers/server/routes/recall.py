@@ -8,25 +8,25 @@ from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.core.errors import BudgetExceededError
 from langmem_tiers.core.recall import RecallFilters
 from langmem_tiers.scoring.tokens import count_messages
-from langmem_tiers.server import answers, contexts, wording
-from langmem_tiers.server.asks import AskContext, AskRecall  # noqa: TC001 - read at run time
-from langmem_tiers.server.desk import AtDesk, in_thread
+from langmem_tiers.server import context_serializer, response_models, serializers
+from langmem_tiers.server.dependencies import AtDesk, in_thread
+from langmem_tiers.server.request_models import AskContext, AskRecall  # noqa: TC001 - read at run time
 
 router = APIRouter()
 
 
 @router.post("/recall")
 @in_thread()
-def recall(desk: AtDesk, asked: AskRecall) -> answers.RecallAnswer:
+def recall(desk: AtDesk, asked: AskRecall) -> response_models.RecallAnswer:
     """What was said in any session, or is known, that answers a query: best first, each with the reasons."""
     there, now = desk.there(asked.namespace), SystemClock().monotonic
     started = now()
     found = there.recall(asked.query, limit=asked.limit, strategy=asked.strategy, filters=_filters(asked))
-    return answers.RecallAnswer(
-        hits=[wording.hit_item(hit) for hit in found.hits],
+    return response_models.RecallAnswer(
+        hits=[serializers.hit_item(hit) for hit in found.hits],
         strategy=found.strategy.value,
         candidates=found.candidates,
-        problems=[wording.clean(one) for one in found.problems],
+        problems=[serializers.clean(one) for one in found.problems],
         seconds=round(now() - started, 6),
     )
 
@@ -43,15 +43,15 @@ def _filters(asked: AskRecall) -> RecallFilters | None:
 
 @router.post("/context")
 @in_thread()
-def context(desk: AtDesk, asked: AskContext) -> answers.ContextAnswer:
+def context(desk: AtDesk, asked: AskContext) -> response_models.ContextAnswer:
     """What would go to the model for a question, within a budget, and what would be left out. Nothing is changed."""
     session = desk.session(asked.namespace, asked.session)
     counter = desk.engine.counter
-    taken = contexts.system_tokens(counter, asked.system)
+    taken = context_serializer.system_tokens(counter, asked.system)
     whole = desk.budget(session, asked.budget)
     if taken and taken + count_messages(counter, ()) >= whole.available:
         raise BudgetExceededError(
             f"the system prompt takes {taken} of {whole.available} tokens: raise the budget or shorten it"
         )
     previewed = session.preview(asked.question, budget=whole.resized(whole.available - taken))
-    return contexts.told(previewed, counter, budget=whole.available, system=asked.system)
+    return context_serializer.told(previewed, counter, budget=whole.available, system=asked.system)

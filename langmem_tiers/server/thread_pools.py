@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from langmem_tiers.server.problems import Problem, unavailable
+from langmem_tiers.server.error_responses import Problem, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.knowledge import id_from_name
 from langmem_tiers.core.paths import shown
-from langmem_tiers.server.holding import holdings_of
+from langmem_tiers.server.namespace_listing import holdings_of
 
 if TYPE_CHECKING:
     from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.server.asks import AskForget
-    from langmem_tiers.server.desk import Desk
+    from langmem_tiers.server.dependencies import Desk
+    from langmem_tiers.server.request_models import AskForget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.flows.task_history import step_of
-from langmem_tiers.server import answers
+from langmem_tiers.server import response_models
 
 if TYPE_CHECKING:
     from langmem_tiers.core.erasure import ErasureReceipt
@@ -65,14 +65,14 @@ def said(message: Message) -> dict[str, Any]:
     }
 
 
-def calls_of(message: Message | None, *, whole: bool = False) -> list[answers.CallItem]:
+def calls_of(message: Message | None, *, whole: bool = False) -> list[response_models.CallItem]:
     """The calls of tools that a message makes; in lists their arguments are cut, as texts are, all together."""
-    calls, left = list[answers.CallItem](), MOST_CHARACTERS
+    calls, left = list[response_models.CallItem](), MOST_CHARACTERS
     for call in () if message is None else message.tool_calls:
         told = call.arguments if whole else call.arguments[:left]
         left -= min(left, len(told))
         calls.append(
-            answers.CallItem(
+            response_models.CallItem(
                 id=clean(call.id),
                 name=clean(call.name) if whole else short_name(call.name) or "",
                 arguments=clean(told),
@@ -82,9 +82,9 @@ def calls_of(message: Message | None, *, whole: bool = False) -> list[answers.Ca
     return calls
 
 
-def session_item(info: SessionInfo) -> answers.SessionItem:
+def session_item(info: SessionInfo) -> response_models.SessionItem:
     """A session."""
-    return answers.SessionItem(
+    return response_models.SessionItem(
         session=clean(info.name),
         messages=info.message_count,
         tokens=info.token_count,
@@ -94,14 +94,14 @@ def session_item(info: SessionInfo) -> answers.SessionItem:
     )
 
 
-def status_of(report: EfficiencyReport) -> answers.OptimizerStatus:
+def status_of(report: EfficiencyReport) -> response_models.OptimizerStatus:
     """What the optimizer achieved."""
-    return answers.OptimizerStatus.model_validate(report.as_dict())
+    return response_models.OptimizerStatus.model_validate(report.as_dict())
 
 
-def run_of(snapshot: Snapshot) -> answers.OptimizerRun:
+def run_of(snapshot: Snapshot) -> response_models.OptimizerRun:
     """What a run of the optimizer did."""
-    return answers.OptimizerRun(
+    return response_models.OptimizerRun(
         at=snapshot.created_at,
         reason=clean(snapshot.reason),
         tokens_before=snapshot.tokens_before,
@@ -113,14 +113,14 @@ def run_of(snapshot: Snapshot) -> answers.OptimizerRun:
         entries_dropped=snapshot.entries_dropped,
         entries_promoted=snapshot.entries_promoted,
         is_reverted=snapshot.is_reverted,
-        parameters=answers.Parameters.model_validate(snapshot.parameters.as_dict()),
+        parameters=response_models.Parameters.model_validate(snapshot.parameters.as_dict()),
     )
 
 
-def entry_of(found: FoundEntry) -> answers.EntryAnswer:
+def entry_of(found: FoundEntry) -> response_models.EntryAnswer:
     """A memory, whole."""
     entry, message = found.entry, found.message
-    return answers.EntryAnswer(
+    return response_models.EntryAnswer(
         id=clean(entry.id),
         kind=entry.kind,
         session=_clean(entry.session),
@@ -142,20 +142,20 @@ def entry_of(found: FoundEntry) -> answers.EntryAnswer:
     )
 
 
-def task_item(task: TaskInfo) -> answers.TaskItem:
+def task_item(task: TaskInfo) -> response_models.TaskItem:
     """A recorded run."""
-    return answers.TaskItem(
+    return response_models.TaskItem(
         task=clean(task.task), cycles=task.cycles, started_at=task.started_at, updated_at=task.updated_at
     )
 
 
-def cycle_item(seen: SeenCycle) -> answers.CycleItem:
+def cycle_item(seen: SeenCycle) -> response_models.CycleItem:
     """One step of a run."""
     entry = seen.entry
     thought, parameters, result = map(
         cut, (entry.thought.content, entry.action.parameters_json, _result(entry))
     )
-    return answers.CycleItem(
+    return response_models.CycleItem(
         id=clean(entry.entry_id),
         number=seen.number,
         thought=thought["text"],
@@ -183,9 +183,9 @@ def _result(step: MemoryEntry) -> str:
     return step.error_message or ("" if step.observation is None else step.observation.text)
 
 
-def erasure_of(receipt: ErasureReceipt) -> answers.Erasure:
+def erasure_of(receipt: ErasureReceipt) -> response_models.Erasure:
     """What was erased."""
-    return answers.Erasure(
+    return response_models.Erasure(
         id=receipt.id,
         erased_at=receipt.erased_at,
         counts={name: count for name, count in asdict(receipt.counts).items() if count},
@@ -198,10 +198,10 @@ def erasure_of(receipt: ErasureReceipt) -> answers.Erasure:
     )
 
 
-def knowledge_item(known: Knowledge) -> answers.KnowledgeItem:
+def knowledge_item(known: Knowledge) -> response_models.KnowledgeItem:
     """Something known."""
     value = cut(known.value)
-    return answers.KnowledgeItem(
+    return response_models.KnowledgeItem(
         id=clean(known.id),
         category=clean(known.category),
         key=clean(known.key),
@@ -215,10 +215,10 @@ def knowledge_item(known: Knowledge) -> answers.KnowledgeItem:
     )
 
 
-def hit_item(hit: Hit) -> answers.HitItem:
+def hit_item(hit: Hit) -> response_models.HitItem:
     """A memory that was recalled."""
     entry = hit.entry
-    return answers.HitItem(
+    return response_models.HitItem(
         id=clean(entry.id),
         kind=entry.kind,
         tier=entry.tier.value,

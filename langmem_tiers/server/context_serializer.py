@@ -11,8 +11,8 @@ from langmem_tiers.flows.known import MEMORIES_ID
 from langmem_tiers.flows.session_context import KNOWLEDGE_SHARE, RECALLED_SHARE
 from langmem_tiers.scoring.tokens import count_messages
 from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
-from langmem_tiers.server import answers
-from langmem_tiers.server.wording import calls_of, clean, cut
+from langmem_tiers.server import response_models
+from langmem_tiers.server.serializers import calls_of, clean, cut
 
 if TYPE_CHECKING:
     from langmem_tiers.core.context import Context
@@ -32,7 +32,7 @@ def system_tokens(counter: TokenCounter, text: str | None) -> int:
 
 def told(
     preview: Preview, counter: TokenCounter, *, budget: int, system: str | None
-) -> answers.ContextAnswer:
+) -> response_models.ContextAnswer:
     """A context, with the system prompt before it.
 
     Args:
@@ -44,7 +44,7 @@ def told(
     context = preview.context
     before = [_system_part(counter, system)] if system else []
     sections = _sections(context, counter, system)
-    return answers.ContextAnswer(
+    return response_models.ContextAnswer(
         budget=budget,
         used=sum(one.tokens for one in sections),
         sections=sections,
@@ -56,8 +56,8 @@ def told(
     )
 
 
-def _system_part(counter: TokenCounter, text: str) -> answers.PartItem:
-    return answers.PartItem(
+def _system_part(counter: TokenCounter, text: str) -> response_models.PartItem:
+    return response_models.PartItem(
         id=None,
         role=Role.SYSTEM.value,
         name=None,
@@ -69,7 +69,9 @@ def _system_part(counter: TokenCounter, text: str) -> answers.PartItem:
     )
 
 
-def _sections(context: Context, counter: TokenCounter, system: str | None) -> list[answers.SectionItem]:
+def _sections(
+    context: Context, counter: TokenCounter, system: str | None
+) -> list[response_models.SectionItem]:
     room, taken = context.token_budget, system_tokens(counter, system)
     used = dict(context.sections)
     if taken and not context.messages:
@@ -77,11 +79,12 @@ def _sections(context: Context, counter: TokenCounter, system: str | None) -> li
     parts = {"system": (taken, taken)} if taken else {}
     parts |= {name: (tokens, int(room * _SHARES.get(name, 1.0))) for name, tokens in used.items()}
     return [
-        answers.SectionItem(name=name, tokens=tokens, limit=most) for name, (tokens, most) in parts.items()
+        response_models.SectionItem(name=name, tokens=tokens, limit=most)
+        for name, (tokens, most) in parts.items()
     ]
 
 
-def _messages(context: Context) -> list[answers.PartItem]:
+def _messages(context: Context) -> list[response_models.PartItem]:
     full, compressed = set(context.full), set(context.compressed)
     knows = bool(context.knowledge)
 
@@ -93,7 +96,7 @@ def _messages(context: Context) -> list[answers.PartItem]:
         return "recalled" if message.id.startswith(MEMORIES_ID) or not knows else "knowledge"
 
     return [
-        answers.PartItem(
+        response_models.PartItem(
             id=clean(one.id),
             role=one.role.value,
             name=None if one.name is None else clean(one.name),
@@ -107,12 +110,12 @@ def _messages(context: Context) -> list[answers.PartItem]:
     ]
 
 
-def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutItem]:
+def _left_out(preview: Preview, counter: TokenCounter) -> list[response_models.LeftOutItem]:
     context = preview.context
     in_few_words = {name_of(hit, preview.session) for hit in context.summarised}
     hits = {name_of(hit, preview.session): hit for hit in _hits(context)}
     recalled = [
-        answers.LeftOutItem(
+        response_models.LeftOutItem(
             id=clean(hit.entry.id),
             session=None if hit.session is None else clean(hit.session),
             role=None if hit.entry.role is None else hit.entry.role.value,
@@ -125,7 +128,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutIt
         for name, hit in hits.items()
     ]
     known = [
-        answers.LeftOutItem(
+        response_models.LeftOutItem(
             id=clean(hit.knowledge.id),
             session=None,
             role=None,
@@ -138,7 +141,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[answers.LeftOutIt
         for hit in context.knowledge_left_out
     ]
     dropped = [
-        answers.LeftOutItem(
+        response_models.LeftOutItem(
             id=clean(one.id),
             session=clean(preview.session),
             role=one.role.value,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from langmem_tiers.server import answers
-from langmem_tiers.server.asks import Ask, Cursor, InNamespace, Limit  # noqa: TC001 - read at run time
-from langmem_tiers.server.cursors import cursor_of, place_of
-from langmem_tiers.server.desk import AtDesk, in_thread
-from langmem_tiers.server.problems import Problem
-from langmem_tiers.server.wording import run_of, status_of
-from langmem_tiers.server.workers import Pace
+from langmem_tiers.server import response_models
+from langmem_tiers.server.dependencies import AtDesk, in_thread
+from langmem_tiers.server.error_responses import Problem
+from langmem_tiers.server.pagination import cursor_of, place_of
+from langmem_tiers.server.request_models import Ask, Cursor, InNamespace, Limit  # noqa: TC001 - read at run time
+from langmem_tiers.server.serializers import run_of, status_of
+from langmem_tiers.server.thread_pools import Pace
 from langmem_tiers.version import __version__
 
 router = APIRouter()
@@ -20,10 +20,10 @@ router = APIRouter()
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 @in_thread(Pace.WATCH)
-def health(desk: AtDesk) -> answers.Health:
+def health(desk: AtDesk) -> response_models.Health:
     """Whether the server answers, and its database too."""
     desk.engine.namespaces(limit=1)
-    return answers.Health(status="ok", version=__version__, database=desk.engine.backend)
+    return response_models.Health(status="ok", version=__version__, database=desk.engine.backend)
 
 
 @router.get("/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
@@ -41,7 +41,7 @@ def metrics(desk: AtDesk) -> Response:
 
 @router.get("/learning/optimizer/status")
 @in_thread()
-def optimizer_status(desk: AtDesk, namespace: InNamespace = None) -> answers.OptimizerStatus:
+def optimizer_status(desk: AtDesk, namespace: InNamespace = None) -> response_models.OptimizerStatus:
     """What the optimizer achieved in a namespace, and the parameters in force."""
     return status_of(desk.engine.optimizer.report(desk.there(namespace).path))
 
@@ -50,18 +50,18 @@ def optimizer_status(desk: AtDesk, namespace: InNamespace = None) -> answers.Opt
 @in_thread()
 def optimizer_history(
     desk: AtDesk, namespace: InNamespace = None, limit: Limit = 50, cursor: Cursor = None
-) -> answers.Page[answers.OptimizerRun]:
+) -> response_models.Page[response_models.OptimizerRun]:
     """The runs of the optimizer, newest first."""
     place = place_of("history", cursor, int)
     before = None if place is None else int(place[0])
     page = desk.engine.optimizer.page(desk.there(namespace).path, before=before, limit=limit)
     more = None if page.next_before is None else cursor_of("history", page.next_before)
-    return answers.Page(items=[run_of(one) for one in page.snapshots], next=more)
+    return response_models.Page(items=[run_of(one) for one in page.snapshots], next=more)
 
 
 @router.post("/learning/optimizer/run")
 @in_thread(Pace.LONG, writes=True)
-def optimizer_run(desk: AtDesk, asked: Ask) -> answers.OptimizerRun:
+def optimizer_run(desk: AtDesk, asked: Ask) -> response_models.OptimizerRun:
     """Tidy the sessions of a namespace that changed since the last run, and adapt the parameters."""
     done = desk.engine.optimizer.run(desk.there(asked.namespace).path)
     if done is None:

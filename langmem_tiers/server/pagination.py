@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 
-from langmem_tiers.server.problems import Problem
+from langmem_tiers.server.error_responses import Problem
 
 _LONGEST = 20_000  # a category and a key of the longest, with each character escaped, take 16,400
 _MOST = 2**53  # any number of ours is less
