@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langmem_tiers.adapting.guard_words import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langmem_tiers.adapting.checks import budget_of, check_engine, namespace_of
-from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
 from langmem_tiers.core.errors import InvalidInputError, StorageError
 from langmem_tiers.core.names import check_name
+from langmem_tiers.integration_kit.argument_checks import budget_of, check_engine, namespace_of
+from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
 from langmem_tiers_langchain.contexts import context_messages, is_told_by_memory, record_messages
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.storing import store

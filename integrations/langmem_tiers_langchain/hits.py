@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 
-from langmem_tiers.adapting.hits import described
+from langmem_tiers.integration_kit.hit_metadata import described
 
 if TYPE_CHECKING:
     from langmem_tiers.core.recall import Hit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.adapting.figures import (
+from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,

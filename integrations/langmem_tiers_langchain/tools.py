@@ -9,10 +9,10 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.store.base import InvalidNamespaceError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from langmem_tiers.adapting.memories import Change, EngineMemories, Wish
-from langmem_tiers.adapting.told import as_data, in_words
 from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.integration_kit.memory_tools import Change, EngineMemories, Wish
+from langmem_tiers.integration_kit.tool_messages import as_data, in_words
 from langmem_tiers_langchain.namespaces import NamespaceTemplate
 from langmem_tiers_langchain.store_memories import StoreMemories
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import BaseStore
 
-    from langmem_tiers.adapting.memories import Memories
+    from langmem_tiers.integration_kit.memory_tools import Memories
 
 Action = Literal["create", "update", "delete"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)

@@ -24,7 +24,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from langmem_tiers.adapting.values import MARK, ValueCodec, tag
+from langmem_tiers.integration_kit.codecs import MARK, ValueCodec, tag
 
 if TYPE_CHECKING:
     from langmem_tiers.core.json_values import JsonValue

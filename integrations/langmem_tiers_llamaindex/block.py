@@ -13,13 +13,13 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
-from langmem_tiers.adapting.checks import namespace_of
-from langmem_tiers.adapting.unsaved import FAILS, unsaved_of
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.errors import InvalidInputError
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.transcripts import Listing
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
+from langmem_tiers.integration_kit.argument_checks import namespace_of
+from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
 from langmem_tiers_llamaindex.convert import to_draft
 from langmem_tiers_llamaindex.in_engine import InEngine
 from langmem_tiers_llamaindex.placeholders import protected

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.adapting.checks import namespace_of
-from langmem_tiers.adapting.unsaved import unsaved_of
 from langmem_tiers.core.asides import was_set_aside
 from langmem_tiers.core.errors import SessionNotFoundError, StorageError
 from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.integration_kit.argument_checks import namespace_of
+from langmem_tiers.integration_kit.retry_queue import unsaved_of
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,

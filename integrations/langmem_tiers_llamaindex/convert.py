@@ -22,18 +22,18 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from langmem_tiers.adapting.figures import (
+from langmem_tiers.core.errors import InvalidMessageError
+from langmem_tiers.core.fences import CLOSING, OPENING, is_only_fenced, without_fences
+from langmem_tiers.core.json_values import to_json
+from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.core.shapes import calls_beside
+from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
 )
-from langmem_tiers.core.errors import InvalidMessageError
-from langmem_tiers.core.fences import CLOSING, OPENING, is_only_fenced, without_fences
-from langmem_tiers.core.json_values import to_json
-from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.core.shapes import calls_beside
 from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
 from langmem_tiers_llamaindex.placeholders import as_said, each_text
 from langmem_tiers_llamaindex.values import (

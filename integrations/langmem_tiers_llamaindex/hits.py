@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from langmem_tiers.adapting.hits import described
+from langmem_tiers.integration_kit.hit_metadata import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ from llama_index.core.memory.types import BaseMemory
 from llama_index.core.utils import get_tokenizer
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
-from langmem_tiers.adapting.checks import check_engine, namespace_of
 from langmem_tiers.core.errors import BudgetExceededError, InvalidInputError
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.integration_kit.argument_checks import check_engine, namespace_of
 from langmem_tiers_llamaindex.conversation import Conversation
 from langmem_tiers_llamaindex.counters import LlamaIndexCounter
 from langmem_tiers_llamaindex.engines import engine_of, reference_to

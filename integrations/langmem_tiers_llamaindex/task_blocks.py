@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.tools import ToolOutput
 
-from langmem_tiers.adapting.guard_words import ANSWER_TOOL, LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL, LIFTED, stopped, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 
-from langmem_tiers.adapting.held_tasks import checked_memory, checked_place
 from langmem_tiers.core.checks import check_whole
 from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.integration_kit.task_registry import checked_memory, checked_place
 from langmem_tiers_llamaindex.task_runs import ConversationTasks, Watch
 from langmem_tiers_llamaindex.watched_agents import can_answer, take
 from langmem_tiers_llamaindex.watched_tools import WatchedRetriever, answer_tool, watched

@@ -30,8 +30,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import AnyUrl, BaseModel
 
-from langmem_tiers.adapting.values import ValueCodec, described, tag
 from langmem_tiers.core.errors import InvalidMessageError
+from langmem_tiers.integration_kit.codecs import ValueCodec, described, tag
 
 if TYPE_CHECKING:
     from langmem_tiers.core.json_values import JsonValue

@@ -11,7 +11,9 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMe
 from pydantic import BaseModel, Field
 from workflows.runtime.types.results import WaitingForEvent
 
-from langmem_tiers.adapting.guard_words import (
+from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.core.tasks import Thought
+from langmem_tiers.integration_kit.guard_messages import (
     ANSWER_TOOL,
     ANSWER_TOOL_TOLD,
     LIFTED,
@@ -19,9 +21,7 @@ from langmem_tiers.adapting.guard_words import (
     is_block,
     words_of,
 )
-from langmem_tiers.adapting.told import in_words
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import Thought
+from langmem_tiers.integration_kit.tool_messages import in_words
 from langmem_tiers_llamaindex.task_blocks import blocked
 from langmem_tiers_llamaindex.task_calls import HANDOFF, Call, call_of, outcome_of, text_of, with_words
 

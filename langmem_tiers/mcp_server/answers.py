@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field
 
-from langmem_tiers.adapting.hits import described
-from langmem_tiers.adapting.told import safe
 from langmem_tiers.core.fences import CLOSING, OPENING
+from langmem_tiers.integration_kit.hit_metadata import described
+from langmem_tiers.integration_kit.tool_messages import safe
 from langmem_tiers.mcp_server.arguments import MAX_NAME
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pydantic import (
     model_validator,
 )
 
-from langmem_tiers.adapting.times import written_time
 from langmem_tiers.core.names import MAX_ENTRY_ID_BYTES
+from langmem_tiers.integration_kit.time_formats import written_time
 from langmem_tiers.tiers.confidence import INITIAL_CONFIDENCE
 
 MAX_TEXT = 100_000

@@ -21,8 +21,8 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from langmem_tiers.adapting.told import in_words, safe
 from langmem_tiers.core.names import check_namespace
+from langmem_tiers.integration_kit.tool_messages import in_words, safe
 from langmem_tiers.mcp_server.lines import relay
 from langmem_tiers.mcp_server.tools import MemoryTools
 from langmem_tiers.version import __version__

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.adapting.memories import count_use
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.errors import InvalidInputError, NotFoundError
 from langmem_tiers.core.knowledge import name_from_id
 from langmem_tiers.core.messages import MessageDraft
 from langmem_tiers.core.recall import RecallFilters
+from langmem_tiers.integration_kit.memory_tools import count_use
 from langmem_tiers.mcp_server import answers, arguments
 
 if TYPE_CHECKING:

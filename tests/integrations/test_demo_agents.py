@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.adapting.quoting import UNKNOWN
 from langmem_tiers.cli.demo.agents import Framework, load_maker
 from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
+from langmem_tiers.integration_kit.extractive_answers import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.adapting.quoting import NOTED, UNKNOWN
 from langmem_tiers.core.fences import fenced
+from langmem_tiers.integration_kit.extractive_answers import NOTED, UNKNOWN
 from langmem_tiers_langchain.extractive import ExtractiveChat, quoted
 
 FACT = "The print bridge listens on port 9410."

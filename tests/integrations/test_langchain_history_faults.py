@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError, TokenBudget
-from langmem_tiers.adapting.unsaved import unsaved_of
+from langmem_tiers.integration_kit.retry_queue import unsaved_of
 from langmem_tiers_langchain import TieredChatMessageHistory
 from tests.integrations.chat_models import model_that_answers
 from tests.integrations.test_langchain_history import SHAPES, given, run, runnable, texts

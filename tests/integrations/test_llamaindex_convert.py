@@ -28,14 +28,14 @@ from langmem_tiers import (
     Role,
     ToolCall,
 )
-from langmem_tiers.adapting.figures import (
+from langmem_tiers.core.fences import fenced
+from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
 )
-from langmem_tiers.core.fences import fenced
 from langmem_tiers_langchain import to_draft as from_langchain
 from langmem_tiers_langchain import to_message as to_langchain
 

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.adapting.leaves import LEAVES, leaf_of
+from langmem_tiers.integration_kit.scalar_codecs import LEAVES, leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from langmem_tiers.adapting.hits import described
 from langmem_tiers.core.errors import NotFoundError, StorageError
 from langmem_tiers.core.knowledge import name_from_id
+from langmem_tiers.integration_kit.hit_metadata import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

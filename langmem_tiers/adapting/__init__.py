@@ -1,1 +1,0 @@
-"""What the adapters of all frameworks share."""
