@@ -18,13 +18,13 @@ from typer.main import get_command
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, Strategy, TokenBudget
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
-from langmem_tiers.mcp_server.server import server_of
+from langmem_tiers.mcp.server import server_of
 from langmem_tiers.server import create_app
 from langmem_tiers.storage.migrations import _create_statements
 from langmem_tiers.testing import seeded_ids
 from tests.backups.filled import fill, lines_of
 from tests.backups.filled import opened as opened_for_backup
-from tests.mcp_server.serving import InProcess
+from tests.mcp.serving import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

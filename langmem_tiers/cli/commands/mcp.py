@@ -14,7 +14,7 @@ from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - typer rea
 from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.cli.targets import label, opened_for_others
 from langmem_tiers.core.paths import path_of, shown
-from langmem_tiers.mcp_server import serve
+from langmem_tiers.mcp import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

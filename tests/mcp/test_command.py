@@ -20,10 +20,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.mcp_server.lines import relay
+from langmem_tiers.mcp.stdio import relay
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
-from tests.mcp_server.serving import COMMAND, ask, refusal, serving
+from tests.mcp.serving import COMMAND, ask, refusal, serving
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from langmem_tiers.core.fences import CLOSING, OPENING
 from langmem_tiers.integration_kit.hit_metadata import described
 from langmem_tiers.integration_kit.tool_messages import safe
-from langmem_tiers.mcp_server.arguments import MAX_NAME
+from langmem_tiers.mcp.input_schemas import MAX_NAME
 
 if TYPE_CHECKING:
     from langmem_tiers.core.context import Context

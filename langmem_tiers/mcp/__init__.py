@@ -37,7 +37,7 @@ def serve(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bo
         MissingExtraError: The MCP SDK is not installed.
     """
     try:
-        from langmem_tiers.mcp_server.server import run  # noqa: PLC0415 - an extra, not before it is needed
+        from langmem_tiers.mcp.server import run  # noqa: PLC0415 - an extra, not before it is needed
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _PACKAGES:
             raise

@@ -23,15 +23,15 @@ from pydantic import ValidationError
 
 from langmem_tiers.core.names import check_namespace
 from langmem_tiers.integration_kit.tool_messages import in_words, safe
-from langmem_tiers.mcp_server.lines import relay
-from langmem_tiers.mcp_server.tools import MemoryTools
+from langmem_tiers.mcp.stdio import relay
+from langmem_tiers.mcp.tools import MemoryTools
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.mcp_server.tools import MemoryTool
+    from langmem_tiers.mcp.tools import MemoryTool
 
 _INSTRUCTIONS = (
     "Memory across conversations. Call build_context or recall before you answer what may depend on an earlier "
