@@ -16,11 +16,11 @@ from langmem_tiers import (
 from langmem_tiers.compression.extraction_budget import fit_extractions
 from langmem_tiers.core.context_data import ContextData, HistoryEntry
 from langmem_tiers.core.episodes import Episode, EpisodeKind
-from langmem_tiers.core.instruments import SILENT, Verb
 from langmem_tiers.core.tasks import Action, MemoryEntry, MemoryPriority, Thought
 from langmem_tiers.flows.compact import compact
 from langmem_tiers.scoring.arcs import merged_episodes
 from langmem_tiers.scoring.loops import Step, find_loops
+from langmem_tiers.telemetry.instruments import SILENT, Verb
 from langmem_tiers.tiers.task.cycles import ShortTermMemory
 from langmem_tiers.tiers.task.guard import Guard
 from langmem_tiers.tiers.task.pattern_learning import propose_patterns

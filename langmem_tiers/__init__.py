@@ -98,7 +98,6 @@ from langmem_tiers.core.errors import (
 from langmem_tiers.core.extracted import ExtractedFact, FactState
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
 from langmem_tiers.core.indexes import IndexStore, VectorStore
-from langmem_tiers.core.instruments import Figures, Metrics, Tracer
 from langmem_tiers.core.items import Item, ItemChange, ItemHit, ItemIndex, ItemStore, NamespaceMatch
 from langmem_tiers.core.knowledge import (
     DecayReport,
@@ -237,6 +236,7 @@ from langmem_tiers.scoring.tokens import (
     tiktoken_or_estimate,
 )
 from langmem_tiers.scoring.tokens.estimator import TokenEstimator
+from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
 from langmem_tiers.tiers.episodic import Episodes
 from langmem_tiers.tiers.facts import Facts
 from langmem_tiers.tiers.items import Items

@@ -14,7 +14,6 @@ from langmem_tiers.core.clock import Clock, SystemClock
 from langmem_tiers.core.config import EngineConfig
 from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.core.ids import IdSource, TimeSortedIds
-from langmem_tiers.core.instruments import Instruments
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.flows.analyze import Analyzer
 from langmem_tiers.flows.batching import BatchWriter
@@ -54,6 +53,7 @@ from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
 from langmem_tiers.storage.upkeep import SqlUpkeep
 from langmem_tiers.storage.urls import label_of, parse_url
 from langmem_tiers.storage.vectors import SqlVectorStore
+from langmem_tiers.telemetry.instruments import Instruments
 from langmem_tiers.tiers.items import ItemParts, Items
 from langmem_tiers.tiers.memory_parts import LastingParts
 from langmem_tiers.tiers.session_cache import SessionCache
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers.core.backups import BackupInfo, BackupStore, RestoreWish
-    from langmem_tiers.core.instruments import Metrics, Tracer
     from langmem_tiers.core.ports import Embedder, LanguageModel, SessionStore, TokenCounter
     from langmem_tiers.core.writing import WriterConfig
     from langmem_tiers.flows.background import Changes
+    from langmem_tiers.telemetry.instruments import Metrics, Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,12 +368,12 @@ def _check_instruments(metrics: object, tracer: object) -> None:
     if metrics is not None and not callable(getattr(metrics, "observe", None)):
         raise InvalidConfigError(
             f"metrics must have observe(name, seconds) and the like, got a {type(metrics).__name__}: "
-            "use langmem_tiers.metrics.PrometheusMetrics(registry)"
+            "use langmem_tiers.telemetry.prometheus.PrometheusMetrics(registry)"
         )
     if tracer is not None and not callable(getattr(tracer, "span", None)):
         raise InvalidConfigError(
             f"tracer must have span(name), got a {type(tracer).__name__}: "
-            "wrap one of OpenTelemetry as langmem_tiers.tracing.OpenTelemetryTracer(tracer)"
+            "wrap one of OpenTelemetry as langmem_tiers.telemetry.opentelemetry.OpenTelemetryTracer(tracer)"
         )
 
 

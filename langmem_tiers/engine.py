@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.erasure import ErasureReceipt
     from langmem_tiers.core.ids import IdSource
-    from langmem_tiers.core.instruments import Figures, Metrics, Tracer
     from langmem_tiers.core.levels import RedisStatus
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.parts import MemoryParts
     from langmem_tiers.flows.session import Session
     from langmem_tiers.scoring.tables import Scoring
+    from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
 
 
 class MemoryEngine(Moving, Closing, Showing):
@@ -71,8 +71,8 @@ class MemoryEngine(Moving, Closing, Showing):
         scoring: Signals and facts of your own.
         clock: Where the time comes from.
         ids: Where ids come from.
-        metrics: Told how long things take and what went wrong: ``langmem_tiers.metrics.PrometheusMetrics``.
-        tracer: Makes a span of each verb: ``langmem_tiers.tracing.OpenTelemetryTracer``.
+        metrics: Receives durations, counts and errors, for example ``telemetry.prometheus.PrometheusMetrics``.
+        tracer: Creates a span per method call, for example ``telemetry.opentelemetry.OpenTelemetryTracer``.
 
     Attributes:
         embedder: The one that recall uses.

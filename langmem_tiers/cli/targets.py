@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langmem_tiers.cli.output import Teller
-    from langmem_tiers.core.instruments import Metrics
     from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.telemetry.instruments import Metrics
 
 _MISSPELT = re.compile(r"postgres(ql)?(\+\w+)?(:|//)", re.IGNORECASE)  # it may hold a password
 _FILE = "sqlite:///"

@@ -19,17 +19,17 @@ from langmem_tiers.compression.models import CarefulModel
 from langmem_tiers.compression.speech import SPEAKERS, speech
 from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.instruments import SILENT, SUMMARIES, Verb
 from langmem_tiers.core.messages import Message
 from langmem_tiers.core.showing import Told
 from langmem_tiers.scoring.facts import FactKind
+from langmem_tiers.telemetry.instruments import SILENT, SUMMARIES, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.ports import LanguageModel, TokenCounter
     from langmem_tiers.scoring.facts import Fact
+    from langmem_tiers.telemetry.instruments import Instruments
 
 MAX_READ = 5000
 """Messages that are read for one summary of a session; of more than that, the newest."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.budget import TokenBudget
 from langmem_tiers.core.context import Context
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.instruments import Verb
 from langmem_tiers.flows.lasting import IN_CONTEXTS
 from langmem_tiers.flows.packing import Packer, reasons
 from langmem_tiers.flows.recall import Asked, checked, recalled
 from langmem_tiers.scoring.tokens import count_framed, count_messages
+from langmem_tiers.telemetry.instruments import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.config import MAX_LIMIT, check_limit
 from langmem_tiers.core.errors import SessionNotFoundError
 from langmem_tiers.core.fences import without_fences
-from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.names import check_name, check_namespace
 from langmem_tiers.core.sheets import Sheet
 from langmem_tiers.core.showing import Listed, Showing
@@ -30,6 +29,7 @@ from langmem_tiers.flows.leases import Lease
 from langmem_tiers.flows.planning import Planner
 from langmem_tiers.flows.session import Session
 from langmem_tiers.flows.standing import Standing
+from langmem_tiers.telemetry.instruments import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

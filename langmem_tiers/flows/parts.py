@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langmem_tiers.core.config import EngineConfig
     from langmem_tiers.core.erasure import Eraser
     from langmem_tiers.core.erasure_store import ErasureStore
-    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.pools import PoolStore
     from langmem_tiers.core.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from langmem_tiers.flows.batching import BatchWriter
     from langmem_tiers.retrieval.retriever import Retriever
     from langmem_tiers.scoring.moment_patterns import MomentPattern
+    from langmem_tiers.telemetry.instruments import Instruments
     from langmem_tiers.tiers.memory_parts import LastingParts
     from langmem_tiers.tiers.short_term import ShortTerm, ShortTermParts
     from langmem_tiers.tiers.view_cache import ViewCache

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.core.config import check_limit
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.messages import check_time
 from langmem_tiers.core.recall import Recall, RecallFilters, Strategy, check_strategy
 from langmem_tiers.flows.known import known_hits
 from langmem_tiers.flows.lasting import lasting_hits, messages_wish
 from langmem_tiers.retrieval.retriever import wish_for
+from langmem_tiers.telemetry.instruments import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,6 @@ from langmem_tiers.core.errors import (
     StorageBusyError,
 )
 from langmem_tiers.core.groups import groups_of
-from langmem_tiers.core.instruments import TOKENS_SAVED, Verb
 from langmem_tiers.core.messages import Message
 from langmem_tiers.core.names import check_name
 from langmem_tiers.core.showing import Listed
@@ -26,6 +25,7 @@ from langmem_tiers.flows.planning import is_under_pressure, plan_analysis, plan_
 from langmem_tiers.flows.plans import Plan, PlanReport, Sketch
 from langmem_tiers.flows.preview import preview
 from langmem_tiers.flows.session_context import SessionContext
+from langmem_tiers.telemetry.instruments import TOKENS_SAVED, Verb
 from langmem_tiers.tiers.short_term import ShortTerm
 from langmem_tiers.tiers.transcript import Transcript
 

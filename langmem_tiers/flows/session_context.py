@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.context import KNOWN_NO_ROOM
 from langmem_tiers.core.errors import StorageError
 from langmem_tiers.core.fences import without_fences
-from langmem_tiers.core.instruments import Verb
 from langmem_tiers.core.messages import Role
 from langmem_tiers.flows.context import ContextBuilder
 from langmem_tiers.flows.known import answering, preferences, recalled_message
@@ -22,6 +21,7 @@ from langmem_tiers.retrieval.index_text import asks
 from langmem_tiers.retrieval.retriever import wish_for
 from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.scoring.tokens import count_framed
+from langmem_tiers.telemetry.instruments import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

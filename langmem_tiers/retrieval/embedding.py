@@ -15,8 +15,8 @@ from cachetools import TTLCache
 
 from langmem_tiers.core import forks
 from langmem_tiers.core.errors import EmbeddingError, LangmemTiersError
-from langmem_tiers.core.instruments import SILENT, Verb
 from langmem_tiers.scoring.vectors import checked
+from langmem_tiers.telemetry.instruments import SILENT, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.config import EmbeddingConfig
     from langmem_tiers.core.indexes import VectorStore
-    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.ports import Embedder
+    from langmem_tiers.telemetry.instruments import Instruments
 
 _log = logging.getLogger("langmem_tiers")
 MAX_CHARACTERS = 8000

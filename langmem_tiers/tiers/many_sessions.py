@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.instruments import Verb
+from langmem_tiers.telemetry.instruments import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

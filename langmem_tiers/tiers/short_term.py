@@ -17,7 +17,6 @@ from langmem_tiers.core.errors import (
 )
 from langmem_tiers.core.fences import is_only_fenced
 from langmem_tiers.core.groups import safe_cut, without_orphans
-from langmem_tiers.core.instruments import SILENT, SUMMARIES, TOKENS_SAVED, Verb
 from langmem_tiers.core.messages import (
     COUNTED_BY_CALLER,
     SUMMARY_PREFIX,
@@ -37,6 +36,7 @@ from langmem_tiers.core.reports import (
 from langmem_tiers.core.sheets import Sheet
 from langmem_tiers.core.showing import Listed, Showing, table_of
 from langmem_tiers.scoring.tokens import count_draft
+from langmem_tiers.telemetry.instruments import SILENT, SUMMARIES, TOKENS_SAVED, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from langmem_tiers.core.clock import Clock
     from langmem_tiers.core.ids import IdSource
-    from langmem_tiers.core.instruments import Instruments
     from langmem_tiers.core.names import NamespacePath
     from langmem_tiers.core.ports import MessageStore, SessionStore, TokenCounter, TranscriptStore
+    from langmem_tiers.telemetry.instruments import Instruments
     from langmem_tiers.tiers.session_cache import SessionCache
 
 _PAGE = 1000  # messages read at a time when a whole session is walked

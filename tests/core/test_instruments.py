@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.core.instruments import SILENT, Verb, name_of
 from langmem_tiers.retrieval.embedding import _RefusedError
+from langmem_tiers.telemetry.instruments import SILENT, Verb, name_of
 from tests.counting import function_calls
 
 

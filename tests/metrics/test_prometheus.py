@@ -23,8 +23,8 @@ from langmem_tiers import (
     RedisConfig,
 )
 from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.instruments import Instruments, Verb
-from langmem_tiers.metrics import NAMES, PrometheusMetrics
+from langmem_tiers.telemetry.instruments import Instruments, Verb
+from langmem_tiers.telemetry.prometheus import NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from tests.metrics.watched import EMBEDDER, SECRETS, SMALL, do_everything, scraped, value
 from tests.waiting import LIMIT_SECONDS
@@ -300,7 +300,7 @@ def test_scraping_from_threads_while_engines_come_and_go_breaks_nothing(registry
 
 LOOK = """
 import sys
-import langmem_tiers, langmem_tiers.metrics, langmem_tiers.tracing
+import langmem_tiers, langmem_tiers.telemetry.prometheus, langmem_tiers.telemetry.opentelemetry
 with langmem_tiers.MemoryEngine() as engine:
     engine.session("a", "s").add("user", "hello")
     engine.namespace("a").recall("hello")
@@ -309,8 +309,8 @@ print([name for name in sys.modules if name.split(".")[0] in ("prometheus_client
 BARE = """
 import sys
 sys.modules["prometheus_client"] = sys.modules["opentelemetry"] = sys.modules["opentelemetry.trace"] = None
-from langmem_tiers.metrics import PrometheusMetrics
-from langmem_tiers.tracing import OpenTelemetryTracer
+from langmem_tiers.telemetry.prometheus import PrometheusMetrics
+from langmem_tiers.telemetry.opentelemetry import OpenTelemetryTracer
 for make in (PrometheusMetrics, OpenTelemetryTracer):
     try:
         make(None)

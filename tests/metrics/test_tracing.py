@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from langmem_tiers import InvalidConfigError, MemoryEngine, MessageConflictError, MessageDraft
-from langmem_tiers.tracing import OpenTelemetryTracer
+from langmem_tiers.telemetry.opentelemetry import OpenTelemetryTracer
 from tests.metrics.watched import EMBEDDER, SECRETS, SMALL, do_everything
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from langmem_tiers import (
     Signal,
     TokenBudget,
 )
-from langmem_tiers.metrics import PrometheusMetrics
+from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.version import __version__
 from tests.server.asking import ALICE, Asker, kind_of

@@ -16,9 +16,9 @@ from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.cli.targets import opened_for_others
 from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.core.paths import path_of
-from langmem_tiers.metrics import PrometheusMetrics
 from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
 from langmem_tiers.server.allowed_hosts import address_of
+from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry
 
-    from langmem_tiers.core.instruments import Metrics
+    from langmem_tiers.telemetry.instruments import Metrics
 
 TOKEN = "LANGMEM_TIERS_TOKEN"
 """The environment variable of a token for everything that is served."""

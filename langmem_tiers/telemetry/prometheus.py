@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from langmem_tiers.core.checks import check_positive, check_whole
 from langmem_tiers.core.clock import SystemClock
 from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.metrics_series import BUCKETS, NAMES, Series, Source
+from langmem_tiers.telemetry.prometheus_series import BUCKETS, NAMES, Series, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from langmem_tiers.core.clock import Clock
-    from langmem_tiers.core.instruments import Figures
+    from langmem_tiers.telemetry.instruments import Figures
 
 __all__ = ["BUCKETS", "NAMES", "EngineMetrics", "PrometheusMetrics"]
 

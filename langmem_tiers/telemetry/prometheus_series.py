@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from langmem_tiers.core.errors import InvalidConfigError
-from langmem_tiers.core.instruments import (
+from langmem_tiers.telemetry.instruments import (
     ERRORS,
     HIT_RATE,
     RETRIEVE_DURATION,

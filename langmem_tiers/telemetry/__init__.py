@@ -1,0 +1,1 @@
+"""Metrics and traces: the instruments of an engine, and their export to Prometheus and OpenTelemetry."""
