@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,13 @@ def test_every_error_is_used_somewhere() -> None:
 def test_no_inner_module_imports_the_package_root() -> None:
     importers = {str(path.relative_to(ROOT)) for path in SOURCES if "langmem_tiers" in read(path).imports}
     assert importers == set()
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    # Python 3.11.0 to 3.11.4 match such groups wrongly if they can backtrack; single characters are fine.
+    group = re.compile(r"\(\?>|(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
+    adapters = [path for path in (ROOT / "integrations").rglob("*.py") if ".venv" not in path.parts]
+    assert [path.name for path in [*SOURCES, *adapters] if group.search(path.read_text())] == []
 
 
 MODULES = {

@@ -20,7 +20,7 @@ _TREE_URL = re.compile(r"(?:/?url|href)\s{0,2}[:=]\s{0,2}[\"']?([^\s\"',]+)", re
 _TREE_FIELDS = frozenset({"textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton", "slider"})
 _REF = re.compile(r"\[(?:ref=)?[\w-]{1,12}\]")
 _MARKDOWN = re.compile(
-    r"(!?)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?((?:[^\s()<>]|\((?:[^\s()<>]|\([^\s()<>]*+\))*+\))++)"
+    r"(!?)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?((?:[^\s()<>]++|\((?:[^\s()<>]++|\([^\s()<>]*+\))*\))+)"
 )
 
 

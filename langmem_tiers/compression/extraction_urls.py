@@ -37,6 +37,7 @@ _NAMES = (
     r"(?:xlink:)?href|src|(?:form)?action|poster|cite|background|longdesc|manifest|ping|data"
     r"|data-(?:[\w-]{0,30}-)?(?:href|url|uri|src|link)|url|uri"
 )
+# Only single characters are repeated possessively: Python 3.11.0 to 3.11.4 skip part of a repeated group.
 _ATTRIBUTE = re.compile(
     rf"(?<![\w-])(?:{_NAMES})\s{{0,5}}=\s{{0,5}}(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))", re.IGNORECASE
 )
@@ -47,10 +48,10 @@ _SCRIPTED = re.compile(
 )
 _LINE = re.compile(r"(?<![\w-])/?(?:url|href|src|link):\s{1,3}[\"']?([^\s\"'<>,]++)", re.IGNORECASE)
 _LINE_NAMES = ("url", "href", "src", "link")
-_MARKDOWN = re.compile(r"\]\(\s{0,3}(?:<([^<>\n]++)>|((?:[^\s()<>]|\((?:[^\s()<>]|\([^\s()<>]*+\))*+\))++))")
+_MARKDOWN = re.compile(r"\]\(\s{0,3}(?:<([^<>\n]++)>|((?:[^\s()<>]++|\((?:[^\s()<>]++|\([^\s()<>]*+\))*\))+))")
 _REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]{1,200}\]:[ \t]{1,4}<?([^\s<>]++)", re.MULTILINE)
 _MEMBER = re.compile(
-    r"\"([\w-]{0,40}(?:url|uri|href|src|link)s?)\"\s{0,5}:\s{0,5}\"((?:[^\"\\]|\\.)*+)\"", re.IGNORECASE
+    r"\"([\w-]{0,40}(?:url|uri|href|src|link)s?)\"\s{0,5}:\s{0,5}\"([^\"\\]*+(?:\\.[^\"\\]*+)*)\"", re.IGNORECASE
 )
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 

@@ -18,10 +18,9 @@ _MAX_ITEMS = 200  # of one list or object
 
 _OPENING = re.compile(r"[\[{]")
 _BLANK = re.compile(r"\s+")
-# A quote ends a string only where something may follow it: models forget to escape.
-_ENDS = r"(?=\s*(?:[,:}\]]|\Z))"
-_DOUBLE = re.compile(rf'"((?:[^"\\]|\\.|"(?!\s*(?:[,:}}\]]|\Z)))*+)"{_ENDS}', re.DOTALL)
-_SINGLE = re.compile(rf"'((?:[^'\\]|\\.|'(?!\s*(?:[,:}}\]]|\Z)))*+)'{_ENDS}", re.DOTALL)
+_STRING_STOPS = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+# A quote ends a string only if one of these follows: models forget to escape quotes.
+_AFTER_STRING = re.compile(r"\s*(?:[,:}\]]|\Z)")
 _BARE = re.compile(r"[^\s{}\[\]:,\"]+")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -125,17 +124,13 @@ class _Reader:
 
     def _value(self, place: int) -> int:
         text, mark, frame = self._text, self._text[place], self._stack[-1]
-        if mark == '"':
-            found = _DOUBLE.match(text, place)
-            if found is None:
+        if mark == '"' or (mark == "'" and self._singles):
+            end = _find_string_end(text, place)
+            if end is not None:
+                _take(frame, _unescaped(text[place + 1 : end]))
+                return end + 1
+            if mark == '"':
                 return place
-            _take(frame, _unescaped(found[1]))
-            return found.end()
-        if mark == "'" and self._singles:
-            found = _SINGLE.match(text, place)
-            if found is not None:
-                _take(frame, _unescaped(found[1]))
-                return found.end()
             self._singles = False  # there is no end behind this one, so none behind the next
         found = _BARE.match(text, place)
         assert found is not None  # noqa: S101 - every other mark was looked at before
@@ -191,6 +186,21 @@ class _Reader:
         ):
             frame.without = 1
         return frame.found
+
+
+def _find_string_end(text: str, start: int) -> int | None:
+    # Returns the index of the quote that closes the string starting at `start`. A loop, not one pattern: a group
+    # that is repeated possessively matches wrongly in Python 3.11.0 to 3.11.4, and without that it may backtrack.
+    quote = text[start]
+    stops = _STRING_STOPS[quote]
+    place = start + 1
+    while stop := stops.search(text, place):
+        place = stop.end()
+        if stop[0] == "\\":
+            place += 1
+        elif _AFTER_STRING.match(text, place):
+            return stop.start()
+    return None
 
 
 def _take(frame: _Frame, value: Any) -> None:  # noqa: ANN401 - any JSON value
