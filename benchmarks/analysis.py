@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langmem_tiers import MemoryEngine, MessageDraft, find_redundant
-from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
+from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
 from langmem_tiers.testing import FrozenClock
 
 THRESHOLD = 0.9

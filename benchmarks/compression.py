@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.trajectories import Run, load_runs
 from langmem_tiers import Compressor, ContentAwareCounter, EngineConfig, FactFinder, MemoryEngine, TokenBudget
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.compression.speech import speech
+from langmem_tiers.compression.message_text import speech
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,11 +33,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from benchmarks.reporting import empty_table
-from langmem_tiers.retrieval.kinship import Kinship
-from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
-from langmem_tiers.scoring.statements import Verdict, compare, read_statement
-from langmem_tiers.scoring.turning_words import NEGATIONS
+from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
+from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers.recall.word_similarity import Kinship
+from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
+from langmem_tiers.text.negation import NEGATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,8 +15,8 @@ from langmem_tiers import (
     MessageDraft,
     Observation,
 )
-from langmem_tiers.core.long_term import EntryDraft, Relation
-from langmem_tiers.core.memory_store import MemoryWrite
+from langmem_tiers.long_term.models import EntryDraft, Relation
+from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ from langmem_tiers import (
     Observation,
     find_redundant,
 )
-from langmem_tiers.compression.extraction_budget import fit_extractions
-from langmem_tiers.core.context_data import ContextData, HistoryEntry
-from langmem_tiers.core.episodes import Episode, EpisodeKind
-from langmem_tiers.core.tasks import Action, MemoryEntry, MemoryPriority, Thought
-from langmem_tiers.flows.compact import compact
-from langmem_tiers.scoring.arcs import merged_episodes
-from langmem_tiers.scoring.loops import Step, find_loops
+from langmem_tiers.compression.tool_output.budget import fit_extractions
+from langmem_tiers.context_files.compaction import compact
+from langmem_tiers.context_files.models import ContextData, HistoryEntry
+from langmem_tiers.episodes.models import Episode, EpisodeKind
+from langmem_tiers.episodes.narrative_arc import merged_episodes
+from langmem_tiers.tasks.cycles import ShortTermMemory
+from langmem_tiers.tasks.guard import Guard
+from langmem_tiers.tasks.loop_detection.detector import Step, find_loops
+from langmem_tiers.tasks.models import Action, MemoryEntry, MemoryPriority, Thought
+from langmem_tiers.tasks.pattern_learning import propose_patterns
+from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits
 from langmem_tiers.telemetry.instruments import SILENT, Verb
-from langmem_tiers.tiers.task.cycles import ShortTermMemory
-from langmem_tiers.tiers.task.guard import Guard
-from langmem_tiers.tiers.task.pattern_learning import propose_patterns
-from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,20 +12,21 @@ from langmem_tiers import (
     Message,
     Role,
 )
-from langmem_tiers.compression.extracted import FactExtractor
-from langmem_tiers.compression.extraction import ContextCompressor
-from langmem_tiers.compression.loose_json import objects_in
-from langmem_tiers.core.extracted import FactDraft
-from langmem_tiers.core.fences import OPENING, harmless, without_fences
-from langmem_tiers.core.memory_store import Turn
-from langmem_tiers.scoring.fact_checks import validated
-from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS
-from langmem_tiers.scoring.key_facts import key_facts
-from langmem_tiers.scoring.moments import find_moments
-from langmem_tiers.scoring.redundancy import fingerprint
-from langmem_tiers.scoring.statements import compare, read_statement
-from langmem_tiers.scoring.times.ranges import time_ranges
-from langmem_tiers.scoring.topics import key_topics
+from langmem_tiers.common.prompt_fences import OPENING, harmless, without_fences
+from langmem_tiers.compression.lenient_json import objects_in
+from langmem_tiers.compression.tool_output.compressor import ContextCompressor
+from langmem_tiers.episodes.detection import find_moments
+from langmem_tiers.facts.extraction import FactExtractor
+from langmem_tiers.facts.models import FactDraft
+from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS
+from langmem_tiers.facts.validation import validated
+from langmem_tiers.long_term.conflicts.comparison import compare
+from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.long_term.records import Turn
+from langmem_tiers.sessions.redundancy import fingerprint
+from langmem_tiers.text.key_facts import key_facts
+from langmem_tiers.text.time_expressions.extraction import time_ranges
+from langmem_tiers.text.topics import key_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

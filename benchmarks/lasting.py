@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langmem_tiers import EntryDraft, EntryKind, MemoryEngine
-from langmem_tiers.scoring.decay import decayed
+from langmem_tiers.common.decay import decayed
 from langmem_tiers.testing import FrozenClock
 
 if TYPE_CHECKING:

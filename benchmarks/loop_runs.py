@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from langmem_tiers.scoring.loops import Step
+from langmem_tiers.tasks.loop_detection.detector import Step
 
 Move = tuple[str, str, str]
 """An action, the address, and the name of what the page shows."""

@@ -23,8 +23,8 @@ from benchmarks.loop_runs import LabelledRun, made_up_runs
 from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
 from benchmarks.trajectories import Run, load_runs
-from langmem_tiers.scoring.loop_marks import mark_of
-from langmem_tiers.scoring.loops import Loop, LoopKind, Step, find_loops
+from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, Step, find_loops
+from langmem_tiers.tasks.loop_detection.step_keys import mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,8 +30,8 @@ from rich.table import Table
 
 from benchmarks.conversations import MadeUpConversation
 from langmem_tiers import Durability, EngineConfig, MemoryEngine, MessageDraft, OfflineEmbedder, TokenBudget
-from langmem_tiers.scoring.terms import terms_of
-from langmem_tiers.scoring.words import STOP_WORDS
+from langmem_tiers.text.stop_words import STOP_WORDS
+from langmem_tiers.text.tokenize import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,9 +29,9 @@ from rich.table import Table
 from benchmarks.conversations import MadeUpConversation
 from benchmarks.trajectories import load_runs
 from langmem_tiers import ContentAwareCounter, EngineConfig, MemoryEngine, MessageDraft, TokenBudget
-from langmem_tiers.core.tuning import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
-from langmem_tiers.scoring.tokens import count_draft
 from langmem_tiers.testing import FrozenClock
+from langmem_tiers.text.token_counting import count_draft
+from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

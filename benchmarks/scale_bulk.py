@@ -17,9 +17,9 @@ import psycopg
 
 from benchmarks.scale_texts import PER_SESSION, tenant_name, text_of
 from langmem_tiers import ContentAwareCounter, MemoryEngine, Message, OfflineEmbedder, Role
-from langmem_tiers.retrieval.index_text import Indexer
-from langmem_tiers.scoring.importance import IMPORTANCE
-from langmem_tiers.storage.rows import to_row
+from langmem_tiers.recall.indexing import Indexer
+from langmem_tiers.sessions.analysis import IMPORTANCE
+from langmem_tiers.sessions.message_rows import to_row
 from langmem_tiers.storage.schema import POSITION_STEP
 from langmem_tiers.storage.search import index_columns
 

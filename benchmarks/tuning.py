@@ -25,10 +25,10 @@ from benchmarks import locomo, longmemeval, reporting
 from benchmarks.haystacks import EMBEDDERS, UnusableError, load
 from benchmarks.listwise import Choice, best_first, fit
 from benchmarks.retrieval import Rankings
-from langmem_tiers.retrieval.answering import Answering
-from langmem_tiers.retrieval.namespace_index import NamespaceIndex
-from langmem_tiers.retrieval.ranking import Weights, features
-from langmem_tiers.retrieval.retriever import wish_for
+from langmem_tiers.recall.execution import Answering
+from langmem_tiers.recall.namespace_index import NamespaceIndex
+from langmem_tiers.recall.ranking import Weights, features
+from langmem_tiers.recall.retriever import wish_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

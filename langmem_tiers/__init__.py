@@ -8,15 +8,7 @@
 'My cat is called Tom.'
 """
 
-from langmem_tiers.agent_memory import AgentMemory
-from langmem_tiers.compression.compress import Compressed, Compressor
-from langmem_tiers.compression.extraction import ContextCompressor
-from langmem_tiers.compression.extraction_types import CompressedExtraction, CompressionContentType
-from langmem_tiers.compression.facts import FactFinder
-from langmem_tiers.compression.layout import Summary
-from langmem_tiers.compression.summarize import Summarizer, SummaryReport
-from langmem_tiers.context_files import ContextFiles
-from langmem_tiers.core.backups import (
+from langmem_tiers.backup.models import (
     BackupProgress,
     BackupReport,
     BackupScope,
@@ -24,9 +16,32 @@ from langmem_tiers.core.backups import (
     RestoreReport,
     SnapshotReport,
 )
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.clock import Clock, SystemClock
-from langmem_tiers.core.config import (
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.common.clock import Clock, SystemClock
+from langmem_tiers.common.entries import Change, Chunk, Entry, EntryState, Tier
+from langmem_tiers.common.ids import IdSource, TimeSortedIds
+from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.common.namespaces import NamespacePath
+from langmem_tiers.common.ports import (
+    BatchStore,
+    Embedder,
+    EntryStore,
+    KnowledgeStore,
+    LanguageModel,
+    MessageStore,
+    SessionStore,
+    TokenCounter,
+    TuningStore,
+)
+from langmem_tiers.common.recall_strategy import HybridWeights, Strategy, TfIdfWeights
+from langmem_tiers.common.scorer import Score, Scorer, Signal, Subject
+from langmem_tiers.compression.compressor import Compressed, Compressor
+from langmem_tiers.compression.fact_finder import FactFinder
+from langmem_tiers.compression.layout import Summary
+from langmem_tiers.compression.summarizer import Summarizer, SummaryReport
+from langmem_tiers.compression.tool_output.compressor import ContextCompressor
+from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
+from langmem_tiers.config import (
     CacheConfig,
     Durability,
     EmbeddingConfig,
@@ -34,12 +49,20 @@ from langmem_tiers.core.config import (
     LearningConfig,
     MaintenanceConfig,
     OptimizerConfig,
+    PostgresConfig,
     RecallConfig,
+    RedisConfig,
     SummaryConfig,
     SummaryStrategy,
+    VectorScan,
+    WorkingConfig,
 )
-from langmem_tiers.core.context import Context
-from langmem_tiers.core.context_data import (
+from langmem_tiers.context.entry_lookup import FoundEntry
+from langmem_tiers.context.models import Context
+from langmem_tiers.context.preview import Preview
+from langmem_tiers.context_files.compaction import CompactionReport, compact
+from langmem_tiers.context_files.diff import ContextDiff
+from langmem_tiers.context_files.models import (
     ActiveTask,
     ContextData,
     HistoryEntry,
@@ -48,7 +71,8 @@ from langmem_tiers.core.context_data import (
     TokenUsage,
     ToolStats,
 )
-from langmem_tiers.core.context_files import (
+from langmem_tiers.context_files.service import ContextFiles
+from langmem_tiers.context_files.store_models import (
     CompactionConfig,
     ContextDeleteReport,
     ContextFilesConfig,
@@ -56,11 +80,20 @@ from langmem_tiers.core.context_files import (
     ContextVersion,
     SaveReport,
 )
-from langmem_tiers.core.entries import Change, Chunk, Entry, EntryState, Tier
-from langmem_tiers.core.episodes import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
-from langmem_tiers.core.erasure import Erased, ErasedCounts, Eraser, ErasureReceipt, ErasureRequest
-from langmem_tiers.core.erasure_store import ErasureStore
-from langmem_tiers.core.errors import (
+from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.episodes.models import Episode, EpisodeDraft, EpisodeKind, NarrativeArc
+from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern
+from langmem_tiers.episodes.service import Episodes
+from langmem_tiers.erasure.models import (
+    Erased,
+    ErasedCounts,
+    Eraser,
+    ErasureReceipt,
+    ErasureRequest,
+    Scrubbed,
+)
+from langmem_tiers.erasure.records import ErasureStore
+from langmem_tiers.errors import (
     BackupError,
     BackupFileError,
     BudgetExceededError,
@@ -95,11 +128,13 @@ from langmem_tiers.core.errors import (
     StorageUnavailableError,
     UnsavedError,
 )
-from langmem_tiers.core.extracted import ExtractedFact, FactState
-from langmem_tiers.core.ids import IdSource, TimeSortedIds
-from langmem_tiers.core.indexes import IndexStore, VectorStore
-from langmem_tiers.core.items import Item, ItemChange, ItemHit, ItemIndex, ItemStore, NamespaceMatch
-from langmem_tiers.core.knowledge import (
+from langmem_tiers.facts.learner import LearnReport
+from langmem_tiers.facts.models import ExtractedFact, FactState
+from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
+from langmem_tiers.facts.service import Facts
+from langmem_tiers.items.models import Item, ItemChange, ItemHit, ItemStore, NamespaceMatch
+from langmem_tiers.items.service import Items
+from langmem_tiers.knowledge.models import (
     DecayReport,
     Knowledge,
     KnowledgeCategory,
@@ -107,16 +142,8 @@ from langmem_tiers.core.knowledge import (
     KnowledgeReport,
     PastKnowledge,
 )
-from langmem_tiers.core.levels import (
-    FlushReport,
-    RedisConfig,
-    RedisStatus,
-    WorkingConfig,
-    WorkingMemory,
-    WorkingReport,
-    WorkingStatus,
-)
-from langmem_tiers.core.long_term import (
+from langmem_tiers.knowledge.service import KnowledgeBase
+from langmem_tiers.long_term.models import (
     ConsolidationReport,
     EntryDraft,
     EntryFilters,
@@ -127,8 +154,30 @@ from langmem_tiers.core.long_term import (
     Relation,
     RelationKind,
 )
-from langmem_tiers.core.memory_store import MemoryStore
-from langmem_tiers.core.memory_system import (
+from langmem_tiers.long_term.records import MemoryStore
+from langmem_tiers.long_term.service import LongTerm
+from langmem_tiers.maintenance.models import (
+    Compacted,
+    Holdings,
+    MaintenanceReport,
+    Statistics,
+    TableStatistics,
+    TierStatistics,
+    UpkeepStore,
+)
+from langmem_tiers.maintenance.service import Maintenance
+from langmem_tiers.namespace import Namespace
+from langmem_tiers.pools.models import (
+    Contributor,
+    PoolErasure,
+    PoolHit,
+    PoolMember,
+    PoolStore,
+    SyncReport,
+)
+from langmem_tiers.pools.service import Pool, Pools
+from langmem_tiers.projects.memory_system import MemorySystem
+from langmem_tiers.projects.models import (
     ContextAllocation,
     ContextBudget,
     ContextBuildResult,
@@ -137,40 +186,43 @@ from langmem_tiers.core.memory_system import (
     ConversationStatus,
     MemorySystemConfig,
 )
-from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.core.names import NamespacePath
-from langmem_tiers.core.pools import (
-    Contributor,
-    PoolErasure,
-    PoolHit,
-    PoolMember,
-    PoolStore,
-    SyncReport,
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers.recall.item_records import ItemIndex
+from langmem_tiers.recall.models import Hit, Recall, RecallFilters
+from langmem_tiers.recall.records import IndexStore, VectorStore
+from langmem_tiers.scoring_config import Scoring
+from langmem_tiers.session import Session
+from langmem_tiers.sessions.analysis import IMPORTANCE_SIGNALS, RELEVANCE_SIGNALS, Analyzer
+from langmem_tiers.sessions.batch_models import (
+    Acknowledge,
+    CrashReport,
+    RecoverReport,
+    Unsaved,
+    WriterConfig,
+    WriterReport,
 )
-from langmem_tiers.core.ports import (
-    BatchStore,
-    Embedder,
-    EntryStore,
-    KnowledgeStore,
-    LanguageModel,
-    MessageStore,
-    SessionStore,
-    TokenCounter,
-    TuningStore,
-)
-from langmem_tiers.core.postgres import PostgresConfig, VectorScan
-from langmem_tiers.core.previews import Preview
-from langmem_tiers.core.recall import Hit, HybridWeights, Recall, RecallFilters, Strategy, TfIdfWeights
-from langmem_tiers.core.reports import (
+from langmem_tiers.sessions.batch_writer import BatchWriter
+from langmem_tiers.sessions.budget_partition import Partition, partition_messages
+from langmem_tiers.sessions.compression_plan import Action, ActionKind, Plan, PlanReport
+from langmem_tiers.sessions.models import (
     AddReport,
     CompressReport,
     DeleteReport,
+    Listing,
     MessagePage,
+    ReplaceReport,
     SessionInfo,
     SessionPage,
 )
-from langmem_tiers.core.tasks import Action as AgentAction
-from langmem_tiers.core.tasks import (
+from langmem_tiers.sessions.redis.models import RedisStatus
+from langmem_tiers.sessions.redundancy import find_redundant
+from langmem_tiers.tasks.agent_memory import AgentMemory
+from langmem_tiers.tasks.guard import Guard
+from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice
+from langmem_tiers.tasks.history import CyclePage, CyclePlace, SeenCycle, TaskInfo, TaskPage
+from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
+from langmem_tiers.tasks.models import Action as AgentAction
+from langmem_tiers.tasks.models import (
     ExecutionOutcome,
     LearnedPattern,
     MemoryEntry,
@@ -180,73 +232,24 @@ from langmem_tiers.core.tasks import (
     StateSnapshot,
     Thought,
 )
-from langmem_tiers.core.transcripts import Listing, ReplaceReport
-from langmem_tiers.core.tuning import EfficiencyReport, Snapshot, SnapshotPage, TuningParameters
-from langmem_tiers.core.upkeep import (
-    Compacted,
-    Holdings,
-    MaintenanceReport,
-    Scrubbed,
-    Statistics,
-    TableStatistics,
-    TierStatistics,
-    UpkeepStore,
-)
-from langmem_tiers.core.writing import (
-    Acknowledge,
-    CrashReport,
-    RecoverReport,
-    Unsaved,
-    WriterConfig,
-    WriterReport,
-)
-from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.analyze import Analyzer
-from langmem_tiers.flows.batching import BatchWriter
-from langmem_tiers.flows.compact import CompactionReport, compact
-from langmem_tiers.flows.context_diff import ContextDiff
-from langmem_tiers.flows.found import FoundEntry
-from langmem_tiers.flows.learn import LearnReport
-from langmem_tiers.flows.maintain import Maintenance
-from langmem_tiers.flows.optimize import Optimizer
-from langmem_tiers.flows.plans import Action, ActionKind, Plan, PlanReport
-from langmem_tiers.flows.session import Session
-from langmem_tiers.flows.task_history import CyclePage, CyclePlace, SeenCycle, TaskInfo, TaskPage
-from langmem_tiers.memory_system import MemorySystem
-from langmem_tiers.namespace import Namespace
-from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.scoring.fact_patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
-from langmem_tiers.scoring.facts import Fact, FactKind, FactPattern
-from langmem_tiers.scoring.importance import IMPORTANCE_SIGNALS
-from langmem_tiers.scoring.loops import Loop, LoopKind, LoopReport, Step, find_loops
-from langmem_tiers.scoring.moment_patterns import MOMENT_PATTERNS, MomentPattern
-from langmem_tiers.scoring.partition import Partition, partition_messages
-from langmem_tiers.scoring.patterns import FACT_PATTERNS
-from langmem_tiers.scoring.redundancy import find_redundant
-from langmem_tiers.scoring.relevance import RELEVANCE_SIGNALS
-from langmem_tiers.scoring.signals import Score, Scorer, Signal, Subject
-from langmem_tiers.scoring.tables import Scoring
-from langmem_tiers.scoring.tokens import (
+from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits, SitemapPage
+from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
+from langmem_tiers.text.facts import Fact, FactKind, FactPattern
+from langmem_tiers.text.patterns import FACT_PATTERNS
+from langmem_tiers.text.token_counting import (
     CharCounter,
     ContentAwareCounter,
     ContentType,
     TiktokenCounter,
     TokenEstimate,
+    TokenEstimator,
     count_messages,
     tiktoken_or_estimate,
 )
-from langmem_tiers.scoring.tokens.estimator import TokenEstimator
-from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
-from langmem_tiers.tiers.episodic import Episodes
-from langmem_tiers.tiers.facts import Facts
-from langmem_tiers.tiers.items import Items
-from langmem_tiers.tiers.knowledge import KnowledgeBase
-from langmem_tiers.tiers.long_term import LongTerm
-from langmem_tiers.tiers.pools import Pool, Pools
-from langmem_tiers.tiers.task.guard import Guard
-from langmem_tiers.tiers.task.guard_advice import AdviceLevel, GuardAdvice
-from langmem_tiers.tiers.task.sitemap import SitemapGraph, SitemapLimits, SitemapPage
+from langmem_tiers.tuning.models import EfficiencyReport, Snapshot, SnapshotPage, TuningParameters
+from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.version import __version__
+from langmem_tiers.working_memory.models import FlushReport, WorkingMemory, WorkingReport, WorkingStatus
 
 __all__ = [
     "EXTRACTION_PATTERNS",

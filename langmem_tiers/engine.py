@@ -8,7 +8,27 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.assembly import (
+from langmem_tiers.backup.service import Moving
+from langmem_tiers.common.closeable import Closing
+from langmem_tiers.common.message_adapter import read_messages
+from langmem_tiers.common.messages import Message
+from langmem_tiers.common.namespaces import check_namespace
+from langmem_tiers.config import check_limit
+from langmem_tiers.display.displayable import Showing
+from langmem_tiers.display.tables import ROWS, Sheet
+from langmem_tiers.erasure.imported_contexts import strip_contexts
+from langmem_tiers.erasure.models import ErasureRequest
+from langmem_tiers.erasure.service import forget
+from langmem_tiers.maintenance.service import Maintenance
+from langmem_tiers.namespace import Namespace
+from langmem_tiers.pools.service import Pools, erase_from_pools
+from langmem_tiers.recall.vector_repository import embedders_of
+from langmem_tiers.sessions.batch_models import Acknowledge, WriterConfig
+from langmem_tiers.sessions.pending_writes import flush_all, let_writers_go
+from langmem_tiers.sessions.service import seal
+from langmem_tiers.tuning.background import Changes
+from langmem_tiers.tuning.service import Optimizer
+from langmem_tiers.wiring import (
     Given,
     assemble,
     assemble_backups,
@@ -19,42 +39,31 @@ from langmem_tiers.assembly import (
     open_database,
     open_redis,
 )
-from langmem_tiers.core.closing import Closing
-from langmem_tiers.core.config import check_limit
-from langmem_tiers.core.erasure import ErasureRequest
-from langmem_tiers.core.names import check_namespace
-from langmem_tiers.core.sheets import ROWS, Sheet
-from langmem_tiers.core.showing import Showing
-from langmem_tiers.core.writing import Acknowledge, WriterConfig
-from langmem_tiers.flows.background import Changes
-from langmem_tiers.flows.context_erasing import strip_contexts
-from langmem_tiers.flows.flushing import flush_all, let_writers_go
-from langmem_tiers.flows.forget import forget
-from langmem_tiers.flows.maintain import Maintenance
-from langmem_tiers.flows.optimize import Optimizer
-from langmem_tiers.flows.summarize import summarize
-from langmem_tiers.moving import Moving
-from langmem_tiers.namespace import Namespace
-from langmem_tiers.storage.vectors import embedders_of
-from langmem_tiers.tiers.pools import Pools, erase_from_pools
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from langmem_tiers.core.clock import Clock
-    from langmem_tiers.core.config import EngineConfig
-    from langmem_tiers.core.erasure import ErasureReceipt
-    from langmem_tiers.core.ids import IdSource
-    from langmem_tiers.core.levels import RedisStatus
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import Embedder, LanguageModel, TokenCounter
-    from langmem_tiers.core.upkeep import Statistics
-    from langmem_tiers.flows.batching import BatchWriter
-    from langmem_tiers.flows.parts import MemoryParts
-    from langmem_tiers.flows.session import Session
-    from langmem_tiers.scoring.tables import Scoring
+    from langmem_tiers.common.clock import Clock
+    from langmem_tiers.common.ids import IdSource
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
+    from langmem_tiers.config import EngineConfig
+    from langmem_tiers.erasure.models import ErasureReceipt
+    from langmem_tiers.maintenance.models import Statistics
+    from langmem_tiers.scoring_config import Scoring
+    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.session import Session
+    from langmem_tiers.sessions.batch_writer import BatchWriter
+    from langmem_tiers.sessions.redis.models import RedisStatus
     from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
+
+
+def summarize(parts: MemoryParts, messages: object) -> str:
+    """The summary of messages, read by their shape; empty where there are none."""
+    read = read_messages(messages)
+    sealed = [one if isinstance(one, Message) else seal(parts.short_term, [one])[0] for one in read]
+    return parts.summarizer.summarize(sealed).text if sealed else ""
 
 
 class MemoryEngine(Moving, Closing, Showing):

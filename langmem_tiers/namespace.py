@@ -5,37 +5,38 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.config import check_limit
-from langmem_tiers.core.errors import NotFoundError, SessionNotFoundError
-from langmem_tiers.core.names import check_name
-from langmem_tiers.core.reports import DeleteReport, SessionPage
-from langmem_tiers.core.sheets import ROWS, Sheet
-from langmem_tiers.core.showing import Listed, Showing, listing
-from langmem_tiers.flows.build_context import build_context
-from langmem_tiers.flows.consolidate import consolidate
-from langmem_tiers.flows.embed import embed
-from langmem_tiers.flows.found import find_entry
-from langmem_tiers.flows.recall import Asked, recall, search
-from langmem_tiers.flows.session import Session
-from langmem_tiers.flows.task_history import CyclePlace, cycle_page, task_page
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.config import check_limit
+from langmem_tiers.context.entry_lookup import find_entry
+from langmem_tiers.context.namespace_recall import Asked, recall, search
+from langmem_tiers.context.recall_context import build_context
+from langmem_tiers.display.displayable import Listed, Showing, listing
+from langmem_tiers.display.tables import ROWS, Sheet
+from langmem_tiers.errors import NotFoundError, SessionNotFoundError
+from langmem_tiers.long_term.consolidation import consolidate
+from langmem_tiers.recall.reembedding import embed
+from langmem_tiers.session import Session
+from langmem_tiers.sessions.models import DeleteReport, SessionPage
+from langmem_tiers.tasks.history import CyclePlace, cycle_page, task_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from langmem_tiers.core.budget import TokenBudget
-    from langmem_tiers.core.context import Context
-    from langmem_tiers.core.long_term import ConsolidationReport
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.recall import Hit, Recall, RecallFilters, Strategy
-    from langmem_tiers.core.upkeep import Holdings
-    from langmem_tiers.flows.found import FoundEntry
-    from langmem_tiers.flows.parts import MemoryParts
-    from langmem_tiers.flows.task_history import CyclePage, TaskPage
-    from langmem_tiers.tiers.episodic import Episodes
-    from langmem_tiers.tiers.facts import Facts
-    from langmem_tiers.tiers.knowledge import KnowledgeBase
-    from langmem_tiers.tiers.long_term import LongTerm
+    from langmem_tiers.common.budget import TokenBudget
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.recall_strategy import Strategy
+    from langmem_tiers.context.entry_lookup import FoundEntry
+    from langmem_tiers.context.models import Context
+    from langmem_tiers.episodes.service import Episodes
+    from langmem_tiers.facts.service import Facts
+    from langmem_tiers.knowledge.service import KnowledgeBase
+    from langmem_tiers.long_term.models import ConsolidationReport
+    from langmem_tiers.long_term.service import LongTerm
+    from langmem_tiers.maintenance.models import Holdings
+    from langmem_tiers.recall.models import Hit, Recall, RecallFilters
+    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.tasks.history import CyclePage, TaskPage
 
 
 class Namespace(Showing):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.retrieval.index_text import Indexer
-from langmem_tiers.scoring.importance import IMPORTANCE
-from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.recall.indexing import Indexer
+from langmem_tiers.sessions.analysis import IMPORTANCE
 from langmem_tiers.storage.context_tables import metadata
 from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.text.tokenize import terms_of
 from tests.messages import NOW
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import create_engine, inspect, text
 
 from langmem_tiers import MemoryEngine, MessageDraft, Session, ToolCall
-from langmem_tiers.core.config import EngineConfig, LearningConfig
+from langmem_tiers.config import EngineConfig, LearningConfig
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:

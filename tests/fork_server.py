@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _PRELOADED = (
     "cronsim",
-    "langmem_tiers.retrieval.item_ranking",
+    "langmem_tiers.recall.item_ranking",
     "psycopg",
     "pytest",  # without xdist it is the main module, which each child imports
     "snowballstemmer",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from langmem_tiers import ContentAwareCounter, Message, Role, ToolCall
-from langmem_tiers.scoring.tokens import count_draft
+from langmem_tiers.text.token_counting import count_draft
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 COUNTER = ContentAwareCounter()

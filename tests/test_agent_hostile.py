@@ -19,15 +19,15 @@ from langmem_tiers import (
     MemoryEngine,
     StorageBusyError,
 )
-from langmem_tiers.core.tasks import LearnedPattern, StateSnapshot
-from langmem_tiers.tiers.task.guard_advice import AdviceLevel
+from langmem_tiers.tasks.guard_advice import AdviceLevel
+from langmem_tiers.tasks.models import LearnedPattern, StateSnapshot
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from langmem_tiers.tiers.task.sitemap import SitemapGraph
+    from langmem_tiers.tasks.sitemap import SitemapGraph
 
 SHOP = "https://shop.example"
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, LearnedPattern, MemoryEngine
-from langmem_tiers.core.entries import Tier
-from langmem_tiers.core.long_term import EntryFilters
-from langmem_tiers.flows.task_tried import MOST_AT_SITE, MOST_STEPS
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.long_term.models import EntryFilters
+from langmem_tiers.tasks.pattern_repository import MOST_AT_SITE, MOST_STEPS
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.counting import statements
 from tests.examples import examples
@@ -21,7 +21,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers.core.memory_store import KeptEntry
+    from langmem_tiers.long_term.records import KeptEntry
 
 HOME = "https://example.com"
 

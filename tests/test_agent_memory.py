@@ -35,8 +35,8 @@ from langmem_tiers import (
     StateSnapshot,
     Thought,
 )
-from langmem_tiers.core.memory_store import MemoryWrite
-from langmem_tiers.core.tasks import action_signature
+from langmem_tiers.long_term.records import MemoryWrite
+from langmem_tiers.tasks.models import action_signature
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import AgentAction, AgentMemory, InvalidInputError
-from langmem_tiers.core.tasks import ExecutionOutcome, OperationMode
+from langmem_tiers.tasks.models import ExecutionOutcome, OperationMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

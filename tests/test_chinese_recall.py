@@ -14,7 +14,7 @@ from benchmarks import locomo
 from benchmarks.haystacks import Memory, load
 from benchmarks.retrieval import share_found
 from langmem_tiers import MemoryEngine
-from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.text.tokenize import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

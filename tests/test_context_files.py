@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, MemoryEngine, NotFoundError, SummaryStrategy
-from langmem_tiers.context_files import ContextFiles
-from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.context_files import CompactionConfig, ContextFilesConfig
-from langmem_tiers.core.errors import ContextConflictError
+from langmem_tiers.config import EngineConfig
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.service import ContextFiles
+from langmem_tiers.context_files.store_models import CompactionConfig, ContextFilesConfig
+from langmem_tiers.errors import ContextConflictError
 from langmem_tiers.storage.database import Database
 from langmem_tiers.testing import FrozenClock, ScriptedLLM
 from tests.backends import POSTGRES, SQLITE_FILE

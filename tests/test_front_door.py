@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import langmem_tiers
-from langmem_tiers.core import errors
+from langmem_tiers import errors
 
 if TYPE_CHECKING:
     from pathlib import Path

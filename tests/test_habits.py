@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core import errors
+from langmem_tiers import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("habits")  # the sources are parsed once
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "langmem_tiers").rglob("*.py"))
-CLOCK = ROOT / "langmem_tiers" / "core" / "clock.py"
+CLOCK = ROOT / "langmem_tiers" / "common" / "clock.py"
 READS_THE_CLOCK = {"now", "utcnow", "today", "time", "time_ns", "monotonic", "perf_counter"}
 READS_THE_ENVIRONMENT = {"environ", "getenv"}
 
@@ -78,13 +78,13 @@ def test_tests_never_measure_time() -> None:
     assert readers == set()
 
 
-def test_below_the_command_line_only_the_vocabulary_reads_the_environment() -> None:
+def test_below_the_command_line_only_token_counting_reads_the_environment() -> None:
     readers = {
         path.name
         for path in BELOW_THE_COMMAND_LINE
         if any(owner == "os" and name in READS_THE_ENVIRONMENT for owner, name in read(path).attributes)
     }
-    assert readers == {"vocabulary.py"}
+    assert readers == {"token_counting.py"}
 
 
 def test_every_error_is_used_somewhere() -> None:

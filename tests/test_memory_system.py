@@ -26,9 +26,9 @@ from langmem_tiers import (
     StorageFullError,
     count_messages,
 )
-from langmem_tiers.core.long_term import EntryDraft
-from langmem_tiers.core.memory_system import ConversationStatus, MemorySystemConfig
-from langmem_tiers.memory_system import MemorySystem
+from langmem_tiers.long_term.models import EntryDraft
+from langmem_tiers.projects.memory_system import MemorySystem
+from langmem_tiers.projects.models import ConversationStatus, MemorySystemConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from tests.waiting import LIMIT_SECONDS
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from langmem_tiers.core.memory_system import Conversation
+    from langmem_tiers.projects.models import Conversation
 
 FILES = (
     "long-term-memory.json",
@@ -622,8 +622,8 @@ def test_a_full_disk_while_flushing_leaves_the_last_good_files(
 
 FULL = """
 import resource, signal, sys
-from langmem_tiers.core.errors import StorageFullError
-from langmem_tiers.memory_system import MemorySystem
+from langmem_tiers.errors import StorageFullError
+from langmem_tiers.projects.memory_system import MemorySystem
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 memory = MemorySystem(memory_dir=sys.argv[1], embedder=None)

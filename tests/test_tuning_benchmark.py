@@ -14,8 +14,8 @@ from benchmarks.haystacks import UnusableError
 from benchmarks.listwise import Choice, best_first, fit
 from benchmarks.reporting import Options
 from benchmarks.tuning import Settings
-from langmem_tiers.retrieval import answering
-from langmem_tiers.retrieval.ranking import Weights
+from langmem_tiers.recall import execution
+from langmem_tiers.recall.ranking import Weights
 from tests.retrieval_files import locomo_sample, longmemeval_sample
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_what_the_signals_give_is_what_the_benchmarks_measure(three: Path, tmp_p
 def test_scores_that_are_not_those_of_recall_are_noticed(
     three: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "WEIGHTS", Weights(near=-9, wide=-9, session=-9))
+    monkeypatch.setattr(execution, "WEIGHTS", Weights(near=-9, wide=-9, session=-9))
     with pytest.raises(AssertionError, match="not those that recall weighs"):
         tuning.measure(Settings(locomo=three, embedder="none"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import MissingExtraError
+from langmem_tiers.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from langmem_tiers_langchain.classic import TieredConversationMemory

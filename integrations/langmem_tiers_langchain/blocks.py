@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard_advice import GuardAdvice
 
 _BLOCKED = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
 

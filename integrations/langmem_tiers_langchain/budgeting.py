@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.errors import BudgetExceededError, InvalidConfigError
-from langmem_tiers.scoring.tokens import count_draft
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.errors import BudgetExceededError, InvalidConfigError
+from langmem_tiers.text.token_counting import FRAME_TOKENS, count_draft
 from langmem_tiers_langchain.convert import to_draft
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.common.ports import TokenCounter
 
 _LEAST, _MOST = 0.5, 3.0
 """How far a model's own count may move ours: what lies beyond is a mistake of somebody."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langmem_tiers.core.fences import fenced, harmless
+from langmem_tiers.common.prompt_fences import fenced, harmless
 from langmem_tiers_langchain.convert import to_message
 from langmem_tiers_langchain.marks import MARK, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.core.context import Context
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.context.models import Context
 
 
 def record_messages(messages: Iterable[Message]) -> list[BaseMessage]:

@@ -17,17 +17,17 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langmem_tiers.core.errors import InvalidMessageError, InvalidNameError
-from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.core.names import check_name
-from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
+from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.errors import InvalidMessageError, InvalidNameError
+from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_langchain.parts import part_tokens
 from langmem_tiers_langchain.values import decode_message, encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.common.ports import TokenCounter
 
 __all__ = ["part_tokens", "stored_id", "to_draft", "to_message"]
 

@@ -10,8 +10,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from langmem_tiers.integration_kit.extractive_answers import quoted_answer
-from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter, count_draft
 from langmem_tiers_langchain.convert import to_draft
 
 if TYPE_CHECKING:

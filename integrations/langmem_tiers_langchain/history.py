@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langmem_tiers.core.errors import InvalidInputError, StorageError
-from langmem_tiers.core.names import check_name
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.errors import InvalidInputError, StorageError
 from langmem_tiers.integration_kit.argument_checks import budget_of, check_engine, namespace_of
 from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
 from langmem_tiers_langchain.contexts import context_messages, is_told_by_memory, record_messages
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.core.budget import TokenBudget
-    from langmem_tiers.core.context import Context
-    from langmem_tiers.core.messages import MessageDraft
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.budget import TokenBudget
+    from langmem_tiers.common.messages import MessageDraft
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.context.models import Context
     from langmem_tiers.engine import MemoryEngine
 
 _log = logging.getLogger("langmem_tiers")

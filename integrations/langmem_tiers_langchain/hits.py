@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langmem_tiers.integration_kit.hit_metadata import described
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.recall.models import Hit
 
 
 def document_of(hit: Hit) -> Document:

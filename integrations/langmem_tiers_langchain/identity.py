@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.core.errors import InvalidInputError, InvalidNameError
-from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.common.namespaces import check_name, check_namespace
+from langmem_tiers.errors import InvalidInputError, InvalidNameError
 from langmem_tiers_langchain.namespaces import NamespaceTemplate, told
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
     Owner: TypeAlias = str | Iterable[str] | Callable[[Any], str | Iterable[str]] | None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langmem_tiers.core.errors import BudgetExceededError, LangmemTiersError
+from langmem_tiers.errors import BudgetExceededError, LangmemTiersError
 from langmem_tiers_langchain.budgeting import Budgeting, Calibration
 from langmem_tiers_langchain.identity import Identity
 from langmem_tiers_langchain.record import Recorder

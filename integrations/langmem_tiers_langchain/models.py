@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
-from langmem_tiers.core.errors import InvalidInputError, LangmemTiersError
+from langmem_tiers.errors import InvalidInputError, LangmemTiersError
 from langmem_tiers_langchain.marks import MARK
 
 if TYPE_CHECKING:

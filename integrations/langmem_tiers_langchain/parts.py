@@ -11,7 +11,7 @@ from langmem_tiers.integration_kit.media_token_costs import (
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
 )
-from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.text.token_counting import ContentAwareCounter
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.core.errors import BudgetExceededError
+from langmem_tiers.errors import BudgetExceededError
 from langmem_tiers_langchain.repair import repaired
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.errors import SessionNotFoundError
 from langmem_tiers_langchain.convert import stored_id, to_draft, to_message
 from langmem_tiers_langchain.marks import is_added
 from langmem_tiers_langchain.repair import calls_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langmem_tiers import MemoryEngine, Session
-    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers_langchain.identity import Place
 
 _IDS_HELD = 200_000

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, field_validator
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.names import check_namespace
-from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.common.namespaces import check_namespace
+from langmem_tiers.common.recall_strategy import Strategy, check_strategy
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - pydantic checks the field by it
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.recall.models import RecallFilters
 from langmem_tiers_langchain.hits import document_of
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 
 class TieredMemoryRetriever(BaseRetriever):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langmem_tiers import Message
-    from langmem_tiers.core.messages import ToolCall
+    from langmem_tiers.common.messages import ToolCall
 
 _SAID_ELSEWHERE = {"text", "tool_use", "tool_call", "input_json_delta"}
 """Blocks that the text and the tool calls of a message say again."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, PutOp, SearchOp
 
-from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers_langchain.store_embedder import CALLER_LOOP, embedder_of
 from langmem_tiers_langchain.store_ops import (
     WHOLE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.store.base import ensure_embeddings
 
-from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers_langchain.embeddings import LangChainEmbedder
 
 if TYPE_CHECKING:

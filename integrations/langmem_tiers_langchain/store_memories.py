@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.config import get_store
 
-from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.integration_kit.memory_tools import unknown_memory
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore, Item
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.integration_kit.memory_tools import Change, Wish
 
 

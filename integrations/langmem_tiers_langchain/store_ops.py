@@ -16,16 +16,16 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.items import ItemChange, NamespaceMatch
-from langmem_tiers.retrieval.item_text import text_of
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.items.models import ItemChange, NamespaceMatch
+from langmem_tiers.recall.item_index import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langgraph.store.base import MatchCondition, Op
 
-    import langmem_tiers.core.items as ours
+    import langmem_tiers.items.models as ours
 
 WHOLE = "$"
 """The path of the whole value."""

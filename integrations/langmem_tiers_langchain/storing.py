@@ -6,13 +6,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import MessageConflictError
+from langmem_tiers.errors import MessageConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import MessageDraft
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.common.messages import MessageDraft
+    from langmem_tiers.session import Session
 
 
 @dataclass(frozen=True, slots=True)

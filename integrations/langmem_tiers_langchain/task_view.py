@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
-from langmem_tiers.core.fences import TASK_OPENING, fenced, harmless
+from langmem_tiers.common.prompt_fences import TASK_OPENING, fenced, harmless
 from langmem_tiers_langchain.marks import MARK
 from langmem_tiers_langchain.shorten import prefixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.agent_memory import AgentMemory
+    from langmem_tiers.tasks.agent_memory import AgentMemory
 
 _TRIES = 5
 """What is made harmless may take a little more than before."""

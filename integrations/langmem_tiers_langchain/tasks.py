@@ -15,17 +15,17 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
 
-from langmem_tiers.core.checks import check_whole
-from langmem_tiers.core.errors import LangmemTiersError
-from langmem_tiers.integration_kit.guard_messages import (
+from langmem_tiers.common.checks import check_whole
+from langmem_tiers.errors import LangmemTiersError
+from langmem_tiers.integration_kit.lock_registry import Turns
+from langmem_tiers.integration_kit.task_registry import checked_place
+from langmem_tiers.integration_kit.tool_messages import (
     ANSWER_TOOL,
     ANSWER_TOOL_TOLD,
     LIFTED,
     NOT_LIFTED,
     is_block,
 )
-from langmem_tiers.integration_kit.lock_registry import Turns
-from langmem_tiers.integration_kit.task_registry import checked_place
 from langmem_tiers_langchain import blocks
 from langmem_tiers_langchain.task_view import in_front, told_of
 from langmem_tiers_langchain.thread_tasks import ThreadTasks
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from langmem_tiers.agent_memory import AgentMemory
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.tasks.agent_memory import AgentMemory
     from langmem_tiers_langchain.identity import Owner
 
 _log = logging.getLogger("langmem_tiers")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.agent_memory import AgentMemory
     from langmem_tiers.integration_kit.task_registry import HeldTasks
+    from langmem_tiers.tasks.agent_memory import AgentMemory
     from langmem_tiers_langchain.identity import Owner
 
 

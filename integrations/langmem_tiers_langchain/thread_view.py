@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langmem_tiers.compression.compress import Compressor
-from langmem_tiers.core.errors import BudgetExceededError
-from langmem_tiers.core.fences import fenced, harmless
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers.common.prompt_fences import fenced, harmless
+from langmem_tiers.compression.compressor import Compressor
+from langmem_tiers.errors import BudgetExceededError
+from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS
 from langmem_tiers_langchain.convert import part_tokens
 from langmem_tiers_langchain.marks import MARK, is_added
 from langmem_tiers_langchain.plain_view import PlainCut

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from langmem_tiers.core.tasks import Action, ExecutionOutcome
+from langmem_tiers.tasks.models import Action, ExecutionOutcome
 from langmem_tiers_langchain.marks import is_added
 
 if TYPE_CHECKING:

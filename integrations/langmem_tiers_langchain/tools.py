@@ -9,8 +9,8 @@ from langchain_core.tools import StructuredTool, ToolException
 from langgraph.store.base import InvalidNamespaceError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.integration_kit.memory_tools import Change, EngineMemories, Wish
 from langmem_tiers.integration_kit.tool_messages import as_data, in_words
 from langmem_tiers_langchain.namespaces import NamespaceTemplate

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 from langmem_tiers.integration_kit.codecs import MARK, ValueCodec, tag
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.json_values import JsonValue
+    from langmem_tiers.common.json_values import JsonValue
 
 _KINDS: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,

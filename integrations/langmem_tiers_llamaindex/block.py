@@ -13,13 +13,13 @@ from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.names import check_name
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
+from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.integration_kit.argument_checks import namespace_of
 from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers_llamaindex.convert import to_draft
 from langmem_tiers_llamaindex.in_engine import InEngine
 from langmem_tiers_llamaindex.placeholders import protected
@@ -27,9 +27,9 @@ from langmem_tiers_llamaindex.placeholders import protected
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import Message, MessageDraft
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.tiers.transcript import Transcript
+    from langmem_tiers.common.messages import Message, MessageDraft
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.sessions.transcript import Transcript
 
 _log = logging.getLogger("langmem_tiers")
 _SESSION = "session_id"

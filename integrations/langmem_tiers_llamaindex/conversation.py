@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.core.asides import was_set_aside
-from langmem_tiers.core.errors import SessionNotFoundError, StorageError
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.errors import SessionNotFoundError, StorageError
 from langmem_tiers.integration_kit.argument_checks import namespace_of
 from langmem_tiers.integration_kit.retry_queue import unsaved_of
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,
@@ -30,10 +30,10 @@ from langmem_tiers_llamaindex.view import ConversationView
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers.core.messages import Message, MessageDraft
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.messages import Message, MessageDraft
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.session import Session
     from langmem_tiers_llamaindex.sizes import Sizes
     from langmem_tiers_llamaindex.turns import Turn
     from langmem_tiers_llamaindex.view import Seen, Wish

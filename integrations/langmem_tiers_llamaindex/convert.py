@@ -22,11 +22,11 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
-from langmem_tiers.core.errors import InvalidMessageError
-from langmem_tiers.core.fences import CLOSING, OPENING, is_only_fenced, without_fences
-from langmem_tiers.core.json_values import to_json
-from langmem_tiers.core.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.core.shapes import calls_beside
+from langmem_tiers.common.json_values import to_json
+from langmem_tiers.common.message_adapter import calls_beside
+from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING, is_only_fenced, without_fences
+from langmem_tiers.errors import InvalidMessageError
 from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,
@@ -34,7 +34,7 @@ from langmem_tiers.integration_kit.media_token_costs import (
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
 )
-from langmem_tiers.scoring.tokens import ContentAwareCounter, count_draft
+from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_llamaindex.placeholders import as_said, each_text
 from langmem_tiers_llamaindex.values import (
     FORM,
@@ -49,7 +49,7 @@ from langmem_tiers_llamaindex.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.common.ports import TokenCounter
 
 __all__ = [
     "answered_call",

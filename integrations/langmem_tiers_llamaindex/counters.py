@@ -12,8 +12,8 @@ import llama_index.core
 from llama_index.core.utils import get_tokenizer
 from tiktoken import Encoding
 
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.scoring.tokens.vocabulary import TiktokenCounter
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError, LangmemTiersError
+from langmem_tiers.text.token_counting import TiktokenCounter
 
 Tokenizer: TypeAlias = Callable[..., Any]
 """From a text to its tokens, as LlamaIndex has it."""

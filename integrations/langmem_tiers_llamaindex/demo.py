@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.memory.types import BaseMemory
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from langmem_tiers.core.errors import InvalidInputError, LangmemTiersError, StorageUnavailableError
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import InvalidInputError, LangmemTiersError, StorageUnavailableError
 from langmem_tiers.integration_kit.argument_checks import check_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 _log = logging.getLogger("langmem_tiers")
 _FILE, _URI = "sqlite:///", "file:"

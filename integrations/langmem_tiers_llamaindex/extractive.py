@@ -15,8 +15,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from langmem_tiers.integration_kit.extractive_answers import quoted_answer
-from langmem_tiers.scoring.tokens import ContentAwareCounter
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
+from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter
 from langmem_tiers_llamaindex.convert import message_tokens
 
 if TYPE_CHECKING:

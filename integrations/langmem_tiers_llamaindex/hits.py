@@ -12,7 +12,7 @@ from langmem_tiers.integration_kit.hit_metadata import described
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.recall.models import Hit
 
 _FOR_THE_MODEL = frozenset({"created_at", "role", "name"})
 

@@ -10,23 +10,23 @@ from weakref import WeakKeyDictionary
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from langmem_tiers.core.asides import was_set_aside
-from langmem_tiers.core.errors import InvalidInputError, NotFoundError
-from langmem_tiers.core.messages import MessageDraft
-from langmem_tiers.core.names import check_name
-from langmem_tiers.core.transcripts import IN_LIST, Listing
+from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.common.messages import MessageDraft
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.errors import InvalidInputError, NotFoundError
 from langmem_tiers.integration_kit.argument_checks import NAMESPACE, namespace_of
 from langmem_tiers.integration_kit.retry_queue import unsaved_of
+from langmem_tiers.sessions.models import IN_LIST, Listing
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.turns import turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.session import Session
 
     Status: TypeAlias = MessageStatus | str | None
 

@@ -12,9 +12,9 @@ from llama_index.core.memory.types import BaseMemory
 from llama_index.core.utils import get_tokenizer
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
-from langmem_tiers.core.errors import BudgetExceededError, InvalidInputError
-from langmem_tiers.core.names import check_name, check_namespace
+from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import BudgetExceededError, InvalidInputError
 from langmem_tiers.integration_kit.argument_checks import check_engine, namespace_of
 from langmem_tiers_llamaindex.conversation import Conversation
 from langmem_tiers_llamaindex.counters import LlamaIndexCounter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.llms.llm import LLM
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 TOKEN_LIMIT = 30_000
 """As LlamaIndex's own memory has it."""

@@ -7,7 +7,7 @@ import asyncio
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import Field, PrivateAttr
 
-from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 
 _NEXT_TO_NOTHING = 1e-6
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from langmem_tiers.core.messages import Role
+from langmem_tiers.common.messages import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers.core.messages import Message, MessageDraft, ToolCall
+    from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
 
     Said: TypeAlias = Message | MessageDraft
 

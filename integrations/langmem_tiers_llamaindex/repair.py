@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.messages import Role
+from langmem_tiers.common.messages import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import Message, ToolCall
+    from langmem_tiers.common.messages import Message, ToolCall
 
 NO_RESULT = "[no result: the call did not come to its end]"
 

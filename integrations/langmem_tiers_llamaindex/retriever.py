@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.core.names import check_namespace
-from langmem_tiers.core.recall import RecallFilters, Strategy, check_strategy
+from langmem_tiers.common.namespaces import check_namespace
+from langmem_tiers.common.recall_strategy import Strategy, check_strategy
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.integration_kit.argument_checks import check_engine
+from langmem_tiers.recall.models import RecallFilters
 from langmem_tiers_llamaindex.hits import nodes_of
 
 if TYPE_CHECKING:

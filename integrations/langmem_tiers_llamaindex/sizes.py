@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.llms.types import ChatMessage
 
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.common.messages import Message
 
 _HELD = 200_000
 """Counts, of about 200 bytes each."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.tools import ToolOutput
 
-from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL, LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, LIFTED, stopped, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from llama_index.core.agent.workflow import ToolCallResult
 
-    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard_advice import GuardAdvice
     from langmem_tiers_llamaindex.task_calls import Call
 
 _BLOCKED = "langmem_tiers_blocked"  # in the raw output of such a call: that is written down with a Context

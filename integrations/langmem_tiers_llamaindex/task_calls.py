@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.workflow import Context
 
-from langmem_tiers.core.tasks import Action, ExecutionOutcome, plain_value
+from langmem_tiers.common.plain_values import plain_value
+from langmem_tiers.tasks.models import Action, ExecutionOutcome
 
 if TYPE_CHECKING:
     from llama_index.core.tools import ToolOutput

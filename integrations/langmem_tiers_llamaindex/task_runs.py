@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.integration_kit.lock_registry import Turns
 from langmem_tiers_llamaindex.task_blocks import Ignored
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from llama_index.core.agent.workflow import ToolCallResult
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
-    from langmem_tiers.agent_memory import AgentMemory
     from langmem_tiers.integration_kit.task_registry import HeldTasks
+    from langmem_tiers.tasks.agent_memory import AgentMemory
 
 TASK_KEY = "langmem_tiers_task"
 """Where a Context has the name of its task."""

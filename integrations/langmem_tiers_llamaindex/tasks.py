@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 
-from langmem_tiers.core.checks import check_whole
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.common.checks import check_whole
+from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.integration_kit.task_registry import checked_memory, checked_place
 from langmem_tiers_llamaindex.task_runs import ConversationTasks, Watch
 from langmem_tiers_llamaindex.watched_agents import can_answer, take
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.tools import BaseTool
 
-    from langmem_tiers.agent_memory import AgentMemory
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.tasks.agent_memory import AgentMemory
 
 _Agent = TypeVar("_Agent", bound=BaseWorkflowAgent | AgentWorkflow)
 

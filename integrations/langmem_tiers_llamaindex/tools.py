@@ -10,7 +10,7 @@ from llama_index.core.tools import ToolMetadata
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from pydantic import BaseModel, Field, ValidationError
 
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.integration_kit.argument_checks import check_engine
 from langmem_tiers.integration_kit.memory_tools import Change, EngineMemories, Wish
 from langmem_tiers.integration_kit.tool_messages import as_data, in_words

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.llms.types import ChatMessage
 
-    from langmem_tiers.core.knowledge import KnowledgeHit
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.knowledge.models import KnowledgeHit
+    from langmem_tiers.recall.models import Hit
 
 _HELD = 200
 """Conversations of an engine whose turns are held although no memory of theirs is in use."""

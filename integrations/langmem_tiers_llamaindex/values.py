@@ -30,11 +30,11 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic import AnyUrl, BaseModel
 
-from langmem_tiers.core.errors import InvalidMessageError
+from langmem_tiers.errors import InvalidMessageError
 from langmem_tiers.integration_kit.codecs import ValueCodec, described, tag
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.json_values import JsonValue
+    from langmem_tiers.common.json_values import JsonValue
 
 FORM = "chat_message"
 """The key of a payload that holds a message of LlamaIndex."""

@@ -14,10 +14,10 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 
-from langmem_tiers.core.errors import BudgetExceededError, StorageError
-from langmem_tiers.core.fences import fenced, harmless
-from langmem_tiers.core.messages import Message, Role
-from langmem_tiers.core.transcripts import IN_LIST
+from langmem_tiers.common.messages import Message, Role
+from langmem_tiers.common.prompt_fences import fenced, harmless
+from langmem_tiers.errors import BudgetExceededError, StorageError
+from langmem_tiers.sessions.models import IN_LIST
 from langmem_tiers_llamaindex.convert import to_message
 from langmem_tiers_llamaindex.layout import Parts, lay_out
 from langmem_tiers_llamaindex.placeholders import each_text, protected
@@ -27,10 +27,10 @@ from langmem_tiers_llamaindex.repair import repaired
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.context import Context
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.context.models import Context
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.recall.models import Hit
+    from langmem_tiers.session import Session
     from langmem_tiers_llamaindex.layout import InsertMethod
     from langmem_tiers_llamaindex.sizes import Sizes
     from langmem_tiers_llamaindex.turns import Turn

@@ -11,24 +11,24 @@ from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMe
 from pydantic import BaseModel, Field
 from workflows.runtime.types.results import WaitingForEvent
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import Thought
-from langmem_tiers.integration_kit.guard_messages import (
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.integration_kit.tool_messages import (
     ANSWER_TOOL,
     ANSWER_TOOL_TOLD,
     LIFTED,
     NOT_LIFTED,
+    in_words,
     is_block,
     words_of,
 )
-from langmem_tiers.integration_kit.tool_messages import in_words
+from langmem_tiers.tasks.models import Thought
 from langmem_tiers_llamaindex.task_blocks import blocked
 from langmem_tiers_llamaindex.task_calls import HANDOFF, Call, call_of, outcome_of, text_of, with_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.tiers.task.guard_advice import GuardAdvice
+    from langmem_tiers.tasks.guard_advice import GuardAdvice
     from langmem_tiers_llamaindex.task_runs import Watch
 
 _log = logging.getLogger("langmem_tiers")

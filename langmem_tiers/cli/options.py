@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from langmem_tiers.core.budget import TokenBudget
+from langmem_tiers.common.budget import TokenBudget
 
 Database = Annotated[
     str,

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.errors import LangmemTiersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

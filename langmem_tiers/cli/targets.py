@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
-from langmem_tiers.assembly import url_label
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.config import EngineConfig, MaintenanceConfig
-from langmem_tiers.core.errors import InvalidConfigError, NotFoundError, StorageUnavailableError
-from langmem_tiers.core.levels import RedisConfig
-from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.config import EngineConfig, MaintenanceConfig, RedisConfig
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.errors import InvalidConfigError, NotFoundError, StorageUnavailableError
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.server.namespace_listing import held_from
+from langmem_tiers.wiring import url_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langmem_tiers.cli.output import Teller
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.telemetry.instruments import Metrics
 
 _MISSPELT = re.compile(r"postgres(ql)?(\+\w+)?(:|//)", re.IGNORECASE)  # it may hold a password

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.compression.fitting import cut
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
 from langmem_tiers.compression.layout import Summary, cut_story, lay_out
-from langmem_tiers.compression.speech import SPEAKERS, speech
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
-from langmem_tiers.scoring.facts import Fact
+from langmem_tiers.compression.message_text import SPEAKERS, speech
+from langmem_tiers.compression.selection import cut
+from langmem_tiers.text.facts import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.compression.facts import FactFinder
-    from langmem_tiers.core.ports import TokenCounter
+    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers.compression.fact_finder import FactFinder
 
 STEP_WIDTHS = (320, 160, 80)
 """Characters of each step, as there is room."""

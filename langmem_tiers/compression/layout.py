@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.compression.facts import holds, missing_from
-from langmem_tiers.compression.fitting import cut, most_that_fits
-from langmem_tiers.core.showing import Told
+from langmem_tiers.compression.fact_finder import holds, missing_from
+from langmem_tiers.compression.selection import cut, most_that_fits
+from langmem_tiers.display.displayable import Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers.core.ports import TokenCounter
-    from langmem_tiers.scoring.facts import Fact
+    from langmem_tiers.common.ports import TokenCounter
+    from langmem_tiers.text.facts import Fact
 
 STORY_SHARE = 0.1
 """What is left to the story when not all facts fit."""

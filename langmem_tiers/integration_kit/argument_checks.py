@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.names import check_namespace
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.common.namespaces import check_namespace
+from langmem_tiers.context.recall_context import check_budget
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.flows.build_context import check_budget
+from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 NAMESPACE = "chat"
 """The first label of the namespace that a session without one has for itself."""

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.fences import CLOSING, OPENING, without_fences
-from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING, without_fences
+from langmem_tiers.text.tokenize import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.recall.models import Hit
 
 
 def described(hit: Hit) -> dict[str, Any]:

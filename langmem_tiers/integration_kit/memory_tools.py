@@ -8,18 +8,18 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from langmem_tiers.core.errors import NotFoundError, StorageError
-from langmem_tiers.core.knowledge import name_from_id
+from langmem_tiers.errors import NotFoundError, StorageError
 from langmem_tiers.integration_kit.hit_metadata import described
+from langmem_tiers.knowledge.models import name_from_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers.core.knowledge import Knowledge
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.recall import Hit
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.knowledge.models import Knowledge
     from langmem_tiers.namespace import Namespace
+    from langmem_tiers.recall.models import Hit
 
 _log = logging.getLogger("langmem_tiers")
 _TOLD = ("kind", "category", "role", "name", "session", "created_at", "confidence")

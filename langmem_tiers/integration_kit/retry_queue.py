@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from langmem_tiers.core.errors import EngineClosedError, SessionNotFoundError, StorageError
+from langmem_tiers.errors import EngineClosedError, SessionNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.messages import MessageDraft
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.messages import MessageDraft
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
 FAILS = (StorageError, EngineClosedError, SessionNotFoundError)

@@ -7,14 +7,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.agent_memory import AgentMemory
-from langmem_tiers.core.errors import InvalidConfigError
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import InvalidConfigError
+from langmem_tiers.tasks.agent_memory import AgentMemory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 LABEL = "agent"
 """The last label of a namespace of tasks: chats may be kept in the one without it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import MissingExtraError
+from langmem_tiers.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

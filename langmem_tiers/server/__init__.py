@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import MissingExtraError
-from langmem_tiers.server.config import ServerConfig
-from langmem_tiers.server.tokens import Token, tokens_of
+from langmem_tiers.errors import MissingExtraError
+from langmem_tiers.server.config import ServerConfig, Token, tokens_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -12,7 +12,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from langmem_tiers.core.errors import LangmemTiersError
+from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.server.dependencies import Served
 from langmem_tiers.server.error_responses import invalid, problem_of
 from langmem_tiers.server.response_models import ProblemAnswer

@@ -2,17 +2,141 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hmac
+import ipaddress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from langmem_tiers.core.checks import check_positive, check_whole
-from langmem_tiers.core.errors import InvalidConfigError
-from langmem_tiers.core.names import check_namespace
-from langmem_tiers.server.allowed_hosts import allowed_name
-from langmem_tiers.server.tokens import Token, check_distinct
+from langmem_tiers.common.checks import check_positive, check_whole
+from langmem_tiers.common.namespaces import check_namespace, path_of
+from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
+    from collections.abc import Collection, Iterable
+
+    from langmem_tiers.common.namespaces import NamespacePath
+
+
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+ANY_HOST = "*"
+
+
+def host_of(header: str) -> str | None:
+    """The name in a Host header, without its port; None if it is none."""
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port  # refused if it is no number
+    except ValueError:
+        return None
+    is_plain = parts.netloc == header and not set("@/?#\\ \t") & set(header)
+    return parts.hostname if is_plain else None
+
+
+def allowed_name(text: str) -> str:
+    """A name that a server is told to answer under, as ``host_of`` gives it: in small letters, without a port.
+
+    Raises:
+        InvalidConfigError: It is none.
+    """
+    if text == ANY_HOST or address_of(text) is not None:
+        return text.lower()
+    name = host_of(text)
+    if not name:
+        raise InvalidConfigError(f"{text!r} is no name of a host: use e.g. 'memory.example.org'")
+    return name
+
+
+def is_allowed(host: str | None, reached_at: str | None, allowed: tuple[str, ...]) -> bool:
+    """Whether a server may answer under a name.
+
+    Args:
+        host: The name that it was asked by.
+        reached_at: The address at which the connection arrived.
+        allowed: Names that it was told.
+    """
+    if host is None:
+        return False
+    if ANY_HOST in allowed or host in allowed:
+        return True
+    arrived = None if reached_at is None else address_of(reached_at)
+    if host in _THIS_MACHINE:
+        return (
+            arrived is None or arrived.is_loopback
+        )  # None is no network: a socket of this machine, or a test
+    return arrived is not None and address_of(host) == arrived
+
+
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a text is, if it is one; an IPv4 one that is written as IPv6 is the same."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+_SHORTEST = 16
+_HOW = "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A secret, and what it opens.
+
+    Args:
+        secret: At least 16 visible ASCII characters.
+        namespace: The only namespace that it opens, with all that lie below it; all, if left out.
+    """
+
+    secret: str = field(repr=False)
+    namespace: NamespacePath | None = None
+
+    def __post_init__(self) -> None:
+        if not all("!" <= one <= "~" for one in str(self.secret)):
+            raise InvalidConfigError(f"a token is made of visible ASCII characters, without spaces: {_HOW}")
+        if len(self.secret) < _SHORTEST:
+            raise InvalidConfigError(
+                f"a token needs {_SHORTEST} characters or more, one has {len(self.secret)}: {_HOW}"
+            )
+
+
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """The tokens of a file: one a line, with the namespace behind a space that it is bound to, if to any.
+
+    Empty lines and those that begin with ``#`` say nothing.
+    """
+    found = []
+    # Other signs that end a line for Python would part a token from the namespace that it is bound to.
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.strip().split(maxsplit=1)
+        if not words or words[0].startswith("#"):
+            continue
+        try:
+            found.append(Token(words[0], path_of(words[1]) if len(words) > 1 else None))
+        except ValueError as error:
+            raise InvalidConfigError(f"line {number} of the tokens: {error}") from None
+    check_distinct(found)
+    return tuple(found)
+
+
+def check_distinct(tokens: Collection[Token]) -> None:
+    """Each secret stands there once: of two with the same, one could open more than the other was meant to.
+
+    Raises:
+        InvalidConfigError: One stands there twice.
+    """
+    if len({token.secret for token in tokens}) < len(tokens):
+        raise InvalidConfigError("a token stands there twice: give each namespace its own")
+
+
+def matching(tokens: Iterable[Token], shown: str) -> Token | None:
+    """The token that was shown, found in a time that does not tell how much of it was right."""
+    found = None
+    for token in tokens:
+        if hmac.compare_digest(token.secret.encode(), shown.encode("utf-8", "replace")):
+            found = token
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

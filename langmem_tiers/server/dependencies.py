@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from starlette.convertors import Convertor, register_url_convertor
 
-from langmem_tiers.core.errors import InvalidInputError, NotFoundError, SessionNotFoundError
-from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.common.lru_cache import WeighedCache
+from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.config import CacheConfig
+from langmem_tiers.errors import InvalidInputError, NotFoundError, SessionNotFoundError
 from langmem_tiers.server.error_responses import Problem
 from langmem_tiers.server.namespace_listing import held_from, only_one
-from langmem_tiers.server.preview_cache import Timelines
 from langmem_tiers.server.security import REACH, Reach
 from langmem_tiers.server.thread_pools import Pace, Workers
 
@@ -21,11 +25,67 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from langmem_tiers.core.budget import TokenBudget
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.budget import TokenBudget
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.context.preview import Verdicts
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
     from langmem_tiers.namespace import Namespace
+    from langmem_tiers.session import Session
+
+
+_KIND = "langmem_tiers_name"
+
+
+class _AnyName(Convertor[str]):
+    regex = r"[\s\S]*"  # the dot of Starlette's own, `path`, passes over no end of a line
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def any_name(parameter: str) -> str:
+    """A parameter of a path that takes any text, slashes and ends of lines included."""
+    register_url_convertor(_KIND, _AnyName())
+    return f"{{{parameter}:{_KIND}}}"
+
+
+_MOST_MESSAGES = 300_000
+"""Of all that is kept."""
+_LEAST = 1_000
+"""As how many messages each counts besides, so that there are not too many."""
+_SECONDS = 60.0
+
+
+class Timelines:
+    """Keeps verdicts for a minute, a bounded number of them. Of what messages and questions say it keeps nothing."""
+
+    def __init__(self) -> None:
+        config = CacheConfig(max_characters=_MOST_MESSAGES, ttl_seconds=_SECONDS)
+        self._kept: WeighedCache[Verdicts] = WeighedCache(config, SystemClock().monotonic)
+
+    def verdicts(
+        self, session: Session, question: str | None, budget: TokenBudget, *, is_first: bool
+    ) -> Verdicts:
+        """What becomes of the messages of a session in a context.
+
+        Args:
+            session: Whose.
+            question: What memory is asked for; without one nothing is recalled.
+            budget: What there is.
+            is_first: Whether they are for a first page, which is told as it is now.
+        """
+        # What was said or erased since changes all of them: then they are made anew.
+        asked = hashlib.blake2b((question or "").encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = (session.key, session.info().revision, asked, budget)
+        kept = None if is_first else self._kept.get(key)
+        if kept is None:
+            kept = session.preview(question, budget=budget, recall=bool(question)).verdicts
+            self._kept.put(key, kept, _LEAST + len(kept.reasons))
+        return kept
+
 
 T = TypeVar("T")
 

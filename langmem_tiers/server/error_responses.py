@@ -9,7 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from langmem_tiers.core.errors import (
+from langmem_tiers.errors import (
     BudgetExceededError,
     EmbeddingError,
     EngineClosedError,

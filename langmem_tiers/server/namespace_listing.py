@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import NotFoundError
-from langmem_tiers.core.items import NamespaceMatch
+from langmem_tiers.errors import NotFoundError
+from langmem_tiers.items.models import NamespaceMatch
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.upkeep import Holdings
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.maintenance.models import Holdings
     from langmem_tiers.namespace import Namespace
 
 _OURS = "langmem-tiers: "

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from langmem_tiers.core.config import MAX_LIMIT
-from langmem_tiers.core.recall import Strategy  # noqa: TC001 - as above
-from langmem_tiers.integration_kit.time_formats import written_time
+from langmem_tiers.common.recall_strategy import Strategy  # noqa: TC001 - as above
+from langmem_tiers.common.time_formats import written_time
+from langmem_tiers.config import MAX_LIMIT
 
 MOST_CHARACTERS = 20_000
 """Of a question."""

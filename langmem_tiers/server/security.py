@@ -9,14 +9,13 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from langmem_tiers.server.allowed_hosts import host_of, is_allowed
+from langmem_tiers.server.config import host_of, is_allowed, matching
 from langmem_tiers.server.error_responses import Problem, problem_of
-from langmem_tiers.server.tokens import matching
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.server.config import ServerConfig
 
 REACH = "langmem_tiers.reach"

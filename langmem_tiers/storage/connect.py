@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.core.config import Durability, EngineConfig
-from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.core.postgres import PostgresConfig
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.config import Durability, EngineConfig, PostgresConfig
+from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.storage.urls import is_memory, label_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table, Text, UniqueConstraint
 
-from langmem_tiers.storage.columns import KEY, NAME, UtcDateTime
+from langmem_tiers.storage.column_types import KEY, NAME, UtcDateTime
 from langmem_tiers.storage.schema import namespaces
 
 metadata = MetaData()

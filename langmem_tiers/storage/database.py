@@ -15,11 +15,11 @@ from urllib.parse import urlencode
 from sqlalchemy import exc
 from sqlalchemy.pool import QueuePool
 
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.core.errors import EngineClosedError, StorageBusyError, StorageUnavailableError
-from langmem_tiers.core.forks import watch
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.common.fork_safety import watch
+from langmem_tiers.errors import EngineClosedError, StorageBusyError, StorageUnavailableError
 from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
-from langmem_tiers.storage.faults import ConnectionLostError, translated, unreachable
+from langmem_tiers.storage.driver_errors import ConnectionLostError, translated, unreachable
 from langmem_tiers.storage.urls import file_identity, is_memory, label_of, parse_url, reopening, shared_memory
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.pool import PoolProxiedConnection
 
-    from langmem_tiers.core.config import EngineConfig
+    from langmem_tiers.config import EngineConfig
 
 T = TypeVar("T")
 _TRIES = 3  # a server that restarts breaks a connection once, a second one right after it once more

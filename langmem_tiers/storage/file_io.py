@@ -8,7 +8,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import StorageFullError, StorageReadOnlyError, StorageUnavailableError
+from langmem_tiers.errors import StorageFullError, StorageReadOnlyError, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import StorageBusyError
+from langmem_tiers.errors import StorageBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from langmem_tiers.storage.columns import KEY, NAME, UtcDateTime
+from langmem_tiers.storage.column_types import KEY, NAME, UtcDateTime
 from langmem_tiers.storage.schema import embedders, namespaces, sessions
 
 metadata = MetaData()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, create_mock_engine, func, insert, inspect, select
 
-from langmem_tiers.core.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
+from langmem_tiers.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
 from langmem_tiers.storage.migration_steps import MIGRATIONS
 from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
 from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, schema_versions
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.schema import ExecutableDDLElement
 
-    from langmem_tiers.core.indexes import IndexText
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.recall.records import IndexText
     from langmem_tiers.storage.database import Database
 
 OLDEST_POSTGRES = 130_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, MetaData, Table
 
-from langmem_tiers.storage.columns import KEY, NAME, UtcDateTime
+from langmem_tiers.storage.column_types import KEY, NAME, UtcDateTime
 from langmem_tiers.storage.memory_tables import memories
 from langmem_tiers.storage.schema import namespaces
 

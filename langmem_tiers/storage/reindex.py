@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select, update
 
-from langmem_tiers.core.names import unescape
-from langmem_tiers.storage.rows import to_message
+from langmem_tiers.common.namespaces import unescape
+from langmem_tiers.sessions.message_rows import to_message
 from langmem_tiers.storage.schema import RECORD, knowledge, messages, sessions
 from langmem_tiers.storage.search import index_columns, known_columns
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from langmem_tiers.core.indexes import IndexText
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.recall.records import IndexText
 
 INDEXED_SINCE = 4
 """The schema version from which on messages and knowledge are written with their terms."""

@@ -36,7 +36,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from langmem_tiers.storage.columns import KEY, NAME, TextVector, UtcDateTime
+from langmem_tiers.storage.column_types import KEY, NAME, TextVector, UtcDateTime
 
 SCHEMA_VERSION = 12
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, exc, make_url
 
-from langmem_tiers.core.errors import InvalidConfigError
+from langmem_tiers.errors import InvalidConfigError
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
-from langmem_tiers.core.errors import LangmemTiersError
-from langmem_tiers.core.showing import Told
+from langmem_tiers.display.displayable import Told
+from langmem_tiers.errors import LangmemTiersError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

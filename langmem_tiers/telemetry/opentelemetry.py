@@ -14,7 +14,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
+from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,21 +12,218 @@ is imported before a ``PrometheusMetrics`` is made.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from langmem_tiers.core.checks import check_positive, check_whole
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.telemetry.prometheus_series import BUCKETS, NAMES, Series, Source
+from langmem_tiers.common.checks import check_positive, check_whole
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.errors import InvalidConfigError, MissingExtraError
+from langmem_tiers.telemetry.instruments import (
+    ERRORS,
+    HIT_RATE,
+    RETRIEVE_DURATION,
+    STORE_DURATION,
+    STORED_MESSAGES,
+    SUMMARIES,
+    TOKENS_SAVED,
+    Figures,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 
-    from langmem_tiers.core.clock import Clock
-    from langmem_tiers.telemetry.instruments import Figures
+    from langmem_tiers.common.clock import Clock
+
+
+NAMES = {
+    "memory.episodic.count": "memory_episodic_count",
+    "memory.semantic.count": "memory_semantic_count",
+    "memory.storage.bytes": "memory_storage_bytes",
+    STORE_DURATION: "memory_store_duration_seconds",
+    RETRIEVE_DURATION: "memory_retrieve_duration_seconds",
+    HIT_RATE: "memory_retrieve_hit_rate",
+    SUMMARIES: "memory_summarization_runs_total",
+    TOKENS_SAVED: "memory_summarization_tokens_saved_total",
+    "memory.redis.connected": "memory_redis_connected",
+    "memory.postgres.pool.active": "memory_postgres_pool_active",
+    STORED_MESSAGES: "memory_store_messages_total",
+    ERRORS: "memory_errors_total",
+}
+"""From the names of the design documents to ours; the last two are additions."""
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds: a write that waits for the disk takes one to ten milliseconds, a recall one to fifty."""
+
+_HELP = {
+    "memory.episodic.count": "Messages of all sessions; on PostgreSQL the server's own estimate",
+    "memory.semantic.count": "Knowledge, long-term entries, episodes and chunks; as above",
+    "memory.storage.bytes": "What the tables take with their indexes; on SQLite the file and its log",
+    STORE_DURATION: "How long it took to store messages, until they were durable",
+    RETRIEVE_DURATION: "How long it took to recall",
+    HIT_RATE: "The share of the latest recalls that found something",
+    SUMMARIES: "Summaries that were made",
+    TOKENS_SAVED: "Tokens that sessions take less by summaries and compressed messages",
+    "memory.redis.connected": "Whether Redis answers; no sample where there is none",
+    "memory.postgres.pool.active": "Connections in use; no sample on SQLite",
+    STORED_MESSAGES: "Messages that were stored",
+    ERRORS: "Errors by verb and class",
+}
+
+
+class Source:
+    """An engine as it is scraped."""
+
+    def __init__(self, read: Callable[[], Figures | None], hits: deque[bool]) -> None:
+        self._read = read
+        self._hits = hits
+        self._known: Figures | None = None
+        self._read_at = float("-inf")
+        self._lock = threading.Lock()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its engine closed, or was dropped without that."""
+        return self._read() is None
+
+    def hit_rate(self) -> float | None:
+        """The share of the latest recalls that found something; None before the first."""
+        hits = list(self._hits)
+        return sum(hits) / len(hits) if hits else None
+
+    def figures(self, now: float, cache_seconds: float) -> Figures | None:
+        """What the engine says, or said a moment ago; None if it is gone."""
+        with self._lock:  # of two who scrape at once one asks
+            if self._known is None or now - self._read_at >= cache_seconds:
+                self._known = _kept(self._read(), self._known)
+                self._read_at = now
+            return self._known
+
+
+def _kept(new: Figures | None, old: Figures | None) -> Figures | None:
+    # What cannot be told just now is told as it last was.
+    if new is None or old is None or new.messages is not None:
+        return new
+    return Figures(
+        messages=old.messages,
+        memories=old.memories,
+        storage_bytes=old.storage_bytes,
+        pool_active=new.pool_active,
+        redis_connected=new.redis_connected,
+    )
+
+
+class Series:
+    """All families with the label ``engine``: one collector, so that all come and go together."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        buckets: tuple[float, ...],
+        cache_seconds: float,
+        monotonic: Callable[[], float],
+    ) -> None:
+        from prometheus_client import Counter, Histogram  # noqa: PLC0415 - as above
+
+        self._registry = registry
+        self._cache_seconds = cache_seconds
+        self._monotonic = monotonic
+        self._sources: dict[str, Source] = {}
+        self._failed: set[tuple[str, str, str]] = set()
+        self._lock = threading.RLock()
+        self.histograms: dict[str, Histogram] = {
+            name: Histogram(NAMES[name], _HELP[name], ["engine"], buckets=buckets, registry=None)
+            for name in (STORE_DURATION, RETRIEVE_DURATION)
+        }
+        self.counters: dict[str, Counter] = {
+            name: Counter(NAMES[name], _HELP[name], ["engine"], registry=None)
+            for name in (SUMMARIES, TOKENS_SAVED, STORED_MESSAGES)
+        }
+        self.errors = Counter(NAMES[ERRORS], _HELP[ERRORS], ["engine", "verb", "kind"], registry=None)
+
+    def fail(self, name: str, verb: str, kind: str) -> None:
+        """An engine raised an error; nothing is said of one that has closed."""
+        with self._lock:
+            if name in self._sources:
+                self._failed.add((name, verb, kind))
+                self.errors.labels(name, verb, kind).inc()
+
+    def attach(self, name: str, source: Source) -> None:
+        """An engine opens."""
+        with self._lock:
+            if name in self._sources and not self._sources[name].is_gone:
+                raise InvalidConfigError(
+                    f"an engine is watched as {name!r} already: hand in metrics.of('another name')"
+                )
+            if not self._sources:
+                self._register()
+            self._sources[name] = source
+
+    def _register(self) -> None:
+        try:
+            self._registry.register(self)  # a collector by its shape
+        except ValueError as error:
+            raise InvalidConfigError(
+                "the registry has figures of an engine already: make one PrometheusMetrics for each registry, and "
+                "hand metrics.of('another name') to the other engines"
+            ) from error
+
+    def detach(self, name: str, source: Source) -> None:
+        """An engine closes."""
+        with self._lock:
+            if self._sources.get(name) is not source:
+                return
+            del self._sources[name]
+            for family in (*self.histograms.values(), *self.counters.values()):
+                family.remove(name)
+            for labels in [one for one in self._failed if one[0] == name]:
+                self.errors.remove(*labels)
+                self._failed.remove(labels)
+            if not self._sources:
+                self._registry.unregister(self)
+
+    def describe(self) -> Iterator[Metric]:
+        """The families without their samples, by which a registry knows names that are taken."""
+        return self._families(())
+
+    def collect(self) -> Iterator[Metric]:
+        """What a scrape gets."""
+        with self._lock:
+            sources = tuple(self._sources.items())
+        for name, source in sources:
+            if source.figures(self._monotonic(), self._cache_seconds) is None:
+                self.detach(name, source)  # it was dropped without being closed
+        return self._families(sources)
+
+    def _families(self, sources: tuple[tuple[str, Source], ...]) -> Iterator[Metric]:
+        now = self._monotonic()
+        asked = [(name, source.figures(now, self._cache_seconds)) for name, source in sources]
+        told = [(name, figures) for name, figures in asked if figures is not None]
+        yield from self._gauges(told, dict(sources))
+        for family in (*self.histograms.values(), *self.counters.values(), self.errors):
+            yield from family.collect()
+
+    @staticmethod
+    def _gauges(told: list[tuple[str, Figures]], sources: dict[str, Source]) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - as above
+
+        values: dict[str, Callable[[str, Figures], float | None]] = {
+            "memory.episodic.count": lambda _, one: one.messages,
+            "memory.semantic.count": lambda _, one: one.memories,
+            "memory.storage.bytes": lambda _, one: one.storage_bytes,
+            HIT_RATE: lambda name, _: sources[name].hit_rate(),
+            "memory.redis.connected": lambda _, one: one.redis_connected,
+            "memory.postgres.pool.active": lambda _, one: one.pool_active,
+        }
+        for seed, value_of in values.items():
+            family = GaugeMetricFamily(NAMES[seed], _HELP[seed], labels=["engine"])
+            for name, figures in told:
+                if (value := value_of(name, figures)) is not None:
+                    family.add_metric([name], float(value))
+            yield family
+
 
 __all__ = ["BUCKETS", "NAMES", "EngineMetrics", "PrometheusMetrics"]
 

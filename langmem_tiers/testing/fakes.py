@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langmem_tiers.core.ids import TimeSortedIds
+from langmem_tiers.common.ids import TimeSortedIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers import ContextData, MemoryEngine, MessageDraft, ToolCall
-from langmem_tiers.core.transcripts import Listing
-from langmem_tiers.storage.context_rows import SqlContextStore
+from langmem_tiers.context_files.sql_store import SqlContextStore
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from langmem_tiers import (
     MemoryEngine,
     RestoreConflictError,
 )
-from langmem_tiers.core.names import CONTEXT_FILES
+from langmem_tiers.common.namespaces import CONTEXT_FILES
 from tests.backends import POSTGRES
 from tests.backups.filled import fill, lines_of, opened, records_of
 

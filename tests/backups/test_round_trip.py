@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from sqlalchemy import inspect, text
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.scoring.terms import terms_of
-from langmem_tiers.storage.backup_tables import (
+from langmem_tiers.backup.tables import (
     KEYS_WITHOUT_CONSTRAINT,
     LEFT_OUT,
     REMADE,
     kept_tables,
 )
-from langmem_tiers.storage.columns import TextVector
+from langmem_tiers.storage.column_types import TextVector
+from langmem_tiers.text.tokenize import terms_of
 from tests.backends import POSTGRES
 from tests.backups.filled import fill, opened, records_of
 from tests.examples import examples

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import InvalidInputError, MemoryEngine
-from langmem_tiers.core.backups import BackupScope
-from langmem_tiers.storage.backup_tables import is_rooted, kept_tables, within
+from langmem_tiers.backup.models import BackupScope
+from langmem_tiers.backup.tables import is_rooted, kept_tables, within
 from tests.backends import POSTGRES
 from tests.backups.filled import opened
 

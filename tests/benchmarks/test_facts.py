@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import facts
 from benchmarks.facts import Pair
-from langmem_tiers.retrieval.kinship import Kinship
-from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.scoring.statements import Verdict
+from langmem_tiers.long_term.conflicts.comparison import Verdict
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers.recall.word_similarity import Kinship
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
-from langmem_tiers.core.errors import InvalidNameError
-from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.errors import InvalidNameError
 from tests.cli.running import run
 
 if TYPE_CHECKING:

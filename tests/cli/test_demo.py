@@ -16,9 +16,8 @@ from langmem_tiers import Context, EngineConfig, MemoryEngine, MessageDraft, Rol
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo import command
 from langmem_tiers.cli.demo.agents import Assistants, Reply
-from langmem_tiers.cli.demo.answers import Asked, Score, answers, score
+from langmem_tiers.cli.demo.command import Asked, Score, answers, score, sessions, tiers
 from langmem_tiers.cli.demo.conversation import chapters, questions
-from langmem_tiers.cli.demo.overview import sessions, tiers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.flows.leases import Lease
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.common.leases import Lease
 from tests.cli.running import run
 
 if TYPE_CHECKING:

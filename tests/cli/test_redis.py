@@ -10,7 +10,7 @@ import pytest
 from benchmarks.servers import OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.cli import targets
-from langmem_tiers.core.clock import SystemClock
+from langmem_tiers.common.clock import SystemClock
 from tests.cli.running import run
 from tests.waiting import LIMIT_SECONDS
 

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.compression.chunks import ChunkText, chunk_text, merged_summary, merged_text
-from langmem_tiers.compression.summarize import Summarizer
-from langmem_tiers.core.config import SummaryConfig, SummaryStrategy
-from langmem_tiers.core.errors import InvalidConfigError
-from langmem_tiers.core.fences import fenced
-from langmem_tiers.scoring.tokens import CharCounter, ContentAwareCounter
+from langmem_tiers.chunks.text import ChunkText, chunk_text, merged_summary, merged_text
+from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.compression.summarizer import Summarizer
+from langmem_tiers.config import SummaryConfig, SummaryStrategy
+from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.testing import ScriptedLLM
+from langmem_tiers.text.token_counting import CharCounter, ContentAwareCounter
 from tests.examples import examples
 from tests.messages import COUNTER, message
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.common.messages import Message
 
 TALK = [
     message("Which database should we use for bookings?"),

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from langmem_tiers import CharCounter, FactFinder, Summary, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role
 from tests.messages import COUNTER, message
 
 finder = FactFinder()

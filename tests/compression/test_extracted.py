@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import MESSAGE_UNITS
-from langmem_tiers.compression.extracted import FactExtractor
-from langmem_tiers.compression.facts import FactFinder
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.fences import fenced
-from langmem_tiers.scoring.fact_checks import validated
-from langmem_tiers.scoring.fact_patterns import EXTRACTION_PATTERNS, GERMAN_PATTERNS
+from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.compression.fact_finder import FactFinder
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.facts.extraction import FactExtractor
+from langmem_tiers.facts.patterns import EXTRACTION_PATTERNS, GERMAN_PATTERNS
+from langmem_tiers.facts.validation import validated
 from tests.messages import message
 
 # Written before the patterns and never tuned on.

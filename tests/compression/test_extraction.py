@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import CharCounter, ContentAwareCounter
-from langmem_tiers.compression.extraction import (
+from langmem_tiers.compression.tool_output.compressor import (
     COMPRESSIBLE_TOOLS,
+    TIER_SHARES,
     URL_CRITICAL_TOOLS,
     ContextCompressor,
 )
-from langmem_tiers.compression.extraction_job import TIER_SHARES
-from langmem_tiers.compression.extraction_types import (
+from langmem_tiers.compression.tool_output.models import (
     CompressedExtraction,
     CompressionContentType,
     ErrorDetails,

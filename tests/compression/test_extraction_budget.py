@@ -5,8 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import CharCounter, ContentAwareCounter, InvalidConfigError, LangmemTiersError
-from langmem_tiers.compression.extraction_budget import ExtractionBudget, fit_extractions, head_and_tail
-from langmem_tiers.compression.extraction_context import ContextSection, SectionKind, handle_large_context
+from langmem_tiers.compression.tool_output.budget import ExtractionBudget, fit_extractions, head_and_tail
+from langmem_tiers.compression.tool_output.context_window import (
+    ContextSection,
+    SectionKind,
+    handle_large_context,
+)
 
 CHARS = CharCounter()
 COUNTERS = st.sampled_from([CharCounter(), ContentAwareCounter()])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from langmem_tiers.compression.extraction_detect import detect_content_type
-from langmem_tiers.compression.extraction_types import CompressionContentType
+from langmem_tiers.compression.tool_output.detection import detect_content_type
+from langmem_tiers.compression.tool_output.models import CompressionContentType
 from tests.compression.tool_results import FORM, PAGE, PROSE, RESULTS, ROWS, TRACE, TREE
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from langmem_tiers.compression.extraction import ContextCompressor
+from langmem_tiers.compression.tool_output.compressor import ContextCompressor
 from langmem_tiers.testing import ScriptedLLM
 from tests.compression.tool_results import FORM, PAGE, PROSE, TRACE
 from tests.waiting import LIMIT_SECONDS

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.growth_texts import PAGE_UNITS, page_of
-from langmem_tiers.compression.extraction import ContextCompressor
-from langmem_tiers.compression.extraction_types import CompressedExtraction, CompressionContentType
-from langmem_tiers.compression.extraction_urls import MAX_URLS, FoundUrls, extract_all_urls
+from langmem_tiers.compression.tool_output.compressor import ContextCompressor
+from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
+from langmem_tiers.compression.tool_output.urls import MAX_URLS, FoundUrls, extract_all_urls
 from tests.examples import examples
 
 compressor = ContextCompressor()

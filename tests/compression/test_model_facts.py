@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.growth_texts import ANSWERS
-from langmem_tiers.compression.loose_json import objects_in
-from langmem_tiers.compression.model_facts import ModelFacts
-from langmem_tiers.compression.models import CarefulModel
-from langmem_tiers.core.fences import fenced
+from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.compression.lenient_json import objects_in
+from langmem_tiers.compression.llm_fallback import CarefulModel
+from langmem_tiers.facts.llm_extraction import ModelFacts
 from langmem_tiers.testing import ScriptedLLM
 from tests.counting import function_calls
 from tests.messages import message
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.extracted import Extraction
+    from langmem_tiers.facts.models import Extraction
 
 TOLD = [
     message("Hello, I am Ana Lima. I prefer tea, and I pay 1,250 EUR a year for https://tea.example.com/."),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import update
 
-from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.context_files import ContextFilesConfig
-from langmem_tiers.storage.context_files import FileContextStore
-from langmem_tiers.storage.context_rows import SqlContextStore
+from langmem_tiers.config import EngineConfig
+from langmem_tiers.context_files.file_names import file_stem
+from langmem_tiers.context_files.file_store import FileContextStore
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.sql_store import SqlContextStore
+from langmem_tiers.context_files.store_models import ContextFilesConfig
 from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.database import Database
-from langmem_tiers.storage.file_names import file_stem
 from langmem_tiers.testing.conformance import NOW
 from langmem_tiers.testing.conformance.context_files import KEPT, ContextStoreConformance
 from tests.context_tables import with_context_tables

@@ -8,27 +8,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.retrieval.index_text import Indexer
-from langmem_tiers.scoring.importance import IMPORTANCE
-from langmem_tiers.scoring.terms import terms_of
-from langmem_tiers.storage.batches import SqlBatchStore
+from langmem_tiers.config import EngineConfig
+from langmem_tiers.items.index_repository import SqlItemIndex
+from langmem_tiers.items.repository import SqlItemStore
+from langmem_tiers.knowledge.repository import SqlKnowledgeStore
+from langmem_tiers.long_term.index_repository import SqlMemoryIndex
+from langmem_tiers.long_term.repository import SqlMemoryStore
+from langmem_tiers.pools.repository import SqlPoolStore
+from langmem_tiers.recall.indexing import Indexer
+from langmem_tiers.recall.repository import SqlIndexStore
+from langmem_tiers.recall.vector_repository import SqlVectorStore
+from langmem_tiers.sessions.analysis import IMPORTANCE
+from langmem_tiers.sessions.batch_repository import SqlBatchStore
+from langmem_tiers.sessions.message_repository import SqlMessageStore
+from langmem_tiers.sessions.override_repository import SqlEntryStore
+from langmem_tiers.sessions.redis.cache import RedisCache
+from langmem_tiers.sessions.repository import SqlSessionStore
+from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
 from langmem_tiers.storage.database import Database
-from langmem_tiers.storage.entries import SqlEntryStore
-from langmem_tiers.storage.index import SqlIndexStore
-from langmem_tiers.storage.item_index import SqlItemIndex
-from langmem_tiers.storage.items import SqlItemStore
-from langmem_tiers.storage.knowledge import SqlKnowledgeStore
-from langmem_tiers.storage.memories import SqlMemoryStore
-from langmem_tiers.storage.memory_index import SqlMemoryIndex
-from langmem_tiers.storage.messages import SqlMessageStore
 from langmem_tiers.storage.migrations import migrate
-from langmem_tiers.storage.pools import SqlPoolStore
-from langmem_tiers.storage.redis_cache import RedisCache
-from langmem_tiers.storage.sessions import SqlSessionStore
-from langmem_tiers.storage.transcripts import SqlTranscriptStore
-from langmem_tiers.storage.tuning import SqlTuningStore
-from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.testing.conformance import (
     NOW,
@@ -47,12 +45,14 @@ from langmem_tiers.testing.conformance import (
     TuningStoreConformance,
     VectorStoreConformance,
 )
+from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.tuning.repository import SqlTuningStore
 from tests.backends import POSTGRES, SQLITE_FILE, SQLITE_MEMORY, WITH_REDIS, redis_of, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from langmem_tiers.core.levels import RedisConfig
+    from langmem_tiers.config import RedisConfig
 
 # The fast suite runs all of it on SQLite and on PostgreSQL with Redis: together they reach every statement.
 pytestmark = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.context_data import (
+from langmem_tiers.context_files.models import (
     ActiveTask,
     ContextData,
     HistoryEntry,
@@ -21,9 +21,9 @@ from langmem_tiers.core.context_data import (
     ToolStats,
     estimate_tokens,
 )
-from langmem_tiers.core.context_files import CompactionConfig, ContextFilesConfig
-from langmem_tiers.core.context_json import context_bytes, context_from_bytes
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError, InvalidNameError
+from langmem_tiers.context_files.serializer import context_bytes, context_from_bytes
+from langmem_tiers.context_files.store_models import CompactionConfig, ContextFilesConfig
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError, InvalidNameError
 
 FILE: dict[str, Any] = {
     "session_id": "user:agent:timestamp",

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import FENCE_UNITS
-from langmem_tiers.core.fences import CLOSING, OPENING, fenced, harmless, is_only_fenced, without_fences
+from langmem_tiers.common.prompt_fences import (
+    CLOSING,
+    OPENING,
+    fenced,
+    harmless,
+    is_only_fenced,
+    without_fences,
+)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.groups import groups_of, safe_cut, window_start
+from langmem_tiers.common.tool_call_groups import groups_of, safe_cut, window_start
 from tests.core.test_groups import history
 
 

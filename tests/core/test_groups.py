@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, ToolCall
-from langmem_tiers.core.groups import safe_cut, tool_spans, without_orphans
+from langmem_tiers.common.tool_call_groups import safe_cut, tool_spans, without_orphans
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.retrieval.embedding import _RefusedError
+from langmem_tiers.recall.embedders.embedding import _RefusedError
 from langmem_tiers.telemetry.instruments import SILENT, Verb, name_of
 from tests.counting import function_calls
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from langmem_tiers import InvalidMessageError, MemoryEngine, MessageDraft, Role, ToolCall
-from langmem_tiers.core.json_values import same_json, to_json
-from langmem_tiers.core.sheets import cell
+from langmem_tiers.common.json_values import same_json, to_json
+from langmem_tiers.display.tables import cell
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])

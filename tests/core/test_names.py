@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidNameError
-from langmem_tiers.core.asides import aside_name, was_set_aside
-from langmem_tiers.core.knowledge import id_from_name
-from langmem_tiers.core.names import (
+from langmem_tiers.common.archived_session_names import aside_name, was_set_aside
+from langmem_tiers.common.namespaces import (
     MAX_NAME_BYTES,
     check_entry_id,
     check_name,
@@ -19,6 +18,7 @@ from langmem_tiers.core.names import (
     namespace_key,
     unescape,
 )
+from langmem_tiers.knowledge.models import id_from_name
 
 MOMENT = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 # All characters, also those that databases refuse, and many of those that have a meaning somewhere.

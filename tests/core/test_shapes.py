@@ -24,7 +24,7 @@ from llama_index.core.llms import ChatMessage as LlamaMessage
 from llama_index.core.llms import MessageRole
 
 from langmem_tiers import InvalidMessageError, Message, MessageDraft, Role, ToolCall
-from langmem_tiers.core.shapes import read_messages
+from langmem_tiers.common.message_adapter import read_messages
 from tests.messages import message
 
 CALL = {"name": "look_up", "args": {"city": "Zürich"}, "id": "c1", "type": "tool_call"}

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from langmem_tiers.core.sheet_html import as_html
-from langmem_tiers.core.sheets import Bar, Cell, Sheet, Table, Text
+from langmem_tiers.display.html import as_html
+from langmem_tiers.display.tables import Bar, Cell, Sheet, Table, Text
 
 LONG = "It has more than thirty-two characters."
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, InvalidInputError, MemoryEntry, Observation, Thought
-from langmem_tiers.core.tasks import action_signature
+from langmem_tiers.tasks.models import action_signature
 
 _TEXT = st.text(max_size=12)
 _VALUE = st.recursive(

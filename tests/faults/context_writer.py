@@ -7,9 +7,9 @@ import signal
 import sys
 from datetime import UTC, datetime
 
-from langmem_tiers.context_files import ContextFiles
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.context_files import ContextFilesConfig
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.service import ContextFiles
+from langmem_tiers.context_files.store_models import ContextFilesConfig
 
 SESSION = "user:agent:123"
 CONFIG = ContextFilesConfig(keep_versions=3)

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from langmem_tiers import EngineConfig, MaintenanceConfig
-from langmem_tiers.flows import maintain
-from langmem_tiers.storage.erasure import SqlErasureStore
-from langmem_tiers.storage.upkeep import SqlUpkeep
+from langmem_tiers.erasure.repository import SqlErasureStore
+from langmem_tiers.maintenance import service
+from langmem_tiers.maintenance.repository import SqlUpkeep
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import opened
 from tests.waiting import LIMIT_SECONDS
@@ -55,7 +55,7 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
 def retain_until_killed(url: str, acknowledged: str) -> None:
     """Run maintenance in small batches, again and again, noting each batch once it is erased."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    maintain._MESSAGES_AT_ONCE = 3
+    service._MESSAGES_AT_ONCE = 3
 
     def note(erased: int) -> None:
         os.write(notes, f"{erased}\n".encode())
@@ -67,7 +67,7 @@ def retain_until_killed(url: str, acknowledged: str) -> None:
 
 def retain_together(url: str, barrier: Any) -> None:
     """Run maintenance at the same time as others."""
-    maintain._MESSAGES_AT_ONCE = 3
+    service._MESSAGES_AT_ONCE = 3
     with opened(url, later(), config=AGED) as engine:
         barrier.wait(LIMIT_SECONDS)
         engine.maintenance.run()

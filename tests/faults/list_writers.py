@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.sessions.models import Listing
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

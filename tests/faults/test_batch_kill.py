@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
+from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFiles
 from tests.faults.batch_writer import draft_of, write_until_killed
 from tests.faults.killing import Child, pause, start
 from tests.faults.on_disk import QUICKLY_ON_SQLITE

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.context_files import ContextFiles
-from langmem_tiers.core.config import EngineConfig
+from langmem_tiers.config import EngineConfig
+from langmem_tiers.context_files.service import ContextFiles
 from langmem_tiers.storage.database import Database
 from tests.context_tables import with_context_tables
 from tests.faults.context_writer import (

@@ -12,11 +12,11 @@ from sqlalchemy import NullPool, create_engine, text
 
 from benchmarks.servers import OwnPostgres, OwnRedis
 from langmem_tiers import EngineConfig, MemoryEngine, RedisConfig
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.erasure import ErasedCounts
-from langmem_tiers.flows.wiping import WipeOwed
-from langmem_tiers.storage import upkeep
-from langmem_tiers.storage.context_rows import SqlContextStore
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.sql_store import SqlContextStore
+from langmem_tiers.erasure.models import ErasedCounts
+from langmem_tiers.erasure.scrub import WipeOwed
+from langmem_tiers.maintenance import repository
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
 from tests.shared_servers import new_folder
@@ -150,7 +150,7 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
         assert files_with(folder, *WORDS) == []
         assert files_with(folder, OTHER)
         assert [tables_with(url, word) for word in WORDS] == [[]] * len(WORDS)
-        for statement in (upkeep._CLEAR, upkeep._DELETE):  # the second is what older servers have
+        for statement in (repository._CLEAR, repository._DELETE):  # the second is what older servers have
             with server.connect() as connection:
                 connection.execute(text("ANALYZE lmt_messages"))
                 count = text("SELECT count(*) FROM pg_stats WHERE tablename = 'lmt_messages'")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.core.entries import Tier
-from langmem_tiers.core.extracted import FactState
-from langmem_tiers.core.long_term import EntryDraft, EntryFilters, Outcome, RelationKind
-from langmem_tiers.core.memory_store import Access, MemoryWrite
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome, RelationKind
+from langmem_tiers.long_term.records import Access, MemoryWrite
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.killing import pause, start
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from langmem_tiers.core.long_term import Receipt
-    from langmem_tiers.core.memory_store import KeptEntry
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.long_term.models import Receipt
+    from langmem_tiers.long_term.records import KeptEntry
 
 pytestmark = pytest.mark.fault
 

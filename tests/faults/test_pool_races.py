@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import EntryNotFoundError, MemoryEngine, NotAllowedError, PoolNotFoundError
-from langmem_tiers.core.entries import Tier
-from langmem_tiers.core.long_term import EntryFilters
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.killing import pause, start
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from langmem_tiers.core.memory_store import KeptEntry
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.long_term.records import KeptEntry
 
 pytestmark = pytest.mark.fault
 

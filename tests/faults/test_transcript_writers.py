@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, SessionNotFoundError
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers.testing.threads import in_threads
 from tests.faults.list_writers import ADDERS, write_lists, write_lists_in_a_process
 from tests.faults.on_disk import QUICKLY_ON_SQLITE

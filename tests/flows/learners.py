@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft
-from langmem_tiers.core.config import LearningConfig, OptimizerConfig
-from langmem_tiers.flows import consolidate as consolidation
+from langmem_tiers.config import LearningConfig, OptimizerConfig
+from langmem_tiers.long_term import consolidation
 from langmem_tiers.testing import FrozenClock
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS

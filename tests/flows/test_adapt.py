@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import TuningParameters
-from langmem_tiers.core.tuning import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
-from langmem_tiers.flows.adapt import Outcome, adapt, why_worse
+from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
+from langmem_tiers.tuning.service import Outcome, adapt, why_worse
 
 START = TuningParameters()
 

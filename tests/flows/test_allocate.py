@@ -23,9 +23,9 @@ from langmem_tiers import (
     ToolCall,
     count_messages,
 )
-from langmem_tiers.core.fences import CLOSING, OPENING
-from langmem_tiers.core.memory_system import ContextBuildResult, ItemKind, MemorySystemConfig
-from langmem_tiers.flows.allocate import Allocator, Material
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.projects.models import ContextBuildResult, ItemKind, MemorySystemConfig
+from langmem_tiers.projects.project_context import Allocator, Material
 from langmem_tiers.testing import FrozenClock
 from tests.examples import examples
 from tests.messages import NOW, message
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from langmem_tiers import TokenCounter
-    from langmem_tiers.tiers.short_term import ShortTermParts
+    from langmem_tiers.sessions.service import ShortTermParts
 
 
 @pytest.fixture(scope="module")

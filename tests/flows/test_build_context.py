@@ -23,7 +23,7 @@ from langmem_tiers import (
     ToolCall,
     count_messages,
 )
-from langmem_tiers.core.fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.examples import examples
 from tests.messages import COUNTER

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import CharCounter, Summarizer, SummaryStrategy
-from langmem_tiers.core.context_data import ActiveTask, ContextData, HistoryEntry
-from langmem_tiers.core.context_files import CompactionConfig
-from langmem_tiers.flows.compact import SUMMARY_HEAD, compact
+from langmem_tiers.context_files.compaction import SUMMARY_HEAD, compact
+from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryEntry
+from langmem_tiers.context_files.store_models import CompactionConfig
 from langmem_tiers.testing import ScriptedLLM
 from tests.core.test_context_data import CONTEXTS
 from tests.counting import function_calls
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.json_values import JsonValue
+    from langmem_tiers.common.json_values import JsonValue
 
 NOW = datetime(2024, 2, 23, 12, 0, tzinfo=UTC)
 DAY = 86_400

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import EngineConfig, InvalidConfigError, MemoryEngine, MessageDraft
-from langmem_tiers.core.config import LearningConfig
-from langmem_tiers.core.entries import EntryState
-from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
-from langmem_tiers.core.long_term import ConsolidationReport, EntryDraft
-from langmem_tiers.flows import consolidate as consolidation
-from langmem_tiers.flows.leases import Lease
+from langmem_tiers.common.entries import EntryState
+from langmem_tiers.common.leases import Lease
+from langmem_tiers.config import LearningConfig
+from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
+from langmem_tiers.long_term import consolidation
+from langmem_tiers.long_term.models import ConsolidationReport, EntryDraft
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.flows.learners import (
     LEASE_SECONDS,

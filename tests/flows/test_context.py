@@ -20,7 +20,7 @@ from langmem_tiers import (
     ToolCall,
     count_messages,
 )
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
 from tests.examples import examples

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import Listing, MemoryEngine, MessageDraft, Role, ToolCall
-from langmem_tiers.context_files import ContextFiles, _side
-from langmem_tiers.core.context_data import ContextData, HistoryEntry
-from langmem_tiers.core.context_json import context_bytes
-from langmem_tiers.flows.context_exchange import from_engine, into_engine
+from langmem_tiers.context_files.exchange import from_engine, into_engine
+from langmem_tiers.context_files.models import ContextData, HistoryEntry
+from langmem_tiers.context_files.serializer import context_bytes
+from langmem_tiers.context_files.service import ContextFiles, _side
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.conformance.context_files import full
 from tests.core.test_context_data import CONTEXTS, FILE, SESSION, parsed

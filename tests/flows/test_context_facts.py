@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import OfflineEmbedder
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.flows.context_facts import extract_facts
-from langmem_tiers.retrieval.fact_search import FactSearch
+from langmem_tiers.context_files.fact_collection import extract_facts
+from langmem_tiers.context_files.fact_search import FactSearch
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 
 if TYPE_CHECKING:

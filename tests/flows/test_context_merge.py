@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from langmem_tiers.core.context_data import ContextData, HistoryEntry
-from langmem_tiers.flows.context_diff import diff_contexts
-from langmem_tiers.flows.context_merge import merge_contexts
+from langmem_tiers.context_files.diff import diff_contexts
+from langmem_tiers.context_files.merge import merge_contexts
+from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from tests.core.test_context_data import CONTEXTS
 
 BASE = (

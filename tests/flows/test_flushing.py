@@ -17,7 +17,7 @@ from langmem_tiers import (
     MessageDraft,
     RedisConfig,
 )
-from langmem_tiers.storage.batches import SqlBatchStore
+from langmem_tiers.sessions.batch_repository import SqlBatchStore
 from tests.erasing import SECRET, call
 from tests.waiting import LIMIT_SECONDS
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers import Erased
-    from langmem_tiers.flows.batching import BatchWriter
+    from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.testing import FrozenClock
 
 ASKED: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from langmem_tiers import (
     SessionNotFoundError,
     StorageUnavailableError,
 )
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.storage.context_rows import SqlContextStore
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.sql_store import SqlContextStore
 from tests.erasing import OTHER, SECRET, call, dump, fill, opened, talk
 
 if TYPE_CHECKING:

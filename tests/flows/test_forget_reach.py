@@ -22,9 +22,8 @@ from langmem_tiers import (
     PoolNotFoundError,
     Tier,
 )
-from langmem_tiers.core.names import CONTEXT_FILES
-from langmem_tiers.core.tuning import LeaseKind
-from langmem_tiers.flows.leases import Lease
+from langmem_tiers.common.leases import Lease, LeaseKind
+from langmem_tiers.common.namespaces import CONTEXT_FILES
 from langmem_tiers.storage.schema import leases
 from tests.erasing import SECRET
 

@@ -18,13 +18,14 @@ from langmem_tiers import (
     TokenBudget,
     count_messages,
 )
-from langmem_tiers.core.config import EngineConfig, RecallConfig
-from langmem_tiers.core.entries import Entry
-from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
-from langmem_tiers.core.fences import CLOSING, OPENING
-from langmem_tiers.core.recall import Hit, TfIdfWeights
-from langmem_tiers.flows.lasting import echoes_in
-from langmem_tiers.retrieval.retriever import wish_for
+from langmem_tiers.common.entries import Entry
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.common.recall_strategy import TfIdfWeights
+from langmem_tiers.config import EngineConfig, RecallConfig
+from langmem_tiers.context.memory_hits import echoes_in
+from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
+from langmem_tiers.recall.models import Hit
+from langmem_tiers.recall.retriever import wish_for
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_ALL_BACKENDS
 from tests.messages import message

@@ -18,14 +18,14 @@ from langmem_tiers import (
     MessageDraft,
     Namespace,
 )
-from langmem_tiers.core.config import LearningConfig
-from langmem_tiers.core.extracted import ExtractedFact, FactState
-from langmem_tiers.core.long_term import EntryDraft, Outcome, Receipt
-from langmem_tiers.core.memory_store import Cursor, CursorMove, MemoryWrite
-from langmem_tiers.flows.learn import Learner
+from langmem_tiers.config import LearningConfig
+from langmem_tiers.facts.learner import Learner
+from langmem_tiers.facts.models import ExtractedFact, FactState
+from langmem_tiers.long_term.models import EntryDraft, Outcome, Receipt
+from langmem_tiers.long_term.records import Cursor, CursorMove, MemoryWrite
+from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
-from langmem_tiers.tiers.long_term import LongTerm
 from tests.flows.learners import SESSION, STATEMENTS, TENANT, learn_until, run
 from tests.waiting import LIMIT_SECONDS
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Tier, ToolCall
-from langmem_tiers.core.extracted import FactState
-from langmem_tiers.core.fences import CLOSING, OPENING
-from langmem_tiers.core.long_term import Outcome
-from langmem_tiers.flows.learn import Learner
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.facts.learner import Learner
+from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term.models import Outcome
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from langmem_tiers import (
     NotFoundError,
     TokenBudget,
 )
-from langmem_tiers.flows import preview, task_history
-from langmem_tiers.storage import holdings
+from langmem_tiers.context import preview
+from langmem_tiers.maintenance import namespace_stats
+from langmem_tiers.tasks import history
 
 if TYPE_CHECKING:
     from langmem_tiers.testing import FrozenClock
@@ -91,7 +92,7 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
 def test_tasks_are_found_behind_more_sessions_than_a_page_looks_through(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_history, "_LOOKED_AT", 3)
+    monkeypatch.setattr(history, "_LOOKED_AT", 3)
     for name in ("first", "second"):
         with AgentMemory(engine=engine, namespace=tenant, task=name) as agent:
             agent.record_cycle("I look", AgentAction("look"), "seen")
@@ -199,7 +200,7 @@ def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
     newest: int,
     days: int,
 ) -> None:
-    monkeypatch.setattr(holdings, "_NEWEST", newest)
+    monkeypatch.setattr(namespace_stats, "_NEWEST", newest)
     for count in (1, 1, 2):
         clock.advance(days=1)
         for number in range(count):

@@ -17,8 +17,8 @@ from langmem_tiers import (
     MemoryEngine,
     MessageDraft,
 )
-from langmem_tiers.flows import maintain
-from langmem_tiers.flows.leases import Lease
+from langmem_tiers.common.leases import Lease
+from langmem_tiers.maintenance import service
 from langmem_tiers.testing import FrozenClock
 from tests.erasing import CONFIG, SECRET, call, fill, opened
 from tests.waiting import LIMIT_SECONDS
@@ -165,7 +165,7 @@ def test_the_report_of_a_run_tells_what_was_done_and_what_is_left(
 def test_a_run_that_was_stopped_goes_on_where_it_was(
     new_database: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintain, "_MESSAGES_AT_ONCE", 10)
+    monkeypatch.setattr(service, "_MESSAGES_AT_ONCE", 10)
     with opened(new_database, clock) as engine:
         session = engine.session("acme", "s")
         session.add_many([MessageDraft("user", f"tile {number}") for number in range(35)])
@@ -240,7 +240,7 @@ def test_a_large_table_of_postgresql_is_not_counted(
     with opened(new_postgres_database()) as engine:
         fill(engine, "acme")
         engine.maintenance.run()
-        monkeypatch.setattr("langmem_tiers.storage.statistics._COUNTED", 3)
+        monkeypatch.setattr("langmem_tiers.maintenance.statistics._COUNTED", 3)
         found = engine.statistics()
     assert "rows of lmt_messages" in found.estimated
     assert found.messages == 32  # from the session, of which there is one

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import EntryState, InvalidConfigError
-from langmem_tiers.core.long_term import EntryDraft
-from langmem_tiers.core.memory_system import ConversationStatus
-from langmem_tiers.core.recall import TfIdfWeights
-from langmem_tiers.memory_system import MemorySystem
+from langmem_tiers.common.recall_strategy import TfIdfWeights
+from langmem_tiers.long_term.models import EntryDraft
+from langmem_tiers.projects.memory_system import MemorySystem
+from langmem_tiers.projects.models import ConversationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

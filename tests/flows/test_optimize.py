@@ -18,10 +18,10 @@ from langmem_tiers import (
     TokenBudget,
     TuningParameters,
 )
-from langmem_tiers.core.tuning import Snapshot, TuningState
-from langmem_tiers.flows.background import Changes
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.tuning.background import Changes
+from langmem_tiers.tuning.models import Snapshot, TuningState
 from tests.faults.together import all_at_once
 from tests.flows.learners import optimize_often
 from tests.fork_server import fork_server
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers import Session
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 TALK = "We talked about the weather, the sea and the long way home, and nobody was in a hurry. "
 SMALL = EngineConfig(budget=TokenBudget.of(4000))

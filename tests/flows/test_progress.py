@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.core.clock import SystemClock
+from langmem_tiers.common.clock import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

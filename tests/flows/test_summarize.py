@@ -6,9 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langmem_tiers import EngineConfig, InvalidMessageError, MemoryEngine, SummaryConfig
-from langmem_tiers.core.fences import fenced
-from langmem_tiers.scoring.tokens import ContentAwareCounter
+from langmem_tiers.common.prompt_fences import fenced
 from langmem_tiers.testing import ScriptedLLM
+from langmem_tiers.text.token_counting import ContentAwareCounter
 
 INVOICE = [
     HumanMessage("Invoice INV-20391 of 1,250.40 EUR went to ada@example.com on 2024-03-05."),

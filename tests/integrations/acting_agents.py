@@ -13,13 +13,13 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langmem_tiers.core.fences import without_fences
+from langmem_tiers.common.prompt_fences import without_fences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langmem_tiers import AgentMemory
-    from langmem_tiers.core.tasks import MemoryEntry
+    from langmem_tiers.tasks.models import MemoryEntry
     from langmem_tiers_langchain import TieredTaskMiddleware
     from tests.integrations.langchain_agents import ScriptedChat
 

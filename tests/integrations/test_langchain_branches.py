@@ -16,7 +16,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import BaseModel, Field
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.core.fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
 from langmem_tiers_langchain import TieredMemoryMiddleware
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 from tests.integrations.test_langchain_views import request_of, shown_by, tokens_of

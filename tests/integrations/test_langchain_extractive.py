@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.core.fences import fenced
+from langmem_tiers.common.prompt_fences import fenced
 from langmem_tiers.integration_kit.extractive_answers import NOTED, UNKNOWN
 from langmem_tiers_langchain.extractive import ExtractiveChat, quoted
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.fences import is_only_fenced
+from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
 from langmem_tiers_langchain.values import decode, decode_message, encode
 from tests.backends import ALL_BACKENDS, opened

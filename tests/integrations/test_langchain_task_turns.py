@@ -19,8 +19,8 @@ from langmem_tiers import (
     InvalidInputError,
     MemoryEngine,
 )
-from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL
 from langmem_tiers.integration_kit.task_registry import HeldTasks
+from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL
 from langmem_tiers_langchain import TieredTaskMiddleware
 from langmem_tiers_langchain.thread_tasks import ThreadTasks
 from tests.integrations.acting_agents import (

@@ -15,10 +15,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineClosedError, EngineConfig, InvalidConfigError, MemoryEngine
-from langmem_tiers.core.fences import TASK_OPENING, is_only_fenced, without_fences
-from langmem_tiers.core.tasks import ExecutionOutcome
-from langmem_tiers.integration_kit.guard_messages import ANSWER_TOOL, NOT_LIFTED
+from langmem_tiers.common.prompt_fences import TASK_OPENING, is_only_fenced, without_fences
 from langmem_tiers.integration_kit.lock_registry import Turns
+from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, NOT_LIFTED
+from langmem_tiers.tasks.models import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
 from tests.integrations.acting_agents import (
     MOST,

@@ -13,7 +13,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langmem_tiers import InvalidConfigError, InvalidNameError, MemoryEngine
-from langmem_tiers.core.fences import without_fences
+from langmem_tiers.common.prompt_fences import without_fences
 from langmem_tiers_langchain import create_manage_memory_tool, create_search_memory_tool
 
 if TYPE_CHECKING:

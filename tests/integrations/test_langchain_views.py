@@ -13,9 +13,8 @@ from langchain_core.tools import tool
 from langgraph.runtime import ExecutionInfo, Runtime
 
 from langmem_tiers import BudgetExceededError, MemoryEngine, TokenBudget
-from langmem_tiers.scoring.tokens import count_draft
-from langmem_tiers.scoring.tokens.lists import FRAME_TOKENS, REPLY_TOKENS
 from langmem_tiers.testing import FrozenClock, seeded_ids
+from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, count_draft
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 from tests.examples import examples

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from langmem_tiers import InvalidInputError, InvalidNameError, MemoryEngine, StorageUnavailableError
-from langmem_tiers.core.fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

@@ -28,7 +28,7 @@ from langmem_tiers import (
     Role,
     ToolCall,
 )
-from langmem_tiers.core.fences import fenced
+from langmem_tiers.common.prompt_fences import fenced
 from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

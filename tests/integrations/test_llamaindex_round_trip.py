@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import ContentAwareCounter, MemoryEngine
-from langmem_tiers.core.fences import is_only_fenced
+from langmem_tiers.common.prompt_fences import is_only_fenced
 from tests.backends import ALL_BACKENDS, opened
 from tests.examples import examples
 from tests.integrations.langchain_messages import same, scalars, text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import AgentMemory
-from langmem_tiers.core.tasks import Thought
+from langmem_tiers.tasks.models import Thought
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

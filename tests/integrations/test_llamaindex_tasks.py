@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import AgentMemory, MemoryEngine
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import Action, ExecutionOutcome, Thought
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.models import Action, ExecutionOutcome, Thought
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

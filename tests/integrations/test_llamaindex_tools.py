@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine, RecallConfig
-from langmem_tiers.core.fences import without_fences
+from langmem_tiers.common.prompt_fences import without_fences
 from tests.examples import examples
 
 with warnings.catch_warnings():

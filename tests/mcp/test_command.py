@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.mcp.stdio import relay
+from langmem_tiers.mcp.server import relay
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
 from tests.mcp.serving import COMMAND, ask, refusal, serving

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from langmem_tiers import EmbeddingConfig, EngineConfig, MemoryEngine, MessageDraft
-from langmem_tiers.core.fences import CLOSING, OPENING, without_fences
+from langmem_tiers.common.prompt_fences import CLOSING, OPENING, without_fences
 from langmem_tiers.mcp.server import server_of
 from tests.mcp.serving import InProcess, ask, refusal
 from tests.waiting import LIMIT_SECONDS

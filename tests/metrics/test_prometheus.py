@@ -22,7 +22,7 @@ from langmem_tiers import (
     MissingExtraError,
     RedisConfig,
 )
-from langmem_tiers.core.errors import InvalidInputError
+from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.telemetry.instruments import Instruments, Verb
 from langmem_tiers.telemetry.prometheus import NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock

@@ -26,8 +26,7 @@ from langmem_tiers import (
     Thought,
     TokenBudget,
 )
-from langmem_tiers.frame_columns import COLUMNS
-from langmem_tiers.frames import frame
+from langmem_tiers.display.frames import COLUMNS, frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,7 +177,7 @@ def test_without_pandas_the_error_names_the_extra(memory: Memory, monkeypatch: p
 def test_nothing_is_imported_before_it_is_needed() -> None:
     look = (
         "import sys\n"
-        "import langmem_tiers.frames, langmem_tiers.plots, langmem_tiers.progress\n"
+        "import langmem_tiers.display.frames, langmem_tiers.display.plots, langmem_tiers.display.progress\n"
         "print({'matplotlib', 'pandas', 'tqdm', 'IPython'} & set(sys.modules))\n"
     )
     child = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

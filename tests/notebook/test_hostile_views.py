@@ -32,7 +32,7 @@ from langmem_tiers import (
     Tier,
     TuningParameters,
 )
-from langmem_tiers.core.showing import Listed
+from langmem_tiers.display.displayable import Listed
 from tests.examples import examples
 from tests.notebook.pages import Page, page_of
 

@@ -35,9 +35,9 @@ from langmem_tiers import (
     Tier,
     TokenBudget,
     TuningParameters,
-    plots,
 )
-from langmem_tiers.scoring.decay import decay
+from langmem_tiers.common.decay import decay
+from langmem_tiers.display import plots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +174,7 @@ def test_a_picture_is_drawn_into_what_is_handed_in(name: str) -> None:
 def test_a_notebook_shows_the_axes_as_a_picture_and_pyplot_knows_nothing() -> None:
     look = (
         "import sys\n"
-        "from langmem_tiers import plots\n"
+        "from langmem_tiers.display import plots\n"
         "assert 'matplotlib' not in sys.modules\n"
         "axes = plots.decay()\n"
         "assert axes._repr_png_().startswith(b'\\x89PNG')\n"
@@ -476,7 +476,7 @@ def luminance(colour: Sequence[float]) -> float:
 def test_colours_are_seen_on_light_and_on_dark() -> None:
     from matplotlib.colors import to_rgb
 
-    from langmem_tiers.plots.drawing import COLOURS, GREY
+    from langmem_tiers.display.plots.drawing import COLOURS, GREY
 
     for colour in (*COLOURS, GREY):
         assert contrast(to_rgb(colour), (1, 1, 1)) >= 1.9

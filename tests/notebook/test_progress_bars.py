@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, MissingExtraError
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.progress import bar
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.display.progress import bar
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from IPython.core.formatters import DisplayFormatter
 
 import langmem_tiers
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
-from langmem_tiers.core.showing import Listed, Showing
+from langmem_tiers.display.displayable import Listed, Showing
 from tests.counting import statements
 from tests.notebook.pages import Memory, page_of
 

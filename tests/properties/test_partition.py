@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, TokenBudget, ToolCall, partition_messages
-from langmem_tiers.core.groups import groups_of, window_start
+from langmem_tiers.common.tool_call_groups import groups_of, window_start
 from tests.examples import examples
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)

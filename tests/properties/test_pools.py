@@ -12,7 +12,7 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.examples import examples
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 TEXTS = ("Lunch is at noon.", "We use PostgreSQL.", "The harbour is closed.", "Alice owns a red boat.")
 OWNER = ("owner",)

@@ -26,7 +26,7 @@ from langmem_tiers.testing import FrozenClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.session import Session
 
 WINDOW = 5
 WRITERS = st.integers(0, 2)

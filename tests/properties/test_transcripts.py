@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.core.transcripts import IN_LIST, Listing
+from langmem_tiers.sessions.models import IN_LIST, Listing
 from tests.backends import ALL_BACKENDS, opened
 from tests.examples import examples
 

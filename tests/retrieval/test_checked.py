@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.retrieval.checked import CheckedEmbedder
+from langmem_tiers.recall.embedders.embedder_validation import CheckedEmbedder
 from langmem_tiers.testing.threads import in_threads
 from tests.forking import fork, wait
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.ports import Embedder
+    from langmem_tiers.common.ports import Embedder
 
 
 class Model:

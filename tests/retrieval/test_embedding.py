@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from langmem_tiers import EmbeddingConfig, EmbeddingError, EngineConfig, MemoryEngine, MessageDraft, Strategy
+from langmem_tiers.recall.vector_repository import SqlVectorStore
 from langmem_tiers.storage.schema import embedders, embedding_cache, namespaces, trials, vectors
-from langmem_tiers.storage.vectors import SqlVectorStore
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_FILE_AND_SERVER, POSTGRES
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -616,7 +616,7 @@ def test_many_new_vectors_are_indexed_in_the_background_until_the_engine_closes(
     def index(_: object, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> None:
         going_on.append(go_on())
 
-    monkeypatch.setattr("langmem_tiers.retrieval.vector_care._UNINDEXED", 1)
+    monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._UNINDEXED", 1)
     monkeypatch.setattr(SqlVectorStore, "index", index)
     with MemoryEngine(embedder=HashEmbedder()) as engine:
         filled(engine.namespace("a"))

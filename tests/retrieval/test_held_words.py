@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.retrieval import namespace_index
-from langmem_tiers.retrieval.held_words import HeldWords
+from langmem_tiers.recall import namespace_index
+from langmem_tiers.recall.namespace_index import HeldWords
 
 if TYPE_CHECKING:
     from pathlib import Path

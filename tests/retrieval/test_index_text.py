@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from langmem_tiers.retrieval.index_text import Indexer
-from langmem_tiers.scoring.importance import IMPORTANCE
+from langmem_tiers.recall.indexing import Indexer
+from langmem_tiers.sessions.analysis import IMPORTANCE
 from tests.messages import message
 
 index = Indexer(IMPORTANCE)

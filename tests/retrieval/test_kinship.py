@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.retrieval.kinship import Kinship
-from langmem_tiers.retrieval.offline import OfflineEmbedder
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers.recall.word_similarity import Kinship
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

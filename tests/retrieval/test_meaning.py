@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.indexes import UNTRIED, Trust
-from langmem_tiers.retrieval.meaning import (
+from langmem_tiers.recall.positions import Places
+from langmem_tiers.recall.records import UNTRIED, Trust
+from langmem_tiers.recall.vector_index import (
     FAR,
     LEAST_PAIRS,
     SAMPLE_OTHERS,
@@ -20,7 +21,6 @@ from langmem_tiers.retrieval.meaning import (
     unit,
     with_neighbours,
 )
-from langmem_tiers.retrieval.places import Places
 from tests.retrieval.test_places import filled, index_rows
 
 SIZE = 32

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.indexes import IndexRows
-from langmem_tiers.retrieval.places import BACKWARD, FORWARD, REACH, SLOTS, Kernel, Places
+from langmem_tiers.recall.positions import BACKWARD, FORWARD, REACH, SLOTS, Kernel, Places
+from langmem_tiers.recall.records import IndexRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.core.recall import HybridWeights, TfIdfWeights
-from langmem_tiers.retrieval.places import Places
-from langmem_tiers.retrieval.presets import (
+from langmem_tiers.common.recall_strategy import HybridWeights, TfIdfWeights
+from langmem_tiers.recall.positions import Places
+from langmem_tiers.recall.presets import (
     CANDIDATES,
     by_importance,
     by_recency,
@@ -22,7 +22,7 @@ from langmem_tiers.retrieval.presets import (
 from tests.retrieval.test_places import KERNELS, filled, index_rows
 
 if TYPE_CHECKING:
-    from langmem_tiers.retrieval.ranking import Ranked
+    from langmem_tiers.recall.ranking import Ranked
 
 DAY = 86_400 * 10**6
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers.retrieval.query import MAX_TERMS, read_query
-from langmem_tiers.retrieval.speakers import Speakers
-from langmem_tiers.scoring.terms import name_terms, terms_of
+from langmem_tiers.recall.query import MAX_TERMS, read_query
+from langmem_tiers.recall.speakers import Speakers
+from langmem_tiers.text.tokenize import name_terms, terms_of
 
 NOW = datetime(2023, 12, 25, tzinfo=UTC)
 

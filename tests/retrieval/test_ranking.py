@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.core.indexes import Trust
-from langmem_tiers.retrieval.ranking import FEW, Evidence, Weights, rank
-from langmem_tiers.retrieval.words import WordScores
+from langmem_tiers.recall.bm25 import WordScores
+from langmem_tiers.recall.ranking import FEW, Evidence, Weights, rank
+from langmem_tiers.recall.records import Trust
 from tests.retrieval.test_places import filled, index_rows
 
 if TYPE_CHECKING:
-    from langmem_tiers.retrieval.arrays import Floats, Rows
-    from langmem_tiers.retrieval.places import Places
+    from langmem_tiers.recall.positions import Places
+    from langmem_tiers.recall.records import Floats, Rows
 
 MANY = 2 * FEW + 200
 WORDS, SESSION, SPEAKER, TIME, MEANING, SECOND = (100, 200, 300, 400, 500, 600)

@@ -17,7 +17,7 @@ from langmem_tiers import (
     Strategy,
     TfIdfWeights,
 )
-from langmem_tiers.storage.index import SqlIndexStore
+from langmem_tiers.recall.repository import SqlIndexStore
 from langmem_tiers.storage.schema import accesses
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_DISK
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langmem_tiers import Namespace, Recall
-    from langmem_tiers.core.indexes import Found, Tenant
+    from langmem_tiers.recall.records import Found, Tenant
 
 MONDAY = datetime(2023, 5, 1, 9, tzinfo=UTC)
 FILLER = "The ferry was late again, so everybody waited on the pier and talked about nothing much"

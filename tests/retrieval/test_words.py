@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.indexes import Postings
-from langmem_tiers.retrieval.words import COMMON, K1, B, WordScores, own_scores, score_words, words_of
+from langmem_tiers.recall.bm25 import COMMON, K1, B, WordScores, own_scores, score_words, words_of
+from langmem_tiers.storage.search.postings import Postings
 from tests.retrieval.test_places import KERNELS, filled, index_rows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.retrieval.places import Kernel, Places
+    from langmem_tiers.recall.positions import Kernel, Places
 
 Corpus = list[tuple[int, str]]
 """Messages as their session and their terms."""

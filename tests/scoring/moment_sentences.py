@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langmem_tiers.core.episodes import EpisodeKind
+from langmem_tiers.episodes.models import EpisodeKind
 
 DECISION, SOLVED, BREAKTHROUGH, ISSUE, COMPLETED, PIVOT = (
     EpisodeKind.DECISION_MADE,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.episodes import Episode, EpisodeKind
-from langmem_tiers.scoring.arcs import MergedEpisode, arc_of, merged_episodes
+from langmem_tiers.episodes.models import Episode, EpisodeKind
+from langmem_tiers.episodes.narrative_arc import MergedEpisode, arc_of, merged_episodes
 from tests.counting import function_calls
 from tests.messages import NOW
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import Entry, Tier
-from langmem_tiers.scoring.decay import ACCESS_BOOST, HALF_LIFE_DAYS, MOST_BOOST, decay, decay_of, decayed
+from langmem_tiers.common.decay import ACCESS_BOOST, HALF_LIFE_DAYS, MOST_BOOST, decay, decay_of, decayed
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAYS = st.floats(min_value=0, max_value=100_000, allow_nan=False)

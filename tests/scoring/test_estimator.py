@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers.scoring.tokens import ContentType
-from langmem_tiers.scoring.tokens.estimator import TokenEstimator
+from langmem_tiers.text.token_counting import ContentType, TokenEstimator
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import CHECK_UNITS
-from langmem_tiers.core.extracted import FactDraft, Validation
-from langmem_tiers.scoring.fact_checks import is_question, validated
+from langmem_tiers.facts.models import FactDraft, Validation
+from langmem_tiers.facts.validation import is_question, validated
 from tests.messages import message
 
 

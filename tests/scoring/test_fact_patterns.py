@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import EXTRACTION_UNITS
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.long_term import EntryKind
-from langmem_tiers.scoring.fact_patterns import (
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.facts.patterns import (
     EXTRA_PATTERNS,
     EXTRACTION_PATTERNS,
     GERMAN_PATTERNS,
     REFERRING,
     ExtractionPattern,
 )
-from langmem_tiers.scoring.proper_names import names_in
+from langmem_tiers.long_term.models import EntryKind
+from langmem_tiers.text.proper_names import names_in
 
 ALL = (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)
 

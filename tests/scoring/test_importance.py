@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langmem_tiers import Role, Score, Subject
-from langmem_tiers.scoring.importance import IMPORTANCE
+from langmem_tiers.sessions.analysis import IMPORTANCE
 
 PLAIN = "The garden gate was painted green."
 OLD_HOURS = 1000.0  # no recency left

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import KEY_FACT_UNITS
-from langmem_tiers.scoring.key_facts import KEY_FACTS, key_facts
+from langmem_tiers.text.key_facts import KEY_FACTS, key_facts
 
 
 def test_there_are_the_six_classes_of_the_design_document() -> None:

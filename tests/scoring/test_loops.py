@@ -12,8 +12,15 @@ from benchmarks import loops as benchmark
 from benchmarks.loop_runs import made_up_runs
 from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
-from langmem_tiers.core.tasks import Action
-from langmem_tiers.scoring.loops import DEFAULT_THRESHOLD, Loop, LoopKind, LoopTracker, Step, find_loops
+from langmem_tiers.tasks.loop_detection.detector import (
+    DEFAULT_THRESHOLD,
+    Loop,
+    LoopKind,
+    LoopTracker,
+    Step,
+    find_loops,
+)
+from langmem_tiers.tasks.models import Action
 from tests.counting import function_calls
 from tests.examples import examples
 

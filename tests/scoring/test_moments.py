@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import MOMENT_UNITS
-from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.fences import fenced
-from langmem_tiers.core.memory_store import Turn
-from langmem_tiers.core.messages import Message
-from langmem_tiers.scoring.moment_patterns import MOMENT_PATTERNS
-from langmem_tiers.scoring.moment_rows import MomentPattern, Side
-from langmem_tiers.scoring.moments import find_moments
+from langmem_tiers.common.messages import Message
+from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.episodes.detection import find_moments
+from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
+from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, Side
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.long_term.records import Turn
 from tests.messages import message
 from tests.scoring.moment_sentences import (
     BREAKTHROUGH,

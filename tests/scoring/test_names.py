@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers.scoring.names import name_forms
+from langmem_tiers.text.nicknames import name_forms
 
 
 @pytest.mark.parametrize(

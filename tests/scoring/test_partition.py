@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langmem_tiers import Message, Partition, Role, TokenBudget, ToolCall, partition_messages
-from langmem_tiers.scoring.partition import Sized, partition
+from langmem_tiers.sessions.budget_partition import Sized, partition
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from benchmarks.growth_cases import repeated
 from benchmarks.growth_lists import FRAME, REDUNDANT
 from benchmarks.growth_texts import FINGERPRINT_UNITS
 from langmem_tiers import InvalidConfigError, find_redundant
-from langmem_tiers.scoring.redundancy import are_duplicates, fingerprint
+from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
 from tests.counting import function_calls
 from tests.examples import examples
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langmem_tiers import RELEVANCE_SIGNALS, Role, Score, Scorer, Signal, Subject
-from langmem_tiers.scoring.relevance import RELEVANCE
-from langmem_tiers.scoring.signals import says
+from langmem_tiers.common.scorer import says
+from langmem_tiers.sessions.analysis import RELEVANCE
 
 PLAIN = "The garden gate was painted green."
 """Says nothing that counts, at any length."""

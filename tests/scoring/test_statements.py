@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import STATEMENT_UNITS
-from langmem_tiers.scoring.statements import Comparison, Verdict, compare, read_statement
+from langmem_tiers.long_term.conflicts.comparison import Comparison, Verdict, compare
+from langmem_tiers.long_term.conflicts.statement import read_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from langmem_tiers.retrieval.kinship import Kinship
-from langmem_tiers.retrieval.offline import OfflineEmbedder
-from langmem_tiers.scoring.statements import Verdict, compare, read_statement
+from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
+from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
+from langmem_tiers.recall.word_similarity import Kinship
 
 FACTS = """
 The user lives in Lisbon

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.scoring.terms import MAX_TERMS, _term, length_of, name_terms, terms_of
-from langmem_tiers.scoring.words import (
+from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.text.stop_words import (
     CHINESE_STOP_WORDS,
     JAPANESE_STOP_WORDS,
     KOREAN_STOP_PIECES,
     STOP_WORDS,
 )
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.text.tokenize import MAX_TERMS, _term, length_of, name_terms, terms_of
 
 LONGEST = 64
 ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import TIME_UNITS
-from langmem_tiers.scoring.times import words
-from langmem_tiers.scoring.times.ranges import MAX_CHARACTERS, time_ranges
+from langmem_tiers.text.time_expressions import vocabulary
+from langmem_tiers.text.time_expressions.extraction import MAX_CHARACTERS, time_ranges
 
 WED = "2023-10-18"  # a Wednesday
 JAN = "2024-01-15"  # a Monday
@@ -413,9 +413,9 @@ def test_a_repeated_part_of_a_time_does_not_name_a_time(piece: str) -> None:
 
 VOCABULARY = sorted(
     {
-        *words.ALL_MONTHS, *words.WEEKDAYS, *words.SEASONS, *words.UNITS, *words.WHICH,
-        *words.PARTS, *words.BESIDE, *words.UNTIL, *words.VAGUE_NUMBERS, *words.DAYS,
-        *words.CHINESE_WORDS, *"the a an of in on from to between and since ago past now - , . 's half".split(),
+        *vocabulary.ALL_MONTHS, *vocabulary.WEEKDAYS, *vocabulary.SEASONS, *vocabulary.UNITS, *vocabulary.WHICH,
+        *vocabulary.PARTS, *vocabulary.BESIDE, *vocabulary.UNTIL, *vocabulary.VAGUE_NUMBERS, *vocabulary.DAYS,
+        *vocabulary.CHINESE_WORDS, *"the a an of in on from to between and since ago past now - , . 's half".split(),
         *"May March Q3 3 31 7th 2023 2100 1900 9999 2023-05-07 5/7/2023 '22 1990s first two year 5月 2023年".split(),
     }
 )  # fmt: skip

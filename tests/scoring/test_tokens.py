@@ -25,7 +25,8 @@ from langmem_tiers import (
     count_messages,
     tiktoken_or_estimate,
 )
-from langmem_tiers.scoring.tokens import count_draft, vocabulary
+from langmem_tiers.text import token_counting
+from langmem_tiers.text.token_counting import count_draft
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,17 +172,17 @@ def test_tiktoken_counts_as_tiktoken_does_also_for_control_words() -> None:
 def test_the_vocabulary_is_looked_for_in_the_named_folder_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundled = next(place for place in vocabulary._places() if vocabulary._holds(place, "cl100k_base"))
-    name = vocabulary._VOCABULARIES["cl100k_base"][0]
+    bundled = next(place for place in token_counting._places() if token_counting._holds(place, "cl100k_base"))
+    name = token_counting._VOCABULARIES["cl100k_base"][0]
     (tmp_path / name).write_bytes((bundled / name).read_bytes())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    assert next(iter(vocabulary._places())) == tmp_path
+    assert next(iter(token_counting._places())) == tmp_path
     assert TiktokenCounter().count("Hello world") == 2
     assert os.environ["TIKTOKEN_CACHE_DIR"] == str(tmp_path)
 
 
 def test_a_damaged_vocabulary_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / vocabulary._VOCABULARIES["cl100k_base"][0]).write_bytes(b"damaged")
+    (tmp_path / token_counting._VOCABULARIES["cl100k_base"][0]).write_bytes(b"damaged")
     with pytest.raises(InvalidConfigError, match="no vocabulary of 'cl100k_base' on this machine"):
         TiktokenCounter(cache_dir=tmp_path)
     assert list(tmp_path.iterdir())
@@ -190,8 +191,8 @@ def test_a_damaged_vocabulary_is_not_used(tmp_path: Path) -> None:
 def test_without_a_vocabulary_the_estimate_steps_in_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(vocabulary, "_places", lambda: iter(()))
-    monkeypatch.setattr(vocabulary, "_said", set())
+    monkeypatch.setattr(token_counting, "_places", lambda: iter(()))
+    monkeypatch.setattr(token_counting, "_said", set())
     with caplog.at_level(logging.WARNING):
         counters = [tiktoken_or_estimate() for _ in range(3)]
     assert [counter.name for counter in counters] == ["content1"] * 3

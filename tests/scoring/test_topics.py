@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from benchmarks.growth_cases import repeated
 from benchmarks.growth_texts import TOPIC_UNITS
-from langmem_tiers.scoring.topics import key_topics, united_topics
-from langmem_tiers.scoring.words import STOP_WORDS
+from langmem_tiers.text.stop_words import STOP_WORDS
+from langmem_tiers.text.topics import key_topics, united_topics
 
 POOL = [
     "The connection pool is exhausted again. Raise the connection pool in src/db/pool.py to 20.",

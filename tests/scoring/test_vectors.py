@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from langmem_tiers import InvalidInputError
-from langmem_tiers.scoring.vectors import checked
+from langmem_tiers.recall.embedders.vectors import checked
 
 
 @pytest.mark.parametrize(

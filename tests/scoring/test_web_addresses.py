@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langmem_tiers.scoring.web_addresses import (
+from langmem_tiers.text.urls import (
     MAX_CHARACTERS,
     as_folder,
     domain_of,

@@ -8,10 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers.telemetry.instruments import RETRIEVE_DURATION
-from langmem_tiers.telemetry.prometheus import PrometheusMetrics
-from langmem_tiers.telemetry.prometheus_series import NAMES
+from langmem_tiers.telemetry.prometheus import NAMES, PrometheusMetrics
 from tests.server.asking import ALICE, Asker, kind_of
 from tests.server.test_endpoints import talk
 

@@ -22,9 +22,9 @@ from langmem_tiers import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.context_files import ContextFilesConfig
-from langmem_tiers.storage.context_files import FileContextStore
+from langmem_tiers.context_files.file_store import FileContextStore
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.store_models import ContextFilesConfig
 from langmem_tiers.storage.file_locks import locked
 from tests.core.test_context_data import FILE, HOSTILE
 
@@ -271,7 +271,7 @@ SAVE_INTO_A_LIMIT = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from langmem_tiers import StorageFullError
-from langmem_tiers.storage.context_files import FileContextStore
+from langmem_tiers.context_files.file_store import FileContextStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = FileContextStore(sys.argv[1])
 context = store.load("user:agent:123")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidNameError
-from langmem_tiers.storage.file_names import MAX_STEM, file_stem, is_short_of_id, session_of
+from langmem_tiers.context_files.file_names import MAX_STEM, file_stem, is_short_of_id, session_of
+from langmem_tiers.errors import InvalidNameError
 
 IDS = st.text(st.characters(), min_size=1, max_size=60) | st.sampled_from(
     ["a", "A", "a ", "a.", "%41", "..", "con", "CON", "x" * 200, "X" * 200, "é", "e\u0301", "\ud83d", "a/b"]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.core.entries import Tier
+from langmem_tiers.common.entries import Tier
 from langmem_tiers.storage.memory_tables import metadata
 from langmem_tiers.storage.migration_to_memories import TO_MEMORIES
 from langmem_tiers.storage.pool_tables import metadata as pool_metadata

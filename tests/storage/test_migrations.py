@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from langmem_tiers import MemoryEngine, MessageDraft, SchemaVersionError, StorageUnavailableError
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.sessions.models import Listing
 from langmem_tiers.storage import migrations
 from langmem_tiers.storage.migration import Migration
 from langmem_tiers.storage.migration_steps import MIGRATIONS

@@ -19,7 +19,7 @@ from langmem_tiers import (
     Strategy,
     VectorScan,
 )
-from langmem_tiers.core.indexes import Within
+from langmem_tiers.recall.records import Within
 from langmem_tiers.testing import HashEmbedder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.core.indexes import VectorStore
+    from langmem_tiers.recall.records import VectorStore
     from tests.shared_servers import PostgresDatabases
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -20,10 +20,10 @@ from langmem_tiers import (
     RedisConfig,
     ToolCall,
 )
-from langmem_tiers.core.messages import Role
-from langmem_tiers.storage.redis_link import RedisLink
-from langmem_tiers.storage.redis_values import scores_of, to_member, to_message
-from langmem_tiers.storage.stamps import Written
+from langmem_tiers.common.messages import Role
+from langmem_tiers.sessions.redis.connection import RedisLink
+from langmem_tiers.sessions.redis.windows import scores_of, to_member, to_message
+from langmem_tiers.sessions.session_version import Written
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

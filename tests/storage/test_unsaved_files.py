@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, Unsaved
-from langmem_tiers.storage.unsaved_files import JsonLinesUnsavedFiles
+from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

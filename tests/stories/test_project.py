@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import EpisodeKind, MemorySystem, Outcome, RecallFilters
-from langmem_tiers.scoring.decay import decay_of
+from langmem_tiers.common.decay import decay_of
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.core.clock import Clock, SystemClock
+from langmem_tiers.common.clock import Clock, SystemClock
 from langmem_tiers.testing import FrozenClock, HashEmbedder, ScriptedLLM
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.ports import Embedder, LanguageModel
+    from langmem_tiers.common.ports import Embedder, LanguageModel
 
 
 def test_a_frozen_clock_moves_only_when_it_is_moved() -> None:

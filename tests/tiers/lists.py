@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers import MessageDraft
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.sessions.models import Listing
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine, Session

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.tiers.task.context_store import ContextChange, ContextStore
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.context_store import ContextChange, ContextStore
 
 
 class Time:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import (
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.cycles import ShortTermMemory, entry_from_dict, entry_to_dict
+from langmem_tiers.tasks.models import (
     Action,
     ExecutionOutcome,
     MemoryEntry,
@@ -18,7 +19,6 @@ from langmem_tiers.core.tasks import (
     Observation,
     Thought,
 )
-from langmem_tiers.tiers.task.cycles import ShortTermMemory, entry_from_dict, entry_to_dict
 from tests.counting import function_calls
 from tests.examples import examples
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import Entry, EntryState, InvalidInputError, LongTerm, MemoryEngine, Tier
-from langmem_tiers.core.errors import EntryNotFoundError
-from langmem_tiers.core.long_term import EntryDraft, EntryKind, Outcome
+from langmem_tiers.errors import EntryNotFoundError
+from langmem_tiers.long_term.models import EntryDraft, EntryKind, Outcome
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from langmem_tiers.tiers.entry_words import FilterWords
+    from langmem_tiers.long_term.entry_filters import FilterWords
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import EngineConfig, InvalidConfigError, InvalidInputError, MemoryEngine, MessageDraft
-from langmem_tiers.core.config import LearningConfig
-from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
-from langmem_tiers.core.errors import EntryNotFoundError
+from langmem_tiers.config import LearningConfig
+from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
+from langmem_tiers.errors import EntryNotFoundError
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:
     from langmem_tiers import Namespace, Session
-    from langmem_tiers.tiers.episodic import Episodes
+    from langmem_tiers.episodes.service import Episodes
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import InvalidInputError, MemoryEngine, Namespace
-from langmem_tiers.core.errors import EntryNotFoundError
-from langmem_tiers.core.extracted import ExtractedFact, FactState
-from langmem_tiers.core.long_term import Outcome
-from langmem_tiers.core.memory_store import MemoryWrite
+from langmem_tiers.errors import EntryNotFoundError
+from langmem_tiers.facts.models import ExtractedFact, FactState
+from langmem_tiers.long_term.models import Outcome
+from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import (
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.guard import AdviceLevel, Guard, GuardAdvice
+from langmem_tiers.tasks.loop_detection.detector import LoopKind
+from langmem_tiers.tasks.models import (
     Action,
     ExecutionOutcome,
     MemoryEntry,
@@ -16,8 +18,6 @@ from langmem_tiers.core.tasks import (
     Thought,
     action_signature,
 )
-from langmem_tiers.scoring.loops import LoopKind
-from langmem_tiers.tiers.task.guard import AdviceLevel, Guard, GuardAdvice
 
 SUBMIT = Action("click", {"selector": "#submit"})
 CART = "http://shop.test/cart"

@@ -16,7 +16,7 @@ from langmem_tiers import (
     NamespaceMatch,
     RecallConfig,
 )
-from langmem_tiers.retrieval.item_text import text_of
+from langmem_tiers.recall.item_index import text_of
 from langmem_tiers.testing import HashEmbedder
 from tests.counting import statements
 

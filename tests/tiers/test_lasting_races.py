@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Tier
-from langmem_tiers.core.config import EngineConfig, LearningConfig
-from langmem_tiers.core.episodes import EpisodeDraft, EpisodeKind
-from langmem_tiers.core.long_term import EntryDraft
-from langmem_tiers.core.memory_store import Access, MemoryWrite
+from langmem_tiers.config import EngineConfig, LearningConfig
+from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
+from langmem_tiers.long_term.models import EntryDraft
+from langmem_tiers.long_term.records import Access, MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.waiting import LIMIT_SECONDS, wait_until
 

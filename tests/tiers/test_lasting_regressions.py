@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from langmem_tiers import Entry, InvalidInputError, LongTerm, MemoryEngine, Namespace
-from langmem_tiers.core.extracted import FactState
-from langmem_tiers.core.long_term import EntryDraft, Outcome, RelationKind
-from langmem_tiers.core.memory_store import MemoryWrite
+from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term.models import EntryDraft, Outcome, RelationKind
+from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.examples import examples
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError, Knowledge, KnowledgeBase, KnowledgeReport, MemoryEngine
-from langmem_tiers.core.knowledge import NOTE, name_from_id
+from langmem_tiers.knowledge.models import NOTE, name_from_id
 from langmem_tiers.testing.threads import in_threads
 from tests.messages import NOW
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.growth_lists import LEARNING_UNITS
-from langmem_tiers.core.tasks import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
-from langmem_tiers.tiers.task.pattern_learning import Lessons, lessons_of, propose_patterns
-from langmem_tiers.tiers.task.pattern_uses import fits
-from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
-from langmem_tiers.tiers.task.stretches import stretch_from_dict, stretch_to_dict, stretches_of
+from langmem_tiers.tasks.action_sequences import stretch_from_dict, stretch_to_dict, stretches_of
+from langmem_tiers.tasks.models import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
+from langmem_tiers.tasks.pattern_learning import Lessons, fits, lessons_of, propose_patterns
+from langmem_tiers.tasks.patterns import LongTermMemory, filled, literal, placeholders_of
 from tests.counting import function_calls
 from tests.examples import examples
 from tests.tiers.test_patterns import LOGIN, ids

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import LearnedPattern
-from langmem_tiers.tiers.task.patterns import LongTermMemory, filled, literal, placeholders_of
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.models import LearnedPattern
+from langmem_tiers.tasks.patterns import LongTermMemory, filled, literal, placeholders_of
 from tests.examples import examples
 
 LOGIN = LearnedPattern(

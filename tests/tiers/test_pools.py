@@ -20,7 +20,7 @@ from langmem_tiers import (
     PoolNotFoundError,
     StorageBusyError,
 )
-from langmem_tiers.storage import pools as sql_pools
+from langmem_tiers.pools import repository as sql_pools
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 
 if TYPE_CHECKING:

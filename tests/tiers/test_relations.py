@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.growth_engines import chain
 from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
-from langmem_tiers.core.errors import EntryNotFoundError
-from langmem_tiers.core.long_term import EntryDraft, Relation, RelationKind
+from langmem_tiers.errors import EntryNotFoundError
+from langmem_tiers.long_term.models import EntryDraft, Relation, RelationKind
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.counting import sqlite_steps, statements
 

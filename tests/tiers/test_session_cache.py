@@ -3,9 +3,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from langmem_tiers import CacheConfig, Message, Role
-from langmem_tiers.core.records import Appended, Tail
+from langmem_tiers.sessions.cache import SessionCache
+from langmem_tiers.sessions.models import Appended, Tail
 from langmem_tiers.testing import FrozenClock
-from langmem_tiers.tiers.session_cache import SessionCache
 
 
 def message(n: int, size: int = 10) -> Message:

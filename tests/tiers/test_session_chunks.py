@@ -16,8 +16,8 @@ from langmem_tiers import (
     Tier,
     ToolCall,
 )
-from langmem_tiers.compression.chunks import merged_summary
-from langmem_tiers.core.config import LearningConfig
+from langmem_tiers.chunks.text import merged_summary
+from langmem_tiers.config import LearningConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import in_threads
 from tests.backends import ON_FILE_AND_SERVER
@@ -377,7 +377,7 @@ def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch
                 theirs.learn()
             return text
 
-        monkeypatch.setattr("langmem_tiers.tiers.chunks.merged_summary", slow)
+        monkeypatch.setattr("langmem_tiers.chunks.service.merged_summary", slow)
         session.learn()
         assert_every_message_once(session)
         assert len(session.chunks()) == 2

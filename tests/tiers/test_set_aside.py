@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, SessionNotFoundError
-from langmem_tiers.core.asides import was_set_aside
-from langmem_tiers.core.names import MAX_NAME_BYTES
+from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.common.namespaces import MAX_NAME_BYTES
 from tests.tiers.lists import ARCHIVED, context, drafts, listed, recalled, record
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.growth_lists import crawled, shortened
-from langmem_tiers.core.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.scoring.web_addresses import same_site
-from langmem_tiers.tiers.task.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError
+from langmem_tiers.tasks.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
+from langmem_tiers.text.urls import same_site
 from tests.counting import function_calls
 from tests.examples import examples
 

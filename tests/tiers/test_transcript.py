@@ -15,8 +15,8 @@ from langmem_tiers import (
     SessionNotFoundError,
     ToolCall,
 )
-from langmem_tiers.core.fences import fenced
-from langmem_tiers.core.transcripts import Listing
+from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.sessions.models import Listing
 from tests.tiers.lists import ACTIVE, ARCHIVED, REMOVED, REPLACED, context, drafts, ids, listed, record, shown
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, RecallFilters
-from langmem_tiers.core.long_term import Outcome
+from langmem_tiers.long_term.models import Outcome
 from langmem_tiers.testing import FrozenClock
 from tests.backends import ON_FILE_AND_SERVER
 

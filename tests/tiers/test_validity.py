@@ -19,7 +19,7 @@ from langmem_tiers import (
     Namespace,
     RecallFilters,
 )
-from langmem_tiers.core.long_term import EntryKind, Outcome, Receipt
+from langmem_tiers.long_term.models import EntryKind, Outcome, Receipt
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.examples import examples
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers import Message
-    from langmem_tiers.core.entries import Shown
+    from langmem_tiers.common.entries import Shown
 
 
 def texts(engine: MemoryEngine) -> list[str]:
@@ -36,16 +36,16 @@ def test_what_another_process_writes_compresses_and_erases_is_seen_at_once(tmp_p
 def test_a_turn_reads_what_is_new_and_not_the_whole_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from langmem_tiers.storage import entries
+    from langmem_tiers.sessions import override_repository
 
     read: list[int] = []
-    whole = entries.shown_of
+    whole = override_repository.shown_of
 
     def counted(rows: list[Any], label: str) -> list[Shown]:
         read.append(len(rows))
         return whole(rows, label)
 
-    monkeypatch.setattr(entries, "shown_of", counted)
+    monkeypatch.setattr(override_repository, "shown_of", counted)
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("a", "s")
         session.add_many(MessageDraft("user", f"number {n}") for n in range(50))

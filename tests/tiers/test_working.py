@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.tasks import Action, StateSnapshot, Thought
-from langmem_tiers.tiers.task.working import WorkingMemory
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.tasks.models import Action, StateSnapshot, Thought
+from langmem_tiers.tasks.working_state import WorkingMemory
 from tests.examples import examples
 
 SEED = StateSnapshot(

@@ -28,7 +28,7 @@ from langmem_tiers import (
     WorkingConfig,
 )
 from langmem_tiers.testing import FrozenClock
-from langmem_tiers.tiers.sizes import size_of
+from langmem_tiers.working_memory.cache import size_of
 from tests.examples import examples
 from tests.forking import fork, wait
 from tests.waiting import wait_until
@@ -131,7 +131,7 @@ def test_one_that_nobody_used_for_half_an_hour_is_stored_and_leaves(
 def test_one_that_nobody_uses_any_more_is_stored_in_the_background(
     small: MemoryEngine, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langmem_tiers.tiers.working_shelf._SWEEP_SECONDS", 0.001)
+    monkeypatch.setattr("langmem_tiers.working_memory.cache._SWEEP_SECONDS", 0.001)
     small.working.append("a", "s", "user", "early")
     clock.advance(minutes=30)
     wait_until(lambda: stored(small, "a") == ["early"], "the memory is stored")

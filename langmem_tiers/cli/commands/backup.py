@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.assembly import backup_info, check_backup
+from langmem_tiers.backup.models import BackupScope, RestoreWish
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Database,
     IsJson,
@@ -18,15 +18,15 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
 )
 from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.cli.targets import database_url, is_new, known, label, opened
-from langmem_tiers.core.backups import BackupScope, RestoreWish
-from langmem_tiers.core.errors import InvalidInputError, RestoreConflictError
-from langmem_tiers.core.paths import path_of
+from langmem_tiers.common.namespaces import path_of
+from langmem_tiers.errors import InvalidInputError, RestoreConflictError
+from langmem_tiers.wiring import backup_info, check_backup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from langmem_tiers.core.backups import BackupProgress, Progress
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.backup.models import BackupProgress, Progress
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
 _Below = Annotated[bool, typer.Option("--below", help="With all namespaces below it.")]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from langmem_tiers.assembly import whole_file
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
     Database,
     IsJson,
@@ -23,17 +22,17 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
 )
 from langmem_tiers.cli.output import Teller, json_line, told_errors
 from langmem_tiers.cli.targets import known, opened
-from langmem_tiers.core.errors import InvalidInputError, MessageConflictError, SessionNotFoundError
-from langmem_tiers.core.messages import Message, MessageDraft, ToolCall
-from langmem_tiers.core.names import check_name, check_namespace
-from langmem_tiers.core.paths import path_of
+from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
+from langmem_tiers.common.namespaces import check_name, check_namespace, path_of
+from langmem_tiers.errors import InvalidInputError, MessageConflictError, SessionNotFoundError
+from langmem_tiers.wiring import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
-    from langmem_tiers.flows.session import Session
+    from langmem_tiers.session import Session
 
 _AT_ONCE = 500
 """Messages in one transaction."""

@@ -17,12 +17,12 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
 )
 from langmem_tiers.cli.output import Teller, plain, told_errors
 from langmem_tiers.cli.targets import known, opened
-from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
-from langmem_tiers.core.paths import shown
+from langmem_tiers.common.namespaces import shown
+from langmem_tiers.errors import InvalidInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
 _SHOWN_CHARACTERS = 100

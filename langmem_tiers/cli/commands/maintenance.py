@@ -19,14 +19,14 @@ from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotat
 )
 from langmem_tiers.cli.output import ELSEWHERE, FAILED, Teller, plain, told_errors
 from langmem_tiers.cli.targets import known, opened
-from langmem_tiers.core.config import MaintenanceConfig
-from langmem_tiers.core.errors import InvalidInputError
-from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.config import MaintenanceConfig
+from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.upkeep import MaintenanceReport
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.maintenance.models import MaintenanceReport
 
 
 def optimize(

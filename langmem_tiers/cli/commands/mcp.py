@@ -13,7 +13,7 @@ import typer
 from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - typer reads the annotations at run time
 from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.cli.targets import label, opened_for_others
-from langmem_tiers.core.paths import path_of, shown
+from langmem_tiers.common.namespaces import path_of, shown
 from langmem_tiers.mcp import serve
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import typer
 from langmem_tiers.cli.options import Budget, Database, Redis  # noqa: TC001 - as above
 from langmem_tiers.cli.output import Teller, told_errors
 from langmem_tiers.cli.targets import opened_for_others
-from langmem_tiers.core.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.core.paths import path_of
+from langmem_tiers.common.namespaces import path_of
+from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
-from langmem_tiers.server.allowed_hosts import address_of
+from langmem_tiers.server.config import address_of
 from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from langmem_tiers.core.errors import MissingExtraError
+from langmem_tiers.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
     MakeAssistants = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]

@@ -5,32 +5,257 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 from langmem_tiers.cli.demo.agents import Framework, load_maker
-from langmem_tiers.cli.demo.answers import Asked, Score, answers, fence, old_thread, score
 from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
-from langmem_tiers.cli.demo.overview import intro, sessions, tiers, tuning
-from langmem_tiers.core.budget import TokenBudget
-from langmem_tiers.core.config import EngineConfig
-from langmem_tiers.core.errors import InvalidConfigError
-from langmem_tiers.core.knowledge import KnowledgeCategory
+from langmem_tiers.common.budget import TokenBudget
+from langmem_tiers.compression.fact_finder import FactFinder
+from langmem_tiers.compression.message_text import speech
+from langmem_tiers.config import EngineConfig
 from langmem_tiers.engine import MemoryEngine
+from langmem_tiers.errors import InvalidConfigError
+from langmem_tiers.knowledge.models import KnowledgeCategory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
-    from langmem_tiers.cli.demo.agents import Assistants
-    from langmem_tiers.core.context import Context
-    from langmem_tiers.core.messages import Message
+    from langmem_tiers.cli.demo.agents import Assistant, Assistants, Reply
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.context.models import Context
     from langmem_tiers.namespace import Namespace
+    from langmem_tiers.recall.models import Hit
+    from langmem_tiers.tuning.models import EfficiencyReport
+
+
+def intro(budget: int) -> Panel:
+    """What is going to happen."""
+    count = sum(len(chapter.messages) for chapter in chapters())
+    return Panel(
+        f"Mara and her agent build [bold]Tidepool[/bold], a booking service for three aquariums:\n"
+        f"{count} messages in {len(chapters())} threads over {_weeks()} weeks, with tool output, errors, decisions "
+        "and changes of mind. Each message is written to SQLite and on the disk before the next one is sent, and no "
+        f"prompt takes more than {budget:,} tokens. Weeks later two agents are asked about it in new threads. No "
+        "network, and a model that can only quote its prompt.",
+        title="langmem-tiers demo",
+        border_style="cyan",
+    )
+
+
+def _weeks() -> int:
+    first, last = chapters()[0].messages[0].created_at, chapters()[-1].messages[-1].created_at
+    return 0 if first is None or last is None else round((last - first).days / 7)
+
+
+def sessions(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
+    """What each session takes, and what a prompt takes of it."""
+    table = Table(
+        title="Sessions: the record stays whole, what the model sees stays small",
+        title_justify="left",
+        caption="Facts: addresses, paths, numbers, dates, commands, errors, decisions against something. "
+        "What a context has no room for stays in the record.",
+        caption_justify="left",
+    )
+    table.add_column("session", no_wrap=True)
+    for heading in ("messages", "tokens", "in context", "in full", "facts kept"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, context in contexts.items():
+        said = [message for message in tenant.session(name).messages() if not message.is_summary]
+        table.add_row(
+            name,
+            f"{len(said)}",
+            f"{sum(message.token_count for message in said):,}",
+            f"{context.token_count:,}",
+            f"{len(context.full)}",
+            _facts_kept(said, context),
+        )
+    return table
+
+
+def _facts_kept(said: list[Message], context: Context) -> str:
+    finder = FactFinder()
+    facts = {fact.text for message in said for fact in finder.find(speech(message))}
+    text = "\n".join(speech(message) for message in context.messages)
+    return f"{sum(fact in text for fact in facts) / max(1, len(facts)):.0%}"
+
+
+def tiers(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: float) -> Table:
+    """What each tier holds.
+
+    Args:
+        tenant: Whose.
+        contexts: The newest one last.
+        milliseconds: What storing a message took.
+    """
+    infos = tenant.sessions().sessions
+    newest = list(contexts.values())[-1]
+    promoted, known = list(tenant.long_term), list(tenant.knowledge)
+    table = Table(title="Tiers", title_justify="left")
+    table.add_column("tier")
+    table.add_column("holds")
+    table.add_column("tokens", justify="right")
+    table.add_row(
+        "working",
+        f"the last session as a prompt: {len(newest.messages)} messages with their frames",
+        f"{newest.token_count:,}",
+    )
+    table.add_row(
+        "short_term",
+        f"all messages of {len(infos)} sessions, the new threads among them, and their summaries; "
+        f"{milliseconds:.1f} ms each until durable",
+        f"{sum(info.token_count for info in infos):,}",
+    )
+    table.add_row(
+        "long_term",
+        f"{len(promoted)} entries with key facts, promoted or learned automatically",
+        f"{sum(entry.token_count for entry in promoted):,}",
+    )
+    table.add_row("knowledge", f"{len(known)} things that hold across sessions", "")
+    table.add_row("episodic", f"{len(list(tenant.episodes))} moments: decisions, problems, what was done", "")
+    table.add_row("procedural", "nothing here: what agents that act have learned to do", "")
+    return table
+
+
+def tuning(report: EfficiencyReport) -> Text:
+    """What the optimizer did."""
+    tuned = report.parameters
+    return Text(
+        f"The optimizer ran {report.total_optimizations} times and saved {report.total_tokens_saved:,} tokens. It now "
+        f"shows the newest {tuned.full_message_window} messages in full, compresses from "
+        f"{max(tuned.compression_trigger, tuned.target_usage):.0%} of the budget on and keeps what has a relevance of "
+        f"{tuned.min_relevance:.2f} or more.\n"
+    )
+
+
+_KNOWN = "- "
+"""How a line of knowledge begins in a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question and both answers."""
+
+    question: str
+    without_memory: Reply
+    with_memory: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How often the fact that answers a question was there."""
+
+    questions: int
+    in_prompt: int
+    """Of the agent with memory."""
+    in_answer: int
+    in_prompt_without: int
+
+    @classmethod
+    def of(cls, asked: Sequence[tuple[Asked, str]]) -> Self:
+        """Count.
+
+        Args:
+            asked: Each with the words without which nothing is an answer.
+        """
+        return cls(
+            questions=len(asked),
+            in_prompt=sum(fact in one.with_memory.prompt for one, fact in asked),
+            in_answer=sum(fact in one.with_memory.text for one, fact in asked),
+            in_prompt_without=sum(fact in one.without_memory.prompt for one, fact in asked),
+        )
+
+
+def answers(asked: Sequence[Asked]) -> Table:
+    """Both answers to each question, side by side."""
+    table = Table(
+        title="Three weeks later, each question in a new thread: the same agent, the same model",
+        title_justify="left",
+        show_lines=True,
+    )
+    table.add_column("question", ratio=4, overflow="fold")
+    table.add_column("without memory", width=14, overflow="fold")
+    table.add_column("with memory", ratio=6, overflow="fold")
+    table.add_column("prompt\ntokens", justify="right", width=7)
+    for one in asked:
+        tokens = f"{one.without_memory.prompt_tokens:,} /\n{one.with_memory.prompt_tokens:,}"
+        table.add_row(
+            Text(one.question),
+            Text(one.without_memory.text, "dim"),
+            Text(one.with_memory.text, "bold"),
+            tokens,
+        )
+    return table
+
+
+def score(shown: Sequence[Asked], others: Score, whole: int) -> Text:
+    """What the prompts cost, and how the agents did on all other questions.
+
+    Args:
+        shown: The questions in the table.
+        others: How the others went.
+        whole: Tokens of all that was said.
+    """
+    mean = sum(one.with_memory.prompt_tokens for one in shown) / len(shown)
+    return Text(
+        f"Prompts with memory took {mean:,.0f} tokens on average; all that was said would take {whole:,}.\n"
+        "The questions of the table were chosen and worded so that a model that can only quote answers them. Of the "
+        f"{others.questions} others about the project, the answer stood in {others.in_prompt} prompts with memory and "
+        f"in {others.in_prompt_without} without, and this model quoted the right sentence for {others.in_answer}.\n"
+    )
+
+
+def old_thread(question: str, agent: Assistant, thread: str) -> Text:
+    """The answer of the agent without memory where the fact was said."""
+    reply = agent.ask(question, thread)
+    return Text.assemble(
+        f"Without memory an agent knows its own thread only. In {thread}, where it was said:\n  ",
+        (question, "cyan"),
+        f"\n  {reply.text} ({reply.prompt_tokens:,} prompt tokens)\n",
+    )
+
+
+def fence(asked: Asked, hits: Iterable[Hit], past: Sequence[str]) -> Table:
+    """A prompt as the model saw it, line by line, and why each memory is in it.
+
+    Args:
+        asked: The question.
+        hits: What memory finds for it.
+        past: What was known of it once.
+    """
+    table = Table(
+        title=f"One prompt of {asked.with_memory.prompt_tokens:,} tokens, and why each memory is in it "
+        "(long lines are cut here only)",
+        title_justify="left",
+        caption=f"No longer true, but remembered: {', '.join(past)}",
+        caption_justify="left",
+    )
+    table.add_column("why", no_wrap=True)
+    table.add_column("what the model saw")
+    reasons = {_flat(hit.entry.content): f"{hit.score:.2f} {hit.found_by}" for hit in hits}
+    reasons.pop("", None)  # calls of tools without a word
+    for line in asked.with_memory.prompt.splitlines():
+        why = "known" if line.startswith(_KNOWN) else reasons.get(line.partition(": ")[2], "")
+        is_question = line == asked.question
+        shown = Text(line, "bold cyan") if is_question else Text(line, no_wrap=True, overflow="ellipsis")
+        table.add_row(why, shown)
+    table.add_section()
+    table.add_row("the answer", Text(asked.with_memory.text, "bold"))
+    return table
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
 
 _TENANT = ("tidepool", "mara")
 _BUDGET = 3000  # tokens for a prompt: less than any of the sessions takes

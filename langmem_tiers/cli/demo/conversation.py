@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from langmem_tiers.core.messages import MessageDraft, ToolCall
+from langmem_tiers.common.messages import MessageDraft, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

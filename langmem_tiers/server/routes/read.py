@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from langmem_tiers.core.paths import path_of, shown
-from langmem_tiers.core.upkeep import Holdings
-from langmem_tiers.flows.task_history import CyclePlace
+from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.maintenance.models import Holdings
 from langmem_tiers.server import response_models, serializers
-from langmem_tiers.server.dependencies import AtDesk, in_thread
+from langmem_tiers.server.dependencies import AtDesk, any_name, in_thread
 from langmem_tiers.server.namespace_listing import holdings_of
 from langmem_tiers.server.pagination import cursor_of, place_of
-from langmem_tiers.server.path_names import any_name
 from langmem_tiers.server.request_models import (
     MOST_CHARACTERS,
     Budget,
@@ -23,6 +21,7 @@ from langmem_tiers.server.request_models import (
     InSession,
     Limit,
 )
+from langmem_tiers.tasks.history import CyclePlace
 
 router = APIRouter()
 _NOTHING = Holdings(sessions=0, messages=0, tokens=0, tiers={}, knowledge=0, growth=(), growth_is_whole=True)

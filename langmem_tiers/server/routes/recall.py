@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from langmem_tiers.core.clock import SystemClock
-from langmem_tiers.core.errors import BudgetExceededError
-from langmem_tiers.core.recall import RecallFilters
-from langmem_tiers.scoring.tokens import count_messages
-from langmem_tiers.server import context_serializer, response_models, serializers
+from langmem_tiers.common.clock import SystemClock
+from langmem_tiers.errors import BudgetExceededError
+from langmem_tiers.recall.models import RecallFilters
+from langmem_tiers.server import response_models, serializers
 from langmem_tiers.server.dependencies import AtDesk, in_thread
 from langmem_tiers.server.request_models import AskContext, AskRecall  # noqa: TC001 - read at run time
+from langmem_tiers.text.token_counting import count_messages
 
 router = APIRouter()
 
@@ -47,11 +47,11 @@ def context(desk: AtDesk, asked: AskContext) -> response_models.ContextAnswer:
     """What would go to the model for a question, within a budget, and what would be left out. Nothing is changed."""
     session = desk.session(asked.namespace, asked.session)
     counter = desk.engine.counter
-    taken = context_serializer.system_tokens(counter, asked.system)
+    taken = serializers.system_tokens(counter, asked.system)
     whole = desk.budget(session, asked.budget)
     if taken and taken + count_messages(counter, ()) >= whole.available:
         raise BudgetExceededError(
             f"the system prompt takes {taken} of {whole.available} tokens: raise the budget or shorten it"
         )
     previewed = session.preview(asked.question, budget=whole.resized(whole.available - taken))
-    return context_serializer.told(previewed, counter, budget=whole.available, system=asked.system)
+    return serializers.told(previewed, counter, budget=whole.available, system=asked.system)

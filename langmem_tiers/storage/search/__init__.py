@@ -9,7 +9,7 @@ from langmem_tiers.storage.search import postgres, sqlite
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.indexes import IndexText
+    from langmem_tiers.recall.records import IndexText
 
 
 def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001

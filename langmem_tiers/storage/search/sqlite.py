@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.core.indexes import Postings
+from langmem_tiers.storage.search.postings import Postings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

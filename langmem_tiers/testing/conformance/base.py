@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.messages import Message, Role
+from langmem_tiers.common.messages import Message, Role
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.indexes import IndexStore, VectorStore
-    from langmem_tiers.core.items import ItemIndex, ItemStore
-    from langmem_tiers.core.memory_store import MemoryStore
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.pools import PoolStore
-    from langmem_tiers.core.ports import (
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import (
         BatchStore,
         EntryStore,
         KnowledgeStore,
@@ -26,6 +22,11 @@ if TYPE_CHECKING:
         TranscriptStore,
         TuningStore,
     )
+    from langmem_tiers.items.models import ItemStore
+    from langmem_tiers.long_term.records import MemoryStore
+    from langmem_tiers.pools.models import PoolStore
+    from langmem_tiers.recall.item_records import ItemIndex
+    from langmem_tiers.recall.records import IndexStore, VectorStore
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 HOSTILE_NAMES = (

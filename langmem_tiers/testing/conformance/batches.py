@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.errors import MessageConflictError
-from langmem_tiers.core.records import SessionBatch
+from langmem_tiers.errors import MessageConflictError
+from langmem_tiers.sessions.models import SessionBatch
 from langmem_tiers.testing.conformance.base import (
     HOSTILE_NAMES,
     NOW,
@@ -22,9 +22,9 @@ from langmem_tiers.testing.conformance.base import (
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.messages import Message
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import BatchStore
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import BatchStore
 
 
 class BatchStoreConformance(StoreConformance):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.context_data import ContextData
-from langmem_tiers.core.context_json import context_from_bytes
-from langmem_tiers.core.errors import (
+from langmem_tiers.context_files.models import ContextData
+from langmem_tiers.context_files.serializer import context_from_bytes
+from langmem_tiers.errors import (
     ContextConflictError,
     InvalidInputError,
     InvalidNameError,
@@ -25,7 +25,7 @@ from langmem_tiers.testing.threads import in_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langmem_tiers.core.context_files import ContextStore
+    from langmem_tiers.context_files.store_models import ContextStore
 
 KEPT = 3
 """Versions that the store under test keeps."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.entries import EntryState, Mark, Tier
-from langmem_tiers.core.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role, ToolCall
-from langmem_tiers.core.records import RollUp
+from langmem_tiers.common.entries import EntryState, Mark, Tier
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
+from langmem_tiers.sessions.models import RollUp
 from langmem_tiers.testing.conformance.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -25,9 +25,9 @@ from langmem_tiers.testing.conformance.base import (
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import EntryStore
-    from langmem_tiers.core.records import View
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import EntryStore
+    from langmem_tiers.sessions.models import View
 
 THREADS = 8
 PROMOTED = Mark(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.clock import microseconds
-from langmem_tiers.core.entries import Mark, Tier
-from langmem_tiers.core.errors import LangmemTiersError
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role, ToolCall
-from langmem_tiers.scoring.terms import length_of, terms_of
+from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.entries import Mark, Tier
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
+from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.testing.conformance.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -25,12 +24,13 @@ from langmem_tiers.testing.conformance.base import (
 )
 from langmem_tiers.testing.conformance.indexed import LARGE_TEXTS, MOMENTS, OPERATORS, THREADS, Talk
 from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.text.tokenize import length_of, terms_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import EntryStore
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import EntryStore
 
 
 class IndexStoreConformance(StoreConformance):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from langmem_tiers.scoring.terms import terms_of
 from langmem_tiers.testing.conformance.base import NOW, Stores, message
+from langmem_tiers.text.tokenize import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.core.indexes import IndexStore, Tenant, VectorStore
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.recall.records import IndexStore, Tenant, VectorStore
 
 THREADS = 8
 SIZE = 32

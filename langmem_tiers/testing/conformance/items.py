@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.items import ItemText, ItemWrite, TextPlace
+from langmem_tiers.items.models import ItemWrite
+from langmem_tiers.recall.item_records import ItemText, TextPlace
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConformance
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.items import ItemIndex, ItemStore
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.items.models import ItemStore
+    from langmem_tiers.recall.item_records import ItemIndex
     from langmem_tiers.testing.conformance.base import Stores
 
 LATER = NOW + timedelta(seconds=10)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.knowledge import Kept, Knowledge, PastKnowledge
+from langmem_tiers.knowledge.models import Kept, Knowledge, PastKnowledge
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW, Stores
 from langmem_tiers.testing.conformance.knowledge_search import (
     KnowledgeSearchConformance,
@@ -23,8 +23,8 @@ from langmem_tiers.testing.threads import in_threads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import KnowledgeStore
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import KnowledgeStore
 
 THREADS = 8
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.knowledge import Kept, Knowledge
-from langmem_tiers.scoring.terms import terms_of
+from langmem_tiers.knowledge.models import Kept, Knowledge
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance
+from langmem_tiers.text.tokenize import terms_of
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.knowledge import PastKnowledge
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import KnowledgeStore
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import KnowledgeStore
+    from langmem_tiers.knowledge.models import PastKnowledge
 
 
 def known(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langmem_tiers.core.errors import EntryNotFoundError, InvalidInputError
-from langmem_tiers.core.extracted import FactState
-from langmem_tiers.core.memory_store import Cursor
+from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
+from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term.records import Cursor
 from langmem_tiers.testing.conformance.base import HOSTILE_NAMES, NOW
 from langmem_tiers.testing.conformance.memory_book import (
     ALL,
@@ -32,8 +32,8 @@ from langmem_tiers.testing.conformance.memory_reads import MemoryReadsConformanc
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.entries import Tier
-    from langmem_tiers.core.memory_store import NewEntry
+    from langmem_tiers.common.entries import Tier
+    from langmem_tiers.long_term.records import NewEntry
 
 HOUR = timedelta(hours=1)
 LATER = NOW + HOUR

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from langmem_tiers.core.entries import Entry, Tier
-from langmem_tiers.core.extracted import ExtractedFact
-from langmem_tiers.core.long_term import EntryFilters, Relation, RelationKind
-from langmem_tiers.core.memory_store import CursorMove, FactMove, MemoryWrite, NewEntry
+from langmem_tiers.common.entries import Entry, Tier
+from langmem_tiers.facts.models import ExtractedFact
+from langmem_tiers.long_term.models import EntryFilters, Relation, RelationKind
+from langmem_tiers.long_term.records import CursorMove, FactMove, MemoryWrite, NewEntry
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance, Stores, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from langmem_tiers.core.extracted import FactState
-    from langmem_tiers.core.items import ItemIndex, ItemNamespaceState
-    from langmem_tiers.core.memory_store import Cursor, KeptEntry, MemoryStore
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.facts.models import FactState
+    from langmem_tiers.long_term.records import Cursor, KeptEntry, MemoryStore
+    from langmem_tiers.recall.item_records import ItemIndex, ItemNamespaceState
 
 LONG_TERM, EPISODIC, SHORT_TERM = Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM
 TIERS = frozenset({LONG_TERM, EPISODIC, SHORT_TERM})

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from langmem_tiers.core.errors import EntryNotFoundError, SessionNotFoundError
-from langmem_tiers.core.extracted import FactState
-from langmem_tiers.core.memory_store import Cursor
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
-from langmem_tiers.core.transcripts import ListChange, Listing
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
+from langmem_tiers.errors import EntryNotFoundError, SessionNotFoundError
+from langmem_tiers.facts.models import FactState
+from langmem_tiers.long_term.records import Cursor
+from langmem_tiers.sessions.models import ListChange, Listing
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW, message
 from langmem_tiers.testing.conformance.memory_book import TEXTS, Book, MemoryConformance, fact, forward, moved
 from langmem_tiers.testing.threads import in_threads

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.items import TextPlace
-from langmem_tiers.core.memory_store import Access
+from langmem_tiers.long_term.records import Access
+from langmem_tiers.recall.item_records import TextPlace
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW
 from langmem_tiers.testing.conformance.memory_book import EPISODIC, SHORT_TERM, Book, MemoryConformance, fact
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.items import IndexedItem
+    from langmem_tiers.recall.item_records import IndexedItem
     from langmem_tiers.testing.conformance.base import Stores
 
 LATER = NOW + timedelta(hours=1)

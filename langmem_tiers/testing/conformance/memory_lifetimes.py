@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from langmem_tiers.core.entries import EntryState
-from langmem_tiers.core.errors import InvalidInputError, SessionNotFoundError
-from langmem_tiers.core.long_term import RelationKind
-from langmem_tiers.core.memory_store import Access
+from langmem_tiers.common.entries import EntryState
+from langmem_tiers.errors import InvalidInputError, SessionNotFoundError
+from langmem_tiers.long_term.models import RelationKind
+from langmem_tiers.long_term.records import Access
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW
 from langmem_tiers.testing.conformance.memory_book import (
     ALL,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.testing.conformance.base import (
     NOW,
     StoreConformance,
@@ -20,7 +20,7 @@ from langmem_tiers.testing.conformance.base import (
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 
 class MessageStoreConformance(StoreConformance):

@@ -6,18 +6,18 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.core.entries import Entry, Tier
-from langmem_tiers.core.long_term import EntryFilters
-from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
-from langmem_tiers.core.pools import NewContribution, Origin, PoolDelivery, PoolInfo, PoolMember
+from langmem_tiers.common.entries import Entry, Tier
+from langmem_tiers.long_term.models import EntryFilters
+from langmem_tiers.long_term.records import MemoryWrite, NewEntry
+from langmem_tiers.pools.models import NewContribution, Origin, PoolDelivery, PoolInfo, PoolMember
 from langmem_tiers.testing.conformance.base import NOW
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from langmem_tiers.core.memory_store import KeptEntry, MemoryStore
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.pools import PoolNews, PoolStore
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.long_term.records import KeptEntry, MemoryStore
+    from langmem_tiers.pools.models import PoolNews, PoolStore
 
 LATER = NOW + timedelta(hours=1)
 ALL = EntryFilters(archived=True)

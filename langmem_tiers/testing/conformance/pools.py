@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.errors import (
+from langmem_tiers.errors import (
     EntryNotFoundError,
     InvalidInputError,
     NotAllowedError,
     PoolExistsError,
     PoolNotFoundError,
 )
-from langmem_tiers.core.long_term import Relation, RelationKind
-from langmem_tiers.core.memory_store import MemoryWrite, NewEntry
-from langmem_tiers.core.pools import NewContribution, Origin, PoolErasure, PoolInfo
+from langmem_tiers.long_term.models import Relation, RelationKind
+from langmem_tiers.long_term.records import MemoryWrite, NewEntry
+from langmem_tiers.pools.models import NewContribution, Origin, PoolErasure, PoolInfo
 from langmem_tiers.testing.conformance.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConformance
 from langmem_tiers.testing.conformance.pool_book import LATER, Shared, entry, member
 from langmem_tiers.testing.threads import in_threads
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.testing.conformance.base import Stores
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.errors import SessionNotFoundError
+from langmem_tiers.errors import SessionNotFoundError
 from langmem_tiers.testing.conformance.base import (
     HOSTILE_NAMES,
     NOW,
@@ -21,7 +21,7 @@ from langmem_tiers.testing.threads import in_threads
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 
 class SessionStoreConformance(StoreConformance):

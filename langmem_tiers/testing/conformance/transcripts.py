@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from langmem_tiers.core.entries import Mark, Tier
-from langmem_tiers.core.errors import MessageConflictError, SessionNotFoundError
-from langmem_tiers.core.messages import SUMMARY_PREFIX, Role
-from langmem_tiers.core.transcripts import IN_LIST, ListChange, Listing
+from langmem_tiers.common.entries import Mark, Tier
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
+from langmem_tiers.errors import MessageConflictError, SessionNotFoundError
+from langmem_tiers.sessions.models import IN_LIST, ListChange, Listing
 from langmem_tiers.testing.conformance.base import (
     HOSTILE_NAMES,
     NOW,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import EntryStore, TranscriptStore
-    from langmem_tiers.core.records import Tail
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import EntryStore, TranscriptStore
+    from langmem_tiers.sessions.models import Tail
 
 ACTIVE, ARCHIVED, REPLACED, REMOVED = Listing
 THREADS = 4

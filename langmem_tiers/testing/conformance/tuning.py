@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.core.tuning import Savings, Snapshot, TuningParameters, TuningState
+from langmem_tiers.sessions.models import Savings
 from langmem_tiers.testing.conformance.base import HOSTILE_NAMES, NOW, StoreConformance, Stores
 from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.tuning.models import Snapshot, TuningParameters, TuningState
 
 if TYPE_CHECKING:
-    from langmem_tiers.core.names import NamespacePath
-    from langmem_tiers.core.ports import TuningStore
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import TuningStore
 
 THREADS = 8
 LATER = NOW + timedelta(minutes=10)

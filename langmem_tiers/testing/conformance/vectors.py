@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from langmem_tiers.core.indexes import Tried, Trust, Within
+from langmem_tiers.recall.records import Tried, Trust, Within
 from langmem_tiers.testing.conformance.base import ANY_TEXT, NOW, StoreConformance, Stores
 from langmem_tiers.testing.conformance.indexed import SIZE, THREADS, Shelf, by_key, cosines_of, some_vectors
 from langmem_tiers.testing.threads import in_threads
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.core.names import NamespacePath
+    from langmem_tiers.common.namespaces import NamespacePath
 
 HOUR = timedelta(hours=1)
 

@@ -1,0 +1,1 @@
+"""Backups of a database or a namespace, and moves between databases."""

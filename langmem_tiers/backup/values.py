@@ -1,0 +1,118 @@
+"""Values of columns as they stand in a backup, and back: checked, because a file may hold anything."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Boolean, Float, Integer, LargeBinary
+
+from langmem_tiers.backup.tables import ROOTS
+from langmem_tiers.common.namespaces import namespace_from_key, namespace_key
+from langmem_tiers.errors import DamagedBackupError
+from langmem_tiers.storage.column_types import UtcDateTime
+from langmem_tiers.storage.pool_tables import pool_members, pools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Column
+
+    from langmem_tiers.backup.models import BackupInfo, BackupScope
+    from langmem_tiers.backup.tables import Kept
+
+MOST_KEYS = 2**48
+_SHARED = (pools, pool_members)
+"""They stand between namespaces, so only a backup of all of them has them."""
+"""More rows of a kind than any database has."""
+_WHOLE = 2**63
+
+
+def told(column: Column[Any], value: Any) -> Any:  # noqa: ANN401 - any column's
+    """A value as JSON has it."""
+    if value is None:
+        return None
+    if isinstance(column.type, UtcDateTime):
+        moment: datetime = value
+        return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    if isinstance(column.type, LargeBinary):
+        return base64.b64encode(value).decode("ascii")
+    return value
+
+
+def read_record(kept: Kept, values: Mapping[str, Any], info: BackupInfo) -> dict[str, Any]:
+    """The columns of a record, with rows still named as in the backup.
+
+    Raises:
+        DamagedBackupError: It is none of this table, or of a namespace that the backup is not of.
+    """
+    if info.scope.namespace is not None and kept.table in _SHARED:
+        raise _wrong(kept, "a record that no backup of a namespace has")
+    known = {column.name for column in kept.columns}
+    if unknown := values.keys() - known:
+        raise _wrong(kept, f"the unknown column {min(unknown)!r}")
+    found: dict[str, Any] = {}
+    for column in kept.columns:
+        if column.name not in values:  # of a backup that is older than the column
+            if not column.nullable and column.server_default is None:
+                raise _wrong(kept, f"no column {column.name!r}")
+            continue
+        value = values[column.name]
+        if value is None:
+            if not column.nullable:
+                raise _wrong(kept, f"nothing in the column {column.name!r}")
+        elif column.name in kept.names:
+            _check_name(kept, column, value, info.spans)
+        else:
+            value = _read(kept, column, value)
+        found[column.name] = value
+    if kept.table in ROOTS:
+        _check_path(kept, found["path"], info.scope)
+    return found
+
+
+def _check_path(kept: Kept, path: str, scope: BackupScope) -> None:
+    # The checksum keeps damage out, not whoever makes it anew: what is of somebody else would go there.
+    labels = namespace_from_key(path)
+    is_pool = scope.namespace is None and len(labels) > 1 and not labels[0]  # its place has no name before it
+    is_whole = all(labels[1:] if is_pool else labels)
+    if namespace_key(labels) != path or not is_whole or not scope.holds(labels):
+        raise _wrong(kept, "a namespace that the backup is not of")
+
+
+def _check_name(kept: Kept, column: Column[Any], value: Any, spans: Mapping[str, int]) -> None:  # noqa: ANN401
+    kind = kept.names[column.name]
+    first = 0 if not column.primary_key and not column.foreign_keys else 1  # 0 names none
+    if type(value) is not int or not first <= value <= spans.get(kind, 0):
+        raise _wrong(kept, f"a name in {column.name!r} that nothing bears")
+
+
+def _read(kept: Kept, column: Column[Any], value: Any) -> Any:  # noqa: ANN401
+    try:
+        if isinstance(column.type, UtcDateTime):
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is not None:
+                return moment.astimezone(UTC)
+        elif isinstance(column.type, LargeBinary):
+            return base64.b64decode(value, validate=True)
+        elif _is_of(column, value):
+            return float(value) if isinstance(column.type, Float) else value
+    except (TypeError, ValueError, OverflowError, binascii.Error):
+        pass
+    raise _wrong(kept, f"a value in {column.name!r} that cannot be there")
+
+
+def _is_of(column: Column[Any], value: object) -> bool:
+    if isinstance(column.type, Boolean):
+        return type(value) is bool
+    if isinstance(column.type, Integer):
+        return type(value) is int and -_WHOLE <= value < _WHOLE
+    return type(value) in (int, float) if isinstance(column.type, Float) else isinstance(value, str)
+
+
+def _wrong(kept: Kept, what: str) -> DamagedBackupError:
+    return DamagedBackupError(
+        f"a record of {kept.kind!r} has {what}: take another backup; nothing was restored"
+    )

@@ -1,0 +1,1 @@
+"""Chunks: runs of older messages of a session, with summary and topics."""

@@ -1,0 +1,1 @@
+"""Value types and helpers that every feature uses."""

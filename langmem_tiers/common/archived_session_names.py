@@ -1,0 +1,50 @@
+"""The names of conversations that are over: theirs, with when that was."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.namespaces import MAX_NAME_BYTES, escape
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_ENDED = re.compile(r" \(until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z(?: \d+)?\)")
+_ROOM = 64
+"""Bytes that are kept for what is added."""
+_LONGEST_START = 100
+
+
+def aside_name(name: str, moment: datetime, number: int = 1) -> str:
+    """What a session of that name is called after it was set aside.
+
+    Args:
+        name: Its name.
+        moment: When.
+        number: Tells several apart that were set aside at the same moment.
+    """
+    ended = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{aside_start(name)} (until {ended}{'' if number == 1 else f' {number}'})"
+
+
+def was_set_aside(name: str, of: str | None = None) -> bool:
+    """Whether a session was set aside, by its name.
+
+    Args:
+        name: The name that it has now.
+        of: The name that it had; any, if left out.
+    """
+    if of is None:
+        return any(found.end() == len(name) for found in _ENDED.finditer(name))
+    start = aside_start(of)
+    return name.startswith(start) and _ENDED.fullmatch(name, len(start)) is not None
+
+
+def aside_start(name: str) -> str:
+    """How the names begin that a session of that name has once it was set aside."""
+    if len(escape(name).encode()) <= MAX_NAME_BYTES - _ROOM:
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{name[:_LONGEST_START]}… {digest}"

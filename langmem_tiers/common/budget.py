@@ -1,0 +1,144 @@
+"""How many tokens a prompt may take, and how its share for memory is divided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from langmem_tiers.common.checks import check_fraction, check_whole
+from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.tables import Bar, Sheet, words
+from langmem_tiers.errors import InvalidConfigError
+
+_SHARES = ("compression_trigger", "target_usage", "full_share", "compressed_share", "compressed_ratio")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBudget(Told):
+    """A model's context window, what is reserved in it, and when memory starts to save.
+
+    Args:
+        context_tokens: The whole context window.
+        system_tokens: Reserved for the system prompt.
+        response_tokens: Reserved for the answer.
+        tools_tokens: Reserved for tool schemas.
+        working_tokens: Reserved for the turn at hand.
+        full_message_window: The newest messages, always shown as they were said.
+        compression_trigger: The share of the available tokens from which on older messages are compressed.
+        target_usage: The share that compressing leaves in use.
+        full_share: Older messages stay full up to this share.
+        compressed_share: Older messages stay compressed up to this share.
+        compressed_ratio: What a compressed message is expected to take of its full size.
+
+    Raises:
+        InvalidConfigError: The reserves leave nothing, or a share makes no sense.
+    """
+
+    context_tokens: int = 200_000
+    system_tokens: int = 5_000
+    response_tokens: int = 4_096
+    tools_tokens: int = 0
+    working_tokens: int = 0
+    full_message_window: int = 30
+    compression_trigger: float = 0.7
+    target_usage: float = 0.65
+    full_share: float = 0.85
+    compressed_share: float = 0.95
+    compressed_ratio: float = 0.20
+
+    def __post_init__(self) -> None:
+        check_whole(self.context_tokens, 1, "context_tokens")
+        for name in ("system_tokens", "response_tokens", "tools_tokens", "working_tokens"):
+            check_whole(getattr(self, name), 0, name)
+        check_whole(self.full_message_window, 1, "full_message_window")
+        for name in _SHARES:
+            check_fraction(getattr(self, name), name)
+        if self.full_share > self.compressed_share:
+            raise InvalidConfigError(
+                f"full_share {self.full_share!r} must not exceed compressed_share {self.compressed_share!r}: "
+                "compressed messages come on top of full ones"
+            )
+        if self.available < 1:
+            raise InvalidConfigError(
+                f"a context of {self.context_tokens} tokens leaves nothing for memory after "
+                f"{self.reserved} reserved ones: raise context_tokens or lower the reserves"
+            )
+
+    @property
+    def reserved(self) -> int:
+        """Tokens that are spoken for."""
+        return self.system_tokens + self.response_tokens + self.tools_tokens + self.working_tokens
+
+    @property
+    def available(self) -> int:
+        """Tokens for memory: the window less its reserves."""
+        return self.context_tokens - self.reserved
+
+    def share(self, fraction: float) -> int:
+        """That fraction of the available tokens, rounded down."""
+        return int(self.available * fraction + 1e-9)
+
+    def resized(self, tokens: int) -> TokenBudget:
+        """Exactly so many tokens for memory, nothing reserved, divided as this one."""
+        return replace(
+            self, context_tokens=tokens, system_tokens=0, response_tokens=0, tools_tokens=0, working_tokens=0
+        )
+
+    @classmethod
+    def of(cls, tokens: int) -> TokenBudget:
+        """Exactly so many tokens for memory, nothing reserved."""
+        return cls(context_tokens=tokens, system_tokens=0, response_tokens=0)
+
+    @classmethod
+    def browser_agent(cls) -> TokenBudget:
+        """A 200,000 token window with 190,904 available; the default."""
+        return cls()
+
+    @classmethod
+    def task_agent(cls) -> TokenBudget:
+        """64,000 tokens, of which a quarter is working memory; 50 recent entries."""
+        return cls(
+            context_tokens=64_000,
+            system_tokens=0,
+            response_tokens=0,
+            working_tokens=16_000,
+            full_message_window=50,
+        )
+
+    @classmethod
+    def agent(cls, context_tokens: int = 128_000, *, tools: int = 0) -> TokenBudget:
+        """By the size of the window: 5 % for the system, 10 % for the answer, 4,000 at most each, 500 a tool."""
+        check_whole(context_tokens, 1, "context_tokens")
+        return cls(
+            context_tokens=context_tokens,
+            system_tokens=min(4_000, context_tokens * 5 // 100),
+            response_tokens=min(4_000, context_tokens * 10 // 100),
+            tools_tokens=check_whole(tools, 0, "tools") * 500,
+        )
+
+    @classmethod
+    def context_files(cls) -> TokenBudget:
+        """100,000 tokens of history, the newest 30 messages whole."""
+        return cls.of(100_000)
+
+    @classmethod
+    def assistant(cls) -> TokenBudget:
+        """128,000 tokens: 2,000 for the system, 8,000 for the turn at hand; 20 recent messages."""
+        return cls(
+            context_tokens=128_000,
+            system_tokens=2_000,
+            response_tokens=0,
+            working_tokens=8_000,
+            full_message_window=20,
+        )
+
+    def _sheet(self) -> Sheet:
+        parts = {
+            "system": self.system_tokens,
+            "tools": self.tools_tokens,
+            "turn at hand": self.working_tokens,
+            "answer": self.response_tokens,
+            "memory": self.available,
+        }
+        shares = {words(name): getattr(self, name) for name in ("full_message_window", *_SHARES)}
+        title = f"TokenBudget: {self.available:,} of {self.context_tokens:,} tokens for memory"
+        return Sheet(title, shares, bar=Bar(parts, self.context_tokens))

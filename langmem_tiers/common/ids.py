@@ -1,0 +1,73 @@
+"""Ids that sort by the time of their making: a base-36 time prefix plus randomness."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from langmem_tiers.common.fork_safety import watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PREFIX_WIDTH = 9  # milliseconds in base 36 stay sortable as text until the year 5188
+_RANDOM_BITS = 63  # one bit is left free, so that counting up never overflows 16 hex digits
+
+
+class IdSource(Protocol):
+    """Where the engine gets the ids of new messages."""
+
+    def new(self, now: datetime) -> str:
+        """A new id, never given before."""
+        ...
+
+
+class TimeSortedIds:
+    """Ids such as ``0mi1k2x9a-1f3c5d7e9b2a4c6e``, in the order in which they were asked for.
+
+    Within one millisecond, or when the clock steps back, the random part counts up, so
+    ids of one process neither repeat nor change order. A forked child starts afresh.
+
+    Args:
+        random_bits: Source of randomness; hand in a seeded one for repeatable ids.
+    """
+
+    def __init__(self, random_bits: Callable[[int], int] = secrets.randbits) -> None:
+        self._random_bits = random_bits
+        self._lock = threading.RLock()  # a fork hook of others may ask for an id
+        self._millisecond = -1
+        self._random = 0
+        self._prefix = ""
+        watch(self)
+
+    def new(self, now: datetime) -> str:
+        """A new id for ``now``."""
+        millisecond = int(now.timestamp() * 1000)
+        with self._lock:
+            if millisecond > self._millisecond or not self._prefix:
+                self._millisecond = max(millisecond, self._millisecond, 0)
+                self._prefix = _base36(self._millisecond).rjust(_PREFIX_WIDTH, "0")
+                self._random = self._random_bits(_RANDOM_BITS)
+            else:
+                self._random += 1
+            return f"{self._prefix}-{self._random:016x}"
+
+    def before_fork(self) -> None:
+        """Let no thread be in the middle of making an id."""
+        self._lock.acquire()
+
+    def after_fork(self) -> None:
+        """Start from new randomness, so that parent and child never give the same id."""
+        self._prefix = ""
+        self._lock.release()
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, rest = divmod(number, 36)
+        digits = _DIGITS[rest] + digits
+    return digits

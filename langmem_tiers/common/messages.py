@@ -1,0 +1,222 @@
+"""Messages: one turn as the framework gave it, stored losslessly."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.json_values import JsonValue, same_json, to_json
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.display.displayable import Told
+from langmem_tiers.errors import InvalidMessageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SUMMARY_PREFIX = "[CONTEXT SUMMARY]"
+"""How a system message begins that stands for the messages compressed behind it."""
+
+
+COUNTED_BY_CALLER = "caller"
+"""Stands in for a counter's name where the caller gave the count."""
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+_ROLES = {role.value: role for role in Role}
+_LONGEST_ROLE = 12  # characters of a word that may be meant as one
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that an assistant message makes.
+
+    Args:
+        id: What the result refers to as ``tool_call_id``.
+        name: The tool's name.
+        arguments: The arguments as the model wrote them: JSON text, kept as it is, valid or not.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+    def __post_init__(self) -> None:
+        for field in ("id", "name", "arguments"):
+            value = getattr(self, field)
+            if not isinstance(value, str):
+                raise InvalidMessageError(
+                    f"a tool call's {field} must be a str, got a {type(value).__name__}: use json.dumps for arguments"
+                )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MessageDraft:
+    """A message on its way in. What is left out is filled by the engine.
+
+    Args:
+        role: ``user``, ``assistant``, ``system`` or ``tool``.
+        content: The text.
+        id: The framework's id; adding the same id to a session twice stores it once.
+        created_at: An aware datetime; now, if left out.
+        name: Who speaks, where several share a role.
+        tool_calls: The calls of an assistant message.
+        tool_call_id: The call that a tool message answers.
+        payload: The framework's own form of the message, any JSON value.
+        token_count: A count you already have; counted, if left out.
+    """
+
+    role: Role
+    content: str
+    id: str | None
+    created_at: datetime | None
+    name: str | None
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    payload_json: str | None
+    token_count: int | None
+
+    def __init__(  # noqa: PLR0913 - one parameter a field, all but two by keyword
+        self,
+        role: Role | str,
+        content: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the word that frameworks use
+        created_at: datetime | None = None,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        payload: object = None,
+        token_count: int | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "role", check_role(role))
+        put(self, "content", _check_text(content, "content"))
+        put(self, "id", None if id is None else check_name(id, "message id"))
+        put(self, "created_at", None if created_at is None else check_time(created_at))
+        put(self, "name", None if name is None else _check_text(name, "name"))
+        put(self, "tool_calls", _check_calls(tool_calls) if tool_calls else ())
+        put(
+            self,
+            "tool_call_id",
+            None if tool_call_id is None else _check_text(tool_call_id, "tool_call_id"),
+        )
+        put(self, "payload_json", None if payload is None else to_json(payload, "payload"))
+        put(self, "token_count", None if token_count is None else _check_count(token_count))
+
+    def under(self, id: str) -> MessageDraft:  # noqa: A002 - the word that frameworks use
+        """The same message under another id."""
+        other = copy(self)
+        object.__setattr__(other, "id", check_name(id, "message id"))
+        return other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Told):
+    """A stored message. Nothing in it changes after it was acknowledged.
+
+    ``is_compressed`` says how the session shows it now: behind a ``[CONTEXT SUMMARY]`` or
+    in full. The record itself stays.
+    """
+
+    id: str
+    role: Role
+    content: str
+    created_at: datetime
+    token_count: int
+    token_counter: str
+    is_compressed: bool = False
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    payload_json: str | None = None
+
+    @property
+    def payload(self) -> JsonValue:
+        """The framework's own form of the message, a fresh copy each time."""
+        return None if self.payload_json is None else json.loads(self.payload_json)
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it stands for messages compressed behind it."""
+        return self.role is Role.SYSTEM and self.content.startswith(SUMMARY_PREFIX)
+
+    def says_the_same_as(self, other: Message) -> bool:
+        """Whether both are one message, whatever their times, counts and states."""
+        return (
+            (self.role, self.content, self.name, self.tool_calls, self.tool_call_id)
+            == (other.role, other.content, other.name, other.tool_calls, other.tool_call_id)
+        ) and same_json(self.payload_json, other.payload_json)
+
+    def _row(self) -> dict[str, object]:
+        return {"time": self.created_at, "role": self.role, "tokens": self.token_count, "text": self._told()}
+
+    def _line(self) -> str:
+        return f"{self.role}: {self._told()}"
+
+    def _told(self) -> str:
+        calls = (f"{call.name}({call.arguments})" for call in self.tool_calls)
+        return "\n".join([self.content, *calls] if self.content else calls)
+
+
+def check_role(role: object) -> Role:
+    """The role, or an error that lists the four there are."""
+    if isinstance(role, str) and (known := _ROLES.get(role)) is not None:
+        return known
+    # A long one is rather a text that came in the wrong place, and texts stay out of errors.
+    is_short = isinstance(role, str | int | float | None) and len(str(role)) <= _LONGEST_ROLE
+    shown = repr(role) if is_short else f"of type {type(role).__name__}"
+    raise InvalidMessageError(f"unknown role {shown}: use one of {', '.join(_ROLES)}")
+
+
+def check_time(moment: object) -> datetime:
+    """The time in UTC, or an error for what is no aware datetime."""
+    if type(moment) is datetime and moment.tzinfo is UTC:
+        return moment  # as most are
+    if not isinstance(moment, datetime):
+        raise InvalidMessageError(
+            f"a time must be a datetime, got {moment!r}: parse it with datetime.fromisoformat"
+        )
+    if moment.utcoffset() is None:
+        raise InvalidMessageError(f"the time {moment!r} has no time zone: add tzinfo=datetime.UTC")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidMessageError(
+            f"the time {moment!r} lies outside the years 1 to 9999 in UTC: use another time"
+        ) from error
+
+
+def _check_text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidMessageError(
+            f"{what} must be a str, got a {type(text).__name__}: put other forms into payload"
+        )
+    return text
+
+
+def _check_calls(calls: object) -> tuple[ToolCall, ...]:
+    if not isinstance(calls, tuple | list) or not all(isinstance(call, ToolCall) for call in calls):
+        raise InvalidMessageError(
+            f"tool_calls must be a list of ToolCall, got a {type(calls).__name__}: wrap each as ToolCall(...)"
+        )
+    return tuple(calls)
+
+
+def _check_count(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
+        raise InvalidMessageError(
+            f"token_count must be a whole number from 0 to 2147483647, got {count!r}: leave it out to be counted"
+        )
+    return count

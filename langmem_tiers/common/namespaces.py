@@ -1,0 +1,157 @@
+"""Names of tenants, sessions and messages, and their one-to-one form in the database.
+
+A name may hold any character. In the database it is written with ``%``, NUL and lone
+surrogates escaped, so that two different names never share a row, on any backend, and
+a namespace reads as a path: ``("acme", "alice")`` is ``acme/alice``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from langmem_tiers.errors import InvalidNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+NamespacePath: TypeAlias = tuple[str, ...]
+"""A tenant: a user, an agent, a project. Matching is exact, by whole segments."""
+
+MAX_NAME_BYTES = 1024
+"""The longest stored form of a namespace, a session name or a message id.
+
+Above it PostgreSQL could not index the name, and two long names would not be told apart.
+"""
+
+CONTEXT_FILES, CONVERSATIONS = "langmem-tiers: context files", "langmem-tiers: conversations"
+BESIDE = (CONTEXT_FILES, CONVERSATIONS)
+"""First labels of items that belong to the namespace named behind them, each to the session that its key names."""
+
+MAX_ENTRY_ID_BYTES = 6 * MAX_NAME_BYTES + 1
+"""The longest stored form of an entry id.
+
+That of knowledge is the longest: its category, of which a slash is written as ``%2F`` and stored as ``%252F``, a slash,
+and its key.
+"""
+
+_UNSAFE = re.compile("[%\0\ud800-\udfff]")
+_UNSAFE_IN_LABEL = re.compile("[%/\0\ud800-\udfff]")
+_ESCAPED = re.compile("%(u[0-9A-F]{4}|[0-9A-F]{2})")
+
+
+def check_namespace(labels: object) -> NamespacePath:
+    """Return the namespace as a tuple, or say what is wrong with it.
+
+    Args:
+        labels: One label, or several from the widest to the narrowest.
+    """
+    if not isinstance(labels, str | Iterable) or isinstance(labels, bytes):
+        raise InvalidNameError(
+            f"a namespace must be a str or a tuple of str, got a {type(labels).__name__}: convert it first"
+        )
+    path = (labels,) if isinstance(labels, str) else tuple(labels)
+    if not path:
+        raise InvalidNameError("a namespace needs at least one label, got (): pass e.g. ('acme',)")
+    for label in path:
+        _check(label, "namespace label")
+    _check_length(namespace_key(path), path, "namespace")
+    return path
+
+
+def check_name(name: str, what: str = "session name") -> str:
+    """Return the name unchanged, or say what is wrong with it."""
+    _check(name, what)
+    _check_length(escape(name), name, what)
+    return name
+
+
+def check_entry_id(entry_id: str) -> str:
+    """Return the id of a message, an entry or something known unchanged, or say what is wrong with it."""
+    _check(entry_id, "entry id")
+    size = len(escape(entry_id).encode())
+    if size > MAX_ENTRY_ID_BYTES:
+        raise InvalidNameError(
+            f"an entry id takes at most {MAX_ENTRY_ID_BYTES} bytes, {entry_id[:40]!r}... takes {size}: "
+            "use an id that recall or a list gave"
+        )
+    return entry_id
+
+
+def check_key(key: str) -> str:
+    """Return the key of an item unchanged, or say what is wrong with it; unlike names it may be empty."""
+    return key if key == "" else check_name(key, "key")
+
+
+def namespace_key(path: NamespacePath) -> str:
+    """The stored form of a namespace: escaped labels joined by ``/``."""
+    return "/".join(_UNSAFE_IN_LABEL.sub(_escape_one, label) for label in path)
+
+
+def namespace_from_key(key: str) -> NamespacePath:
+    """The namespace whose stored form is ``key``."""
+    return tuple(unescape(part) for part in key.split("/"))
+
+
+def escape(name: str) -> str:
+    """The stored form of a single name."""
+    return _UNSAFE.sub(_escape_one, name)
+
+
+def unescape(stored: str) -> str:
+    """The name whose stored form is ``stored``."""
+    if "%" not in stored:
+        return stored
+    return _ESCAPED.sub(lambda m: chr(int(m[1].removeprefix("u"), 16)), stored)
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"%u{code:04X}" if code > 0xFF else f"%{code:02X}"
+
+
+def _check(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidNameError(
+            f"a {what} must be a str, got a {type(name).__name__}: convert it to text first"
+        )
+    if not name:
+        raise InvalidNameError(f"a {what} must not be empty, got {name!r}: pass at least one character")
+
+
+def _check_length(stored: str, given: object, what: str) -> None:
+    size = len(stored.encode())
+    if size > MAX_NAME_BYTES:
+        raise InvalidNameError(
+            f"a {what} takes at most {MAX_NAME_BYTES} bytes, {str(given)[:40]!r}... takes {size}: "
+            "use a shorter name, for example a hash of it"
+        )
+
+
+_SLASH = re.compile(r"\\(.)|/", re.DOTALL)
+
+
+def path_of(text: str) -> NamespacePath:
+    """The namespace of ``acme/alice``; a slash or a backslash within a label stands behind a backslash."""
+    labels, start, label = [], 0, ""
+    for found in _SLASH.finditer(text):
+        label += text[start : found.start()]
+        start = found.end()
+        if found[1] is None:
+            labels.append(label)
+            label = ""
+        else:
+            label += found[1]
+    try:
+        return check_namespace([*labels, label + text[start:]])
+    except InvalidNameError as error:
+        raise InvalidNameError(
+            f"{text!r} is no namespace ({error}): write its labels as acme/alice"
+        ) from error
+
+
+def shown(path: Sequence[str]) -> str:
+    """A namespace as ``path_of`` reads it."""
+    return "/".join(label.replace("\\", "\\\\").replace("/", "\\/") for label in path)

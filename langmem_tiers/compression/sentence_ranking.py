@@ -1,0 +1,66 @@
+"""The sentences of a conversation that say most, without a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
+from langmem_tiers.compression.message_text import SPEAKERS, speech
+from langmem_tiers.compression.selection import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_SENTENCE = re.compile(r"[^\n.!?]{1,400}(?:[.!?](?=\S)[^\n.!?]{0,200}){0,20}[.!?]?")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_DECISION = re.compile(
+    r"\b(?:decided?|chose|agreed?|will|must|never|instead|prefers?|because|important|critical|remember|failed|fixed)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_CHARACTERS = 300
+_SENTENCES_PER_MESSAGE = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    place: int
+    text: str
+    score: float
+
+
+def key_sentences(messages: Sequence[Message]) -> Callable[[int], str]:
+    """A story of the given percentage of the sentences, those that say most, in their order."""
+    ranked = sorted(_scored(messages), key=lambda one: (-one.score, -one.place))
+
+    def tell(size: int) -> str:
+        chosen = sorted(ranked[: len(ranked) * size // 100], key=lambda one: one.place)
+        return "\n".join(one.text for one in chosen)
+
+    return tell
+
+
+def _scored(messages: Sequence[Message]) -> list[_Sentence]:
+    spoken = [(message, sentence) for message in messages for sentence in _sentences(message)]
+    words = [set(_WORD.findall(sentence.lower())) for _, sentence in spoken]
+    in_how_many = Counter(word for some in words for word in some)
+    total = len(spoken) + 1
+    scored = []
+    for place, ((message, sentence), some) in enumerate(zip(spoken, words, strict=True)):
+        # Words that recur carry the subject, words that are everywhere carry nothing.
+        weight = sum(math.log(total / in_how_many[word]) * math.log(1 + in_how_many[word]) for word in some)
+        score = weight / math.sqrt(8 + len(some))
+        score += 2.0 * (_DECISION.search(sentence) is not None)
+        score += 1.0 * (message.role is Role.USER)
+        text = f"{SPEAKERS[message.role]}: {cut(sentence, _SENTENCE_CHARACTERS)}"
+        scored.append(_Sentence(place, text, score))
+    return scored
+
+
+def _sentences(message: Message) -> list[str]:
+    text = speech(message).removeprefix(SUMMARY_PREFIX)
+    found = (match.strip() for match in _SENTENCE.findall(text))
+    return [sentence for sentence in found if len(sentence) > 2][:_SENTENCES_PER_MESSAGE]

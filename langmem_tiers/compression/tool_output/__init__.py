@@ -1,0 +1,1 @@
+"""Compression of tool results: pages, listings, errors and JSON."""

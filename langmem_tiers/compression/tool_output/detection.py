@@ -1,0 +1,206 @@
+"""Which of the six kinds a tool's result is, by its shape; the tool's name settles what the shape leaves open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langmem_tiers.compression.tool_output.models import CompressionContentType
+from langmem_tiers.compression.tool_output.urls import is_url_key, parsed_json, safe_text
+from langmem_tiers.text.token_counting import ContentType, detect_content
+
+INPUT_TYPES = frozenset(
+    """
+    text email password number tel url search date time datetime-local month week color file range checkbox radio
+    hidden submit select select-one textarea textbox combobox
+    """.split()
+)
+"""What a form's field says that it is."""
+_SAMPLE = 20_000
+_K = CompressionContentType
+_TITLES = ("title", "name", "headline")
+_ROLES = (
+    "link|button|heading|textbox|searchbox|combobox|checkbox|radio|tab|menuitem|option|img|image|list|listitem"
+    "|navigation|banner|main|generic|statictext|rootwebarea|paragraph|text|cell|row|table|dialog|form"
+)
+_TREE_LINE = re.compile(
+    rf"^[ \t]*(?:[-*•][ \t]*)?(?:\[[\w-]{{1,12}}\][ \t]*|\d{{1,6}}[ \t]+|uid=\S{{1,20}}[ \t]+)?(?:{_ROLES})\b"
+    r"[ \t]*(?:['\"\[:]|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TRACE = re.compile(
+    r"Traceback \(most recent call last\)|^\s+at [\w$.<>]{1,200} ?\([^\n)]{1,200}\)|^Caused by: "
+    r"|^\s{0,8}File \"[^\"\n]{1,300}\", line \d",
+    re.MULTILINE,
+)
+_ERROR_START = re.compile(
+    r"\s*(?:\W{0,3}(?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception)\b\s?[:(\[]"
+    r"|(?i:\[?error\]?\s?[:\-]|fatal\s?:|failed to )"
+    r"|(?i:HTTP(?:/\d\S*)?\s(?:error\s)?[45]\d\d\b)|[45]\d\d (?:[A-Z][a-z]+ ?){1,4}$)"
+)
+_ERROR_CHARACTERS = 4_000  # a longer text that only begins with an error is a text
+_RESULT_LINE = re.compile(
+    r"^\s*(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|Title:|URL:|Link:)\s*\S", re.MULTILINE
+)
+_URL = re.compile(r"https?://[^\s<>\"]+")
+_FORM_TAG = re.compile(r"<(?:form|input|select|textarea)\b", re.IGNORECASE)
+_LINK_TAG = re.compile(r"<a\s", re.IGNORECASE)
+_OFFERS = re.compile(r"<(?:a|button|html|body|nav|form|input|select|textarea)\b", re.IGNORECASE)
+_WHOLE_PAGE = re.compile(r"<(?:html|body)\b", re.IGNORECASE)
+_PAGE_KEYS = frozenset(
+    """
+    links buttons elements interactive_elements interactiveelements accessibility_tree accessibilitytree axtree
+    navigation html dom page_title pagetitle visible_elements
+    """.split()
+)
+_FORM_KEYS = frozenset({"fields", "form_fields", "formfields", "inputs", "forms", "form"})
+_ERROR_KEYS = ("error", "exception", "traceback", "error_message", "errormessage", "stack_trace")
+_TEXT_KEYS = ("text", "content", "html", "markdown", "body", "output", "result", "data", "page_content")
+
+
+def detect_content_type(data: object, tool_name: str = "") -> CompressionContentType:
+    """The kind of a tool's result.
+
+    Args:
+        data: A text, JSON text, HTML, bytes, mappings, lists or anything else, which counts as its text.
+        tool_name: Where it came from.
+    """
+    if isinstance(data, bytes | bytearray):
+        data = bytes(data).decode("utf-8", "replace")
+    value = parsed_json(data) if isinstance(data, str) else data
+    if isinstance(value, Mapping):
+        return _of_mapping(value, tool_name)
+    if isinstance(value, list | tuple):
+        return _of_list(value, tool_name)
+    if isinstance(data, BaseException):
+        return _K.ERROR_INFO
+    return _of_text(data if isinstance(data, str) else safe_text(data), tool_name)
+
+
+def records_of(value: object) -> list[Mapping[Any, Any]]:
+    """The mappings of a list, if it is one, or of the first list of mappings in a mapping."""
+    if isinstance(value, list | tuple):
+        return [one for one in value if isinstance(one, Mapping)]
+    if isinstance(value, Mapping):
+        for one in value.values():
+            if isinstance(one, list | tuple) and any(isinstance(part, Mapping) for part in one):
+                return records_of(one)
+    return []
+
+
+def keys_of(one: Mapping[Any, Any]) -> dict[str, Any]:
+    """A mapping by its keys in lower case."""
+    return {safe_text(key).strip().lower(): value for key, value in one.items()}
+
+
+def is_form_field(one: Mapping[Any, Any]) -> bool:
+    """Whether it describes a field of a form."""
+    keys = keys_of(one)
+    kind = safe_text(keys.get("type", keys.get("input_type", ""))).lower()
+    has_name = any(keys.get(key) for key in ("name", "id", "selector", "label", "placeholder"))
+    return kind in INPUT_TYPES and has_name and not any(is_url_key(key) for key in keys)
+
+
+def _of_mapping(value: Mapping[Any, Any], tool_name: str) -> CompressionContentType:
+    keys = keys_of(value)
+    if any(keys.get(key) for key in _ERROR_KEYS) or (
+        keys.get("success") is False and (keys.get("message") or keys.get("reason"))
+    ):
+        return _K.ERROR_INFO
+    if _PAGE_KEYS & set(keys) or ("role" in keys and "children" in keys):
+        return _K.PAGE_STATE
+    if any(_is_form(keys[key]) for key in _FORM_KEYS & set(keys)) or is_form_field(value):
+        return _K.FORM_DATA
+    if _are_results(records_of(value)):
+        return _K.SEARCH_RESULTS
+    texts = [keys[key] for key in _TEXT_KEYS if isinstance(keys.get(key), str)]
+    longest = max(texts, key=len, default="")
+    if len(longest) > 200 and 2 * len(longest) > sum(
+        len(safe_text(one)) for one in keys.values() if _is_plain(one)
+    ):
+        return detect_content_type(longest, tool_name)
+    return _by_tool(tool_name, _K.STRUCTURED_DATA)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _of_list(value: Sequence[Any], tool_name: str) -> CompressionContentType:
+    records = records_of(value)
+    if records:
+        sample = records[:50]
+        if sum(map(is_form_field, sample)) * 2 > len(sample):
+            return _K.FORM_DATA
+        if _are_results(records):
+            return _K.SEARCH_RESULTS
+        if sum(_is_element(keys_of(one)) for one in sample) * 2 > len(sample):
+            return _K.PAGE_STATE
+        return _by_tool(tool_name, _K.STRUCTURED_DATA)
+    if value and all(isinstance(one, str) for one in value) and max(len(one) for one in value) > 200:
+        return _of_text("\n".join(value), tool_name)
+    return _by_tool(tool_name, _K.STRUCTURED_DATA)
+
+
+def _is_form(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(
+            _is_form(one) for one in list(value.values())[:20] if isinstance(one, list | Mapping)
+        ) or all(isinstance(one, Mapping) and "type" in one for one in value.values())
+    return any(is_form_field(one) or _is_form(keys_of(one).get("fields")) for one in records_of(value)[:20])
+
+
+def _are_results(records: Sequence[Mapping[Any, Any]]) -> bool:
+    sample = [keys_of(one) for one in records[:50]]
+    return bool(sample) and 2 * sum(map(_is_result, sample)) > len(sample)
+
+
+def _is_result(keys: Mapping[str, Any]) -> bool:
+    has_url = any(is_url_key(key) and isinstance(value, str) for key, value in keys.items())
+    return has_url and any(isinstance(keys.get(key), str) for key in _TITLES) and "role" not in keys
+
+
+def _is_element(keys: Mapping[str, Any]) -> bool:
+    if "role" in keys or "tag" in keys or "selector" in keys or "xpath" in keys or "tagname" in keys:
+        return True
+    return any(is_url_key(key) for key in keys) and any(key in keys for key in ("text", "label"))
+
+
+def _of_text(text: str, tool_name: str) -> CompressionContentType:
+    sample = text[:_SAMPLE]
+    kind, _ = detect_content(sample) if sample else (ContentType.TEXT, 1.0)
+    if kind is ContentType.HTML:
+        return _of_html(sample)
+    is_short = len(text) <= _ERROR_CHARACTERS
+    if _TRACE.search(sample[:2_000]) or (is_short and _ERROR_START.match(sample)):
+        return _K.ERROR_INFO
+    lines = sum(1 for line in sample.splitlines() if line.strip())
+    if (tree := len(_TREE_LINE.findall(sample))) >= 3 and 3 * tree >= lines:
+        return _K.PAGE_STATE
+    urls = len(_URL.findall(sample))
+    if (
+        urls >= 3
+        and 6 * urls >= lines
+        and len(_RESULT_LINE.findall(sample)) >= urls // 2
+        and lines <= 12 * urls
+    ):
+        return _K.SEARCH_RESULTS
+    return _by_tool(tool_name, _K.STRUCTURED_DATA if kind is ContentType.JSON else _K.TEXT_CONTENT)
+
+
+def _of_html(sample: str) -> CompressionContentType:
+    fields, links = len(_FORM_TAG.findall(sample)), len(_LINK_TAG.findall(sample))
+    is_whole_page = _WHOLE_PAGE.search(sample) is not None  # which keeps its links, whatever form is on it
+    if fields >= 2 and fields > links and not (is_whole_page and links):
+        return _K.FORM_DATA
+    return _K.PAGE_STATE if _OFFERS.search(sample) else _K.TEXT_CONTENT
+
+
+def _by_tool(tool_name: str, otherwise: CompressionContentType) -> CompressionContentType:
+    name = safe_text(tool_name).lower()
+    if name.startswith("search") or name.endswith("_search"):
+        return _K.SEARCH_RESULTS
+    if "page_state" in name or "snapshot" in name or "accessibility" in name:
+        return _K.PAGE_STATE
+    return _K.FORM_DATA if "form" in re.split(r"[\W_]+", name) else otherwise

@@ -1,0 +1,138 @@
+"""What an error says, and what to try after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from langmem_tiers.compression.tool_output.detection import keys_of
+from langmem_tiers.compression.tool_output.models import ErrorDetails
+from langmem_tiers.text.sentences import shortened
+
+MESSAGE_CHARACTERS = 600
+"""Of an error's message."""
+_LINE = re.compile(
+    r"^\W{0,3}((?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception|Warning|Interrupt|Timeout))\b\s?[:(\[]\s?(.*)",
+    re.MULTILINE,
+)
+_BARE = re.compile(r"^[ \t]*([A-Za-z_][\w.]{0,80}(?:Error|Exception))[ \t]*$", re.MULTILINE)
+_STATUS = re.compile(
+    r"(?<![\w.])(?:HTTP(?:/\d\S{0,5})?\s(?:error\s)?|status(?:[ _]code)?\W{1,4})?([45]\d\d)\b", re.IGNORECASE
+)
+_PLAIN = re.compile(r"^\W{0,3}(?:error|fatal|failed)\W{1,3}(.+)", re.IGNORECASE | re.MULTILINE)
+_HINT = re.compile(
+    r"(?:^|[.;!?\n]\s{0,4})"
+    r"((?:hint|suggestion|try|please|did you mean|consider|use|make sure)\b[^\n]{3,300})",
+    re.IGNORECASE,
+)
+_ADVICE = (
+    (r"429|rate.?limit|too many requests|quota", "wait before the next request, then try again"),
+    (r"401|unauthori[sz]ed|not logged in|authenticat", "log in or renew the credentials, then try again"),
+    (
+        r"403|forbidden|permission|access denied|captcha",
+        "check the permissions, or take another way to the data",
+    ),
+    (r"stale|detached", "read the page again: the element was replaced"),
+    (
+        r"(?:element|selector|node|locator|xpath).{0,80}(?:not |no |un)|no such element|nosuchelement",
+        "read the page state again and choose another selector",
+    ),
+    (r"not visible|not interactable|intercept|obscured", "scroll to the element or close what covers it"),
+    (r"404|not found|no such file", "check the address or the name, then look for it another way"),
+    (r"time.?out|timed out|deadline", "wait for the page to load, or try again with a longer time limit"),
+    (
+        r"dns|resolve|refused|unreachable|reset|network|connection|net::",
+        "check the address and the connection",
+    ),
+    (
+        r"\b50\d\b|internal server|unavailable|bad gateway",
+        "the server failed: try again later or go another way",
+    ),
+    (r"json|parse|decode|syntax|unexpected token", "check the format of what was sent or read"),
+    (
+        r"key ?error|attribute|type ?error|value ?error|invalid|argument|parameter",
+        "check the parameters of the call",
+    ),
+)
+_TABLE = tuple((re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in _ADVICE)
+_OTHERWISE = "change something before trying again: the same call will fail the same way"
+_MESSAGES = (
+    "message",
+    "msg",
+    "detail",
+    "details",
+    "description",
+    "reason",
+    "error_message",
+    "errormessage",
+    "text",
+)
+_TYPES = ("type", "error_type", "errortype", "name", "exception", "code", "status", "status_code")
+_HINTS = ("recovery", "recovery_suggestion", "suggestion", "suggestions", "hint", "recovery_suggestions")
+_SAMPLE = 20_000
+
+
+def read_error(data: object, text: str) -> ErrorDetails:
+    """The error in a tool's result.
+
+    Args:
+        data: The result, if it is a mapping.
+        text: The same as text.
+    """
+    found = _of_mapping(data) if isinstance(data, Mapping) else _of_text(text)
+    kind, message = found.get("type", "") or "Error", found.get("message", "")
+    recovery = found.get("recovery", "") or _hint(text) or _advice(f"{kind} {message}")
+    return ErrorDetails(
+        type=shortened(kind, 100),
+        message=shortened(message or text, MESSAGE_CHARACTERS),
+        recovery=shortened(recovery, MESSAGE_CHARACTERS),
+    )
+
+
+def _of_mapping(data: Mapping[Any, Any]) -> dict[str, str]:
+    keys = keys_of(data)
+    inner = next((keys[key] for key in ("error", "exception") if keys.get(key)), None)
+    if isinstance(inner, Mapping):
+        found = _of_mapping(inner)
+    else:
+        message = inner if isinstance(inner, str) else _first(keys, _MESSAGES) or _first(keys, ("traceback",))
+        found = _of_text(message)
+        if kind := _first(keys, _TYPES[:-3] if found.get("type") else _TYPES):
+            found["type"] = kind
+    if recovery := _first(keys, _HINTS):
+        found["recovery"] = recovery
+    return found
+
+
+def _first(keys: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = keys.get(name)
+        if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+            return "; ".join(one for one in value if isinstance(one, str))
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+            return str(value)
+    return ""
+
+
+def _of_text(text: str) -> dict[str, str]:
+    # Of a chain of errors the last is the one that came out.
+    sample = text if len(text) <= 2 * _SAMPLE else f"{text[:_SAMPLE]}\n{text[-_SAMPLE:]}"
+    lines = _LINE.findall(sample)
+    if lines:
+        return {"type": lines[-1][0].rpartition(".")[2], "message": lines[-1][1].rstrip(")]") or lines[-1][0]}
+    if bare := _BARE.findall(sample):
+        return {"type": bare[-1].rpartition(".")[2], "message": bare[-1]}
+    plain = _PLAIN.search(sample)
+    message = plain[1] if plain else sample.strip().partition("\n")[0]
+    status = _STATUS.search(sample[:500])
+    return {"type": f"HTTP {status[1]}" if status else "", "message": message}
+
+
+def _hint(text: str) -> str:
+    found = _HINT.search(text[:_SAMPLE]) or _HINT.search(text[-_SAMPLE:])
+    return found[1].strip() if found else ""
+
+
+def _advice(text: str) -> str:
+    return next((advice for pattern, advice in _TABLE if pattern.search(text[:2000])), _OTHERWISE)

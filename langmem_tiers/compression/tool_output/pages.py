@@ -1,0 +1,291 @@
+"""What a page offers: its title, text, links, buttons, fields and selectors.
+
+Read in one pass that never goes back, so that no page takes more than linear time; tags that are left open, quotes
+that do not end and marks that mean nothing are passed over.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+
+from langmem_tiers.compression.tool_output.urls import plain_url, urls_in_text
+from langmem_tiers.text.sentences import shortened
+
+LABEL_CHARACTERS = 120
+"""Of a link's or a button's name."""
+_NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
+_ATTRIBUTE = re.compile(
+    r"\s*+([^\s=<>\"'/]{1,100})(?:\s{0,20}=\s{0,20}(?:\"([^\"]{0,8192})\"|'([^']{0,8192})'|([^\s\"'<>]{1,8192})))?"
+)
+_SKIPPED = ("script", "style", "template", "svg", "noscript")
+_BLOCKS = frozenset(
+    "p div li ul ol tr td th br hr h1 h2 h3 h4 h5 h6 section article table form main nav".split()
+)
+_BUTTON_TYPES = frozenset({"submit", "button", "reset", "image"})
+_BUTTON_ROLES = frozenset({"button", "tab", "menuitem", "switch", "checkbox", "radio", "option", "combobox"})
+_WIDGETS = frozenset({"button", "input", "select", "textarea", "form", "summary"})
+
+
+@dataclass(slots=True)
+class Page:
+    """The parts of a page, in its order."""
+
+    title: str = ""
+    text: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    """Label and address."""
+    buttons: list[tuple[str, str]] = field(default_factory=list)
+    """Label and selector."""
+    fields: list[dict[str, str]] = field(default_factory=list)
+    selectors: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Open:
+    tag: str
+    attributes: dict[str, str]
+    text: list[str] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.page = Page()
+        self._line: list[str] = []
+        self._has_own = False  # whether the line says more than names of links and buttons
+        self._open: list[_Open] = []  # links, buttons, titles and labels whose text is being read
+
+    def text(self, raw: str) -> None:
+        words = " ".join(html.unescape(raw).split())
+        if not words:
+            return
+        for one in self._open:
+            one.text.append(words)
+        if not self._open or self._open[-1].tag != "title":
+            self._line.append(words)
+            self._has_own = self._has_own or not self._open
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag in _BLOCKS:
+            self.end_line()
+        role = attributes.get("role", "").lower()
+        is_button = tag == "button" or role in _BUTTON_ROLES
+        if tag in ("input", "select", "textarea"):
+            self._field(tag, attributes)
+        elif tag in ("a", "title", "summary") or is_button:
+            self.end(tag)  # none of these stands in another of its kind
+            self._open.append(_Open(tag, attributes))
+        is_handle = (
+            tag in _WIDGETS or is_button or "onclick" in attributes or (tag == "a" and "id" in attributes)
+        )
+        if is_handle and (selector := selector_of(tag, attributes)):
+            self.page.selectors.append(selector)
+
+    def end(self, tag: str) -> None:
+        if tag in _BLOCKS:
+            self.end_line()
+        for one in [one for one in self._open if one.tag == tag]:
+            self._open.remove(one)
+            self._close(one)
+
+    def _close(self, one: _Open) -> None:
+        said = " ".join(one.text) or next(
+            (one.attributes[name] for name in ("aria-label", "title", "alt") if one.attributes.get(name)), ""
+        )
+        label = shortened(said, LABEL_CHARACTERS)
+        if one.tag == "title":
+            self.page.title = self.page.title or label
+        elif one.tag == "a":
+            if url := plain_url(one.attributes.get("href", "")):
+                self.page.links.append((label, url))
+            elif label:
+                self.page.buttons.append((label, selector_of("a", one.attributes)))
+        elif label or selector_of(one.tag, one.attributes):
+            self.page.buttons.append((label, selector_of(one.tag, one.attributes)))
+
+    def _field(self, tag: str, attributes: dict[str, str]) -> None:
+        kind = attributes.get("type", "text").lower() if tag == "input" else tag
+        selector = selector_of(tag, attributes)
+        if kind in _BUTTON_TYPES:
+            label = attributes.get("value") or attributes.get("alt") or kind
+            self.page.buttons.append((shortened(label, LABEL_CHARACTERS), selector))
+            return
+        named = (attributes.get(key) for key in ("name", "id", "aria-label", "placeholder"))
+        one = {"name": next((name for name in named if name), kind), "type": kind}
+        self.page.fields.append(one | ({"selector": selector} if selector else {}))
+
+    def end_line(self) -> None:
+        if self._has_own:
+            self.page.text.append(" ".join(self._line))
+        self._line, self._has_own = [], False
+
+    def done(self) -> Page:
+        self.end_line()
+        for one in self._open:
+            self._close(one)
+        return self.page
+
+
+def read_page(text: str) -> Page:
+    """The parts of an HTML text."""
+    reader = _Reader()
+    place = 0
+    while place < len(text):
+        opening = text.find("<", place)
+        if opening < 0:
+            opening = len(text)
+        if opening > place:
+            reader.text(text[place:opening])
+        place = _tag(text, opening, reader) if opening < len(text) else opening
+    return reader.done()
+
+
+def selector_of(tag: str, attributes: dict[str, str]) -> str:
+    """A CSS selector for the element, by what names it best; empty if nothing does."""
+    if (name := attributes.get("id", "")) and re.fullmatch(r"[A-Za-z_][\w-]*", name):
+        return f"#{name}"
+    for key in ("id", "data-testid", "data-test", "name", "aria-label"):
+        if (value := attributes.get(key, "")) and len(value) <= 200:
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'{tag}[{key}="{" ".join(quoted.split())}"]'
+    classes = [one for one in attributes.get("class", "").split() if re.fullmatch(r"[A-Za-z_][\w-]*", one)]
+    return f"{tag}.{'.'.join(classes[:3])}" if classes else ""
+
+
+def _tag(text: str, place: int, reader: _Reader) -> int:
+    # Returns where to read on; always behind the place.
+    if text.startswith("<!--", place):
+        end = text.find("-->", place + 4)
+        return len(text) if end < 0 else end + 3
+    name = _NAME.match(text, place)
+    if name is None:
+        end = text.find(">", place) if text[place + 1 : place + 2] in ("!", "?") else -1
+        return end + 1 if end >= 0 else place + 1
+    tag, end = name[1].lower(), name.end()
+    attributes, end = _attributes(text, end)
+    if text[place + 1] == "/":
+        reader.end(tag)
+        return end
+    if tag in _SKIPPED:
+        closing = re.compile(f"</{tag}", re.IGNORECASE).search(text, end)
+        return len(text) if closing is None else closing.start() + 1
+    reader.start(tag, attributes)
+    return end
+
+
+def _attributes(text: str, place: int) -> tuple[dict[str, str], int]:
+    found: dict[str, str] = {}
+    while place < len(text) and text[place] not in "<>":
+        match = _ATTRIBUTE.match(text, place)
+        if match is None:
+            place += 1
+            continue
+        value = next((one for one in match.groups()[1:] if one is not None), "")
+        found.setdefault(match[1].lower(), html.unescape(value))
+        place = match.end()
+    return found, place + (text[place : place + 1] == ">")
+
+
+_TAGGED = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
+_TREE = re.compile(
+    r"^[ \t]*+(?:[-*•][ \t]*+)?(\[[\w-]{1,12}\]|\d{1,6}|uid=\S{1,20})?[ \t]*+"
+    r"(link|button|tab|menuitem|switch|option|textbox|searchbox|combobox|checkbox|radio|spinbutton|slider)\b"
+    r"[ \t]*+(?:\"([^\"\n]*)\"|'([^'\n]*)')?([^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TREE_URL = re.compile(r"(?:/?url|href)\s{0,2}[:=]\s{0,2}[\"']?([^\s\"',]+)", re.IGNORECASE)
+_TREE_FIELDS = frozenset({"textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton", "slider"})
+_REF = re.compile(r"\[(?:ref=)?[\w-]{1,12}\]")
+_MARKDOWN = re.compile(
+    r"(!?)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?((?:[^\s()<>]++|\((?:[^\s()<>]++|\([^\s()<>]*+\))*\))+)"
+)
+
+
+_URL = re.compile(r"https?://[^\s<>\"]+")
+_MARK = re.compile(r"^(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|(?i:title|url|link)\s?:)\s*")
+_SNIPPET_CHARACTERS = 400
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Everything that was found, in its order."""
+
+    title: str = ""
+    text: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    snippets: dict[str, str] = field(default_factory=dict)
+    """By address."""
+    buttons: list[tuple[str, str]] = field(default_factory=list)
+    fields: list[dict[str, str]] = field(default_factory=list)
+    selectors: list[str] = field(default_factory=list)
+
+    def add(self, page: Page) -> None:
+        """What a page offers."""
+        self.title = self.title or page.title
+        self.text += page.text
+        self.links += page.links
+        self.buttons += page.buttons
+        self.fields += page.fields
+        self.selectors += page.selectors
+
+
+def read_text(text: str, found: Gathered) -> None:
+    """Adds what a text offers: a page, the lines of an accessibility tree, links in markdown, search results."""
+    if len(_TAGGED.findall(text[:20_000])) >= 2:
+        found.add(read_page(text))
+        return
+    if _TREE.search(text):
+        _read_tree(text, found)
+    for match in _MARKDOWN.finditer(text) if "](" in text else ():
+        if not match[1] and not text[max(0, match.start() - 1) : match.start()].isalnum():
+            found.links.append((shortened(match[2], LABEL_CHARACTERS), match[3]))
+    if "://" in text:
+        _read_results(text, found)
+    found.text.append(text)
+
+
+def _read_results(text: str, found: Gathered) -> None:
+    # A title, an address and some words about it, on lines of their own or on one.
+    title, url = "", ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        match = _URL.search(line)
+        if match is None:
+            if url and line and len(found.snippets.get(url, "")) < _SNIPPET_CHARACTERS:
+                found.snippets[url] = f"{found.snippets.get(url, '')} {line}".strip()
+            title = line or title
+            continue
+        own = _MARK.sub("", line[: match.start()]).strip(" -:|()[]<>\u2013\u2014")
+        is_own = len(own) > 2 and own.lower() not in ("url", "link")
+        if (
+            url and title and not is_own
+        ):  # the line before is this one's title and no words about the last one
+            found.snippets[url] = found.snippets.get(url, "").removesuffix(title).strip()
+        url = next(iter(urls_in_text(match[0])), "")
+        label = own if is_own else _MARK.sub("", title)
+        if url and label and "](" not in line:
+            found.links.append((shortened(label, LABEL_CHARACTERS), url))
+        title = ""
+
+
+def _read_tree(text: str, found: Gathered) -> None:
+    for match in _TREE.finditer(text):
+        handle, role, rest = match[1] or "", match[2].lower(), match[5]
+        name = match[3] if match[3] is not None else match[4]
+        if name is None and not handle:
+            continue  # a line of prose that begins with the word
+        ref = handle or getattr(_REF.search(rest), "group", lambda: "")()
+        following = text[match.end() : match.end() + 500].lstrip("\n").partition("\n")[0]
+        url = _TREE_URL.search(rest) or (_TREE_URL.search(following) if "/url:" in following else None)
+        if role in _TREE_FIELDS:
+            one = {"name": shortened(name or role, LABEL_CHARACTERS), "type": role}
+            found.fields.append(one | ({"selector": ref} if ref else {}))
+        elif role == "link" and url:
+            label = f"{ref} {name or role}".strip()
+            found.links.append((shortened(label, LABEL_CHARACTERS), url[1]))
+        else:
+            label = name or role if role == "button" else f"{role} {name or ''}".strip()
+            found.buttons.append((shortened(label, LABEL_CHARACTERS), ref))
+        if ref:
+            found.selectors.append(ref)

@@ -1,0 +1,1 @@
+"""Contexts: what goes to the model, assembled under a budget."""

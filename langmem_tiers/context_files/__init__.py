@@ -1,0 +1,1 @@
+"""Context files: a session's state as JSON on disk or in the database."""

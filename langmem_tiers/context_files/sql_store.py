@@ -1,0 +1,277 @@
+"""Contexts on SQL: the same as in files, for many machines."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, func, insert, select, update
+
+from langmem_tiers.common.namespaces import check_name, escape, namespace_key, unescape
+from langmem_tiers.context_files.file_store import checked_bytes, conflict
+from langmem_tiers.context_files.models import Recovery
+from langmem_tiers.context_files.serializer import context_from_bytes
+from langmem_tiers.context_files.store_models import (
+    ContextDeleteReport,
+    ContextFilesConfig,
+    ContextVersion,
+    SaveReport,
+)
+from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageCorruptError
+from langmem_tiers.sessions.repository import namespace_pk_of
+from langmem_tiers.storage.context_tables import context_files, context_versions
+from langmem_tiers.storage.driver_errors import OutrunError
+from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.schema import namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from typing import Any, TypeAlias
+
+    from sqlalchemy import Connection
+    from sqlalchemy import Select as AnySelect
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.context_files.models import ContextData
+    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.storage.database import Database
+
+    Select: TypeAlias = AnySelect[*tuple[Any, ...]]
+
+_log = logging.getLogger("langmem_tiers")
+_TRIES = 20  # far more than two racing writers need
+_FILE = select(context_files).join(namespaces)
+_IN_FORCE = (
+    select(context_versions)
+    .join(context_files, context_files.c.pk == context_versions.c.file_pk)
+    .join(namespaces)
+    .where(context_versions.c.number == context_files.c.current)
+)
+
+
+class SqlContextStore:
+    """Serves the ``ContextStore`` port on a database.
+
+    Args:
+        database: Where.
+        namespace: Whose; two namespaces never meet.
+        config: Limits.
+    """
+
+    def __init__(
+        self, database: Database, namespace: NamespacePath, config: ContextFilesConfig | None = None
+    ) -> None:
+        self._database = database
+        self._namespace = namespace
+        self._config = ContextFilesConfig() if config is None else config
+
+    @repeatable
+    def load(self, session_id: str) -> ContextData | None:
+        """The context; the last good version, if it cannot be read."""
+        with self._database.read() as connection:
+            row = connection.execute(self._of(_IN_FORCE, session_id)).first()
+        if row is None:
+            return None
+        try:
+            return _context(row, session_id)
+        except InvalidInputError:
+            return self._mend(session_id)
+
+    def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
+        """Keep the context as the next version."""
+        body = checked_bytes(context, self._config.max_bytes).decode()
+        for _ in range(_TRIES):
+            # Two who save a new session at once: one of them looks again and finds it.
+            with suppress(OutrunError), self._database.write() as connection:
+                number = self._put(connection, context, body, now, overwrite=overwrite)
+                kept = replace(context, based_on=_revision(number, body), recovery=None)
+                return SaveReport(context=kept, version=number, size_bytes=len(body.encode()))
+        raise StorageBusyError(f"others save session {context.session_id!r} all the time: try again later")
+
+    def delete(self, session_id: str) -> ContextDeleteReport:
+        """Erase the context with all its versions."""
+        with self._database.write() as connection:
+            file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
+            if file is None:
+                return ContextDeleteReport(was_there=False, versions=0)
+            rows = context_versions.c
+            gone = connection.execute(
+                delete(context_versions).where(rows.file_pk == file.pk, rows.damage.is_(None))
+            )
+            left = connection.execute(select(func.count()).where(rows.file_pk == file.pk)).scalar_one()
+            ours = context_files.c.pk == file.pk
+            if left:
+                connection.execute(update(context_files).where(ours).values(current=0))
+            else:
+                connection.execute(delete(context_files).where(ours))
+        return ContextDeleteReport(was_there=file.current > 0, versions=gone.rowcount)
+
+    @repeatable
+    def sessions(self) -> tuple[str, ...]:
+        """The ids of all sessions that have a context."""
+        query = (
+            select(context_files.c.session_id)
+            .join(namespaces)
+            .where(namespaces.c.path == namespace_key(self._namespace), context_files.c.current > 0)
+        )
+        with self._database.read() as connection:
+            return tuple(sorted(unescape(name) for name in connection.execute(query).scalars()))
+
+    @repeatable
+    def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
+        """The versions that are kept, newest first."""
+        query = (
+            self._of(_versions_of(), session_id)
+            .where(context_versions.c.damage.is_(None))
+            .order_by(context_versions.c.number.desc())
+        )
+        with self._database.read() as connection:
+            return tuple(_version(row) for row in connection.execute(query))
+
+    @repeatable
+    def version(self, session_id: str, number: int) -> ContextData | None:
+        """The context as it was in a version."""
+        query = self._of(_versions_of(), session_id).where(context_versions.c.number == number)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        with suppress(InvalidInputError):
+            return None if row is None else _context(row, session_id)
+        return None
+
+    def close(self) -> None:
+        """The database is its owner's to close."""
+
+    def _of(self, query: Select, session_id: str) -> Select:
+        return query.where(
+            namespaces.c.path == namespace_key(self._namespace),
+            context_files.c.session_id == escape(check_name(session_id, "session id")),
+        )
+
+    def _put(
+        self, connection: Connection, context: ContextData, body: str, now: datetime, *, overwrite: bool
+    ) -> int:
+        session_id = context.session_id
+        file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
+        row = None if file is None else connection.execute(self._of(_IN_FORCE, session_id)).first()
+        stored = "" if row is None else _revision(row.number, row.body)
+        if not overwrite and context.based_on != stored:
+            raise conflict(context, stored)
+        if row is not None:
+            _mark(connection, file_pk=row.file_pk, reasons=_tried([row], session_id)[0])
+        if file is None:
+            namespace_pk = namespace_pk_of(connection, namespace_key(self._namespace), now)
+            new = {"namespace_pk": namespace_pk, "session_id": escape(session_id), "current": 1, "last": 1}
+            pk = connection.execute(
+                insert(context_files).values(new).returning(context_files.c.pk)
+            ).scalar_one()
+            number = 1
+        else:
+            pk, number = file.pk, file.last + 1
+            connection.execute(
+                update(context_files).where(context_files.c.pk == pk).values(current=number, last=number)
+            )
+        connection.execute(
+            insert(context_versions).values(file_pk=pk, number=number, body=body, saved_at=now)
+        )
+        self._prune(connection, pk)
+        return number
+
+    def _prune(self, connection: Connection, pk: int) -> None:
+        rows = context_versions.c
+        oldest = (
+            select(rows.number)
+            .where(rows.file_pk == pk, rows.damage.is_(None))
+            .order_by(rows.number.desc())
+            .offset(self._config.keep_versions - 1)
+            .limit(1)
+            .scalar_subquery()
+        )
+        connection.execute(
+            delete(context_versions).where(rows.file_pk == pk, rows.damage.is_(None), rows.number < oldest)
+        )
+
+    def _mend(self, session_id: str) -> ContextData | None:
+        with self._database.write() as connection:
+            file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
+            if file is None or not file.current:
+                return None
+            rows = connection.execute(
+                self._of(_versions_of(), session_id)
+                .where(context_versions.c.damage.is_(None), context_versions.c.number <= file.current)
+                .order_by(context_versions.c.number.desc())
+            ).all()
+            reasons, good = _tried(rows, session_id)
+            _mark(connection, file_pk=file.pk, reasons=reasons)
+            connection.execute(
+                update(context_files)
+                .where(context_files.c.pk == file.pk)
+                .values(current=0 if good is None else good[0])
+            )
+        return _told(session_id, reasons, good)
+
+
+def _mark(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> None:
+    for number, reason in reasons.items():
+        connection.execute(
+            update(context_versions)
+            .where(context_versions.c.file_pk == file_pk, context_versions.c.number == number)
+            .values(damage=reason)
+        )
+
+
+def _tried(rows: Sequence[AnyRow], session_id: str) -> tuple[dict[int, str], tuple[int, ContextData] | None]:
+    # The damaged versions before the first good one, with what is wrong with them.
+    reasons: dict[int, str] = {}
+    for row in rows:
+        try:
+            return reasons, (row.number, _context(row, session_id))
+        except InvalidInputError as error:
+            reasons[row.number] = str(error)
+    return reasons, None
+
+
+def _told(session_id: str, reasons: dict[int, str], good: tuple[int, ContextData] | None) -> ContextData:
+    if good is not None and not reasons:  # somebody else has mended it
+        return good[1]
+    number, reason = next(iter(reasons.items()), (0, "there is no version in force"))
+    place = f"version {number} of {session_id!r} in {context_versions.name}"
+    if good is None:
+        raise StorageCorruptError(
+            f"{place} could not be read ({reason}) and no good version is kept: it was marked as damaged; "
+            "mend its body and take the mark away, or load again to begin anew"
+        )
+    restored, context = good
+    _log.warning("%s could not be read (%s): version %d took its place", place, reason, restored)
+    recovery = Recovery(reason=reason, set_aside=place, restored_version=restored)
+    return replace(context, recovery=recovery)
+
+
+def _versions_of() -> Select:
+    return (
+        select(context_versions, context_files.c.current)
+        .join(context_files, context_files.c.pk == context_versions.c.file_pk)
+        .join(namespaces)
+    )
+
+
+def _context(row: AnyRow, session_id: str) -> ContextData:
+    context = context_from_bytes(row.body.encode("utf-8", "surrogatepass"), session_id)
+    return replace(context, based_on=_revision(row.number, row.body))
+
+
+def _version(row: AnyRow) -> ContextVersion:
+    return ContextVersion(
+        number=row.number,
+        saved_at=row.saved_at,
+        size_bytes=len(row.body.encode()),
+        revision=_revision(row.number, row.body),
+        is_current=row.number == row.current,
+    )
+
+
+def _revision(number: int, body: str) -> str:
+    return f"{number}-{hashlib.blake2b(body.encode(), digest_size=16).hexdigest()}"

@@ -1,1 +1,0 @@
-"""The words and the contracts: standard library only, no I/O, no clock."""

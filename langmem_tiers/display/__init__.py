@@ -1,0 +1,1 @@
+"""How values are shown: tables, HTML, text, data frames, plots and progress bars."""

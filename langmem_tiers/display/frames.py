@@ -1,0 +1,284 @@
+"""Results as pandas frames (``pip install 'langmem-tiers[notebook]'``).
+
+::
+
+    from langmem_tiers.display.frames import frame
+
+    frame(namespace.recall("Who replaces Stripe?")).groupby("session")["score"].max()
+
+Nothing of pandas is imported before the first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langmem_tiers.common.entries import Chunk, Entry
+from langmem_tiers.common.messages import Message
+from langmem_tiers.context.models import Context
+from langmem_tiers.episodes.models import Episode, NarrativeArc
+from langmem_tiers.errors import InvalidInputError, MissingExtraError
+from langmem_tiers.facts.models import ExtractedFact
+from langmem_tiers.knowledge.models import Knowledge, KnowledgeHit, PastKnowledge
+from langmem_tiers.long_term.models import Related, Relation
+from langmem_tiers.maintenance.models import Statistics, TableStatistics
+from langmem_tiers.projects.models import ContextBuildResult, ContextItem, Conversation
+from langmem_tiers.recall.models import Hit, Recall
+from langmem_tiers.sessions.compression_plan import Action, Plan
+from langmem_tiers.sessions.models import MessagePage, SessionInfo, SessionPage
+from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
+from langmem_tiers.tasks.sitemap import SitemapGraph
+from langmem_tiers.tasks.sitemap_pages import SitemapPage
+from langmem_tiers.tuning.models import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+
+DTYPES: Mapping[str, str | None] = {
+    "text": "string[python]",
+    "int": "int64",
+    "Int64": "Int64",
+    "float": "float64",
+    "bool": "bool",
+    "time": "datetime64[us, UTC]",
+    "seconds": "datetime64[us, UTC]",
+    "list": "object",
+}
+"""What pandas calls each kind of column. In ``Int64`` numbers may be missing; texts are kept as they are, even those
+that are no valid Unicode."""
+
+
+class Column(NamedTuple):
+    """A column: its name, its kind, and where its values are."""
+
+    name: str
+    kind: str
+    path: tuple[str, ...]
+
+
+def columns_of(line: str, *, under: str = "") -> tuple[Column, ...]:
+    """Columns in one line: ``name``, ``name:kind`` or ``name:kind=where.it.is``; texts, if no kind is named.
+
+    Args:
+        line: The columns.
+        under: The attribute that has them.
+    """
+    return tuple(_column(one, [under] if under else []) for one in line.split())
+
+
+def _column(written: str, under: list[str]) -> Column:
+    named, _, path = written.partition("=")
+    name, _, kind = named.partition(":")
+    return Column(name, kind or "text", (*under, *(path or name).split(".")))
+
+
+def value_of(thing: object, column: Column) -> object:
+    """The value of a thing in a column, as pandas takes it."""
+    value = thing
+    for name in column.path:
+        value = None if value is None else getattr(value, name)
+    if isinstance(value, Enum):
+        value = value.value
+    if column.kind == "text" and isinstance(value, tuple):  # a namespace
+        return "/".join(value)
+    if column.kind == "seconds":
+        return _moment(value)
+    if column.kind == "list":
+        return tuple(sorted(value)) if isinstance(value, AbstractSet) else value
+    return value
+
+
+def _moment(seconds: object) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
+    except (OverflowError, ValueError, OSError):  # no year that a calendar has
+        return None
+
+
+_ENTRY = (
+    "tier kind state session role content importance:float relevance:float token_count:int created_at:time "
+    "valid_from:time valid_until:time category tags:list source access_count:int id"
+)
+_KNOWLEDGE = (
+    "category key value confidence:float use_count:int store_count:int created_at:time updated_at:time "
+    "last_used_at:time source"
+)
+_LINES: Mapping[type, str] = {
+    Entry: _ENTRY,
+    Relation: "source target kind strength:float created_at:time",
+    Message: "id role content created_at:time token_count:int name is_compressed:bool tool_call_id",
+    SessionInfo: (
+        "namespace name message_count:int compressed_count:int token_count:int created_at:time updated_at:time"
+    ),
+    Knowledge: _KNOWLEDGE,
+    PastKnowledge: "category key value confidence:float valid_from:time valid_until:time reason source",
+    Snapshot: (
+        "created_at:time tokens_before:int tokens_after:int tokens_saved:int entries_compressed:int "
+        "entries_dropped:int entries_promoted:int usage_before:float usage_after:float "
+        "compression_trigger:float=parameters.compression_trigger "
+        "full_message_window:int=parameters.full_message_window min_relevance:float=parameters.min_relevance "
+        "target_usage:float=parameters.target_usage is_reverted:bool reason"
+    ),
+    Episode: (
+        "session first_turn:int last_turn:int kind title summary significance:float valence:float "
+        "is_key_moment:bool outcome created_at:time id"
+    ),
+    Chunk: (
+        "session number:int first_turn:int last_turn:int message_count:int summary topics:list token_count:int "
+        "created_at:time id"
+    ),
+    ExtractedFact: "kind state confidence:float session content reason extracted_at:time category tags:list id",
+    MemoryEntry: (
+        "time:seconds=timestamp tool:text=action.tool_name parameters:text=action.parameters_json outcome priority "
+        "url page_title thought:text=thought.content observation:text=observation.text error_message "
+        "duration_ms:float retry_count:int token_count:int=estimated_tokens tags:list id:text=entry_id"
+    ),
+    LearnedPattern: (
+        "domain description pattern_type success_count:int failure_count:int success_rate:float "
+        "last_used:seconds id:text=pattern_id"
+    ),
+    SitemapPage: (
+        "url title depth:int is_visited:bool visited_at:seconds link_type link_text parent failure "
+        "section_count:int summary"
+    ),
+    ContextItem: "kind id priority:float token_count:int content",
+    Conversation: "id project_id status started_at:time ended_at:time outcome total_turns:int",
+    TableStatistics: "name rows:int bytes:int",
+    Action: "kind message_id score:float=score.value reason",
+}
+COLUMNS: Mapping[type, tuple[Column, ...]] = {
+    **{kind: columns_of(line) for kind, line in _LINES.items()},
+    Hit: (*columns_of("score:float found_by"), *columns_of(_ENTRY, under="entry")),
+    Related: (*columns_of("depth:int strength:float"), *columns_of(_ENTRY, under="entry")),
+    KnowledgeHit: (*columns_of("score:float"), *columns_of(_KNOWLEDGE, under="knowledge")),
+}
+
+
+__all__ = ["frame"]
+
+_CONTEXT = columns_of("id state reason role token_count:Int64 created_at:time content")
+_PART = columns_of("part")
+
+
+def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
+    """A result as a frame, one row for each thing in it, with typed columns.
+
+    Times are in UTC, what is not there is missing. Hits have a column ``signal_…`` for each signal, and a context has
+    a row for each message that it left out as well.
+
+    Args:
+        result: What a verb gave: a recall, a context, a page, a story, a site map, or any list (or iterator) of hits,
+            messages, entries, sessions, knowledge, snapshots, episodes, chunks, facts, relations or cycles. Any other
+            report becomes one row with its fields.
+        of: What is in the list, such as ``Hit``, for the columns of a list that may be empty.
+
+    Raises:
+        MissingExtraError: There is no pandas.
+        InvalidInputError: It is nothing of this library, or a list of several kinds.
+    """
+    try:
+        import pandas  # noqa: F401, ICN001, PLC0415 - an extra, and not before it is needed
+    except ImportError as error:
+        raise MissingExtraError("frame() needs pandas: pip install 'langmem-tiers[notebook]'") from error
+    if isinstance(result, Context):
+        return _made(_CONTEXT, _context_rows(result))
+    if isinstance(result, NarrativeArc):
+        return _arc(result)
+    things, kind = _things(result)
+    return _listed(things, kind if of is None else of)
+
+
+def _things(result: object) -> tuple[list[object], type | None]:
+    for holder, (kind, held) in _HOLDERS.items():
+        if isinstance(result, holder):
+            return list(held(result)), kind
+    if is_dataclass(result) and not isinstance(result, type):
+        return [result], type(result)
+    if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
+        things = list(result)
+        return things, type(things[0]) if things else None
+    raise _no_result(result)
+
+
+_HOLDERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
+    Recall: (Hit, lambda one: one.hits),
+    MessagePage: (Message, lambda one: one.messages),
+    SessionPage: (SessionInfo, lambda one: one.sessions),
+    SitemapGraph: (SitemapPage, lambda one: one.pages()),
+    ContextBuildResult: (ContextItem, lambda one: one.allocation.items),
+    Plan: (Action, lambda one: one.actions),
+    Statistics: (TableStatistics, lambda one: one.tables),
+}
+
+
+def _listed(things: Sequence[object], kind: type | None) -> pd.DataFrame:
+    if kind is None:
+        return _made((), ())
+    other = next((one for one in things if not isinstance(one, kind)), None)
+    if other is not None:
+        raise InvalidInputError(
+            f"a frame is of one kind, got a {type(other).__name__} among {kind.__name__}: make two frames"
+        )
+    columns = next((found for known, found in COLUMNS.items() if issubclass(kind, known)), None)
+    if columns is None:
+        if not is_dataclass(kind):
+            raise _no_result(kind)
+        columns = tuple(Column(one.name, "", (one.name,)) for one in fields(kind))
+    made = _made(columns, ([value_of(one, column) for column in columns] for one in things))
+    return _with_signals(made, things) if issubclass(kind, Hit) else made
+
+
+def _with_signals(made: pd.DataFrame, hits: Sequence[Any]) -> pd.DataFrame:
+    names = dict.fromkeys(chain.from_iterable(hit.signals for hit in hits))
+    for name in names:
+        made[f"signal_{name}"] = [float(hit.signals.get(name, "nan")) for hit in hits]
+    return made
+
+
+def _arc(story: NarrativeArc) -> pd.DataFrame:
+    parts = {"beginning": story.beginning, "middle": story.middle, "end": story.end}
+    made = _listed([one for those in parts.values() for one in those], Episode)
+    part = [name for name, those in parts.items() for _ in those]
+    made.insert(0, "part", _made(_PART, ([name] for name in part))["part"])
+    return made
+
+
+def _context_rows(context: Context) -> Iterable[Sequence[object]]:
+    said = {message.id: message for message in context.messages}
+    for name, state in context.states.items():
+        about = [name, state, context.reasons.get(name)]
+        message = said.get(name)
+        rest = (
+            [None] * 4
+            if message is None
+            else [message.role.value, message.token_count, message.created_at, message.content]
+        )
+        yield [*about, *rest]
+
+
+def _made(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415 - an extra, and here it is in use
+
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pd.DataFrame(
+        {
+            column.name: pd.Series(list(held), dtype=DTYPES.get(column.kind))
+            for column, held in zip(columns, values, strict=True)
+        }
+    )
+
+
+def _no_result(value: object) -> InvalidInputError:
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    return InvalidInputError(
+        f"there is no frame of a {name}: use what recall(), build_context(), page(), history() and the like gave"
+    )

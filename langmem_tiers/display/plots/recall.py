@@ -1,0 +1,89 @@
+"""A picture of what a recall found, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langmem_tiers.display.plots.drawing import (
+    axes_for,
+    colour,
+    cut,
+    drawn,
+    empty,
+    entitle,
+    hatch,
+    legend,
+    legible,
+    plain,
+    tidy,
+)
+from langmem_tiers.recall.models import Hit, Recall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+
+def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = None) -> Axes:
+    """What each signal gave to the score of each hit, the best on top.
+
+    Args:
+        hits: What ``recall()`` or ``search()`` gave.
+        limit: Hits that are drawn at most; the title says how many are left out.
+        ax: Where to draw.
+    """
+    found = drawn(hits, Hit, "recall() or search()")
+    shown = found[: max(1, limit)]
+    ax = axes_for(ax, height=max(2.4, 1.1 + 0.3 * len(shown)))
+    query = f" for “{cut(hits.query)}”" if isinstance(hits, Recall) else ""
+    if not shown:
+        return empty(ax, f"Nothing was found{query}", "no hits")
+    signals = _signals(shown)
+    handles: list[Artist] = []
+    rights, lefts = [0.0] * len(shown), [0.0] * len(shown)
+    for index, signal in enumerate(signals):
+        gave = [hit.signals.get(signal, 0.0) for hit in shown]
+        starts = [
+            right if value >= 0 else left for value, right, left in zip(gave, rights, lefts, strict=True)
+        ]
+        bars = ax.barh(
+            range(len(shown)), gave, left=starts, height=0.72, color=colour(index), hatch=hatch(index)
+        )
+        handles.append(bars.patches[0])
+        rights = [right + max(0.0, value) for right, value in zip(rights, gave, strict=True)]
+        lefts = [left + min(0.0, value) for left, value in zip(lefts, gave, strict=True)]
+    for place, (hit, right) in enumerate(zip(shown, rights, strict=True)):
+        ax.annotate(
+            f"{hit.score:.2f}",
+            (right, place),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+        )
+    ax.set_yticks(range(len(shown)), [legible(cut(_said(hit))) for hit in shown], fontsize="small")
+    for label in ax.get_yticklabels():
+        plain(label)
+    ax.set_ylim(len(shown) - 0.5, -0.5)
+    ax.margins(x=0.09)
+    ax.set_xlabel("score, by what gave it")
+    legend(ax, handles, [signal.replace("_", " ") for signal in signals])
+    more = f", {len(found) - len(shown):,} more not drawn" if len(found) > len(shown) else ""
+    entitle(ax, f"{len(found):,} hits{query}{more}")
+    tidy(ax, grid="x")
+    return ax
+
+
+def _signals(hits: Sequence[Hit]) -> list[str]:
+    # Those that gave most come first, and so stand at the beginning of the bars.
+    totals: dict[str, float] = {}
+    for hit in hits:
+        for name, value in hit.signals.items():
+            totals[name] = totals.get(name, 0.0) + abs(value)
+    return sorted((name for name, total in totals.items() if total > 0), key=lambda name: -totals[name])
+
+
+def _said(hit: Hit) -> str:
+    return hit.knowledge.told if hit.knowledge is not None else hit.entry.content

@@ -1,0 +1,1 @@
+"""Episodes: decisions, problems, solutions and other moments of conversations."""

@@ -1,0 +1,1 @@
+"""Facts learned from messages: patterns, extraction, validation, storage."""

@@ -1,0 +1,158 @@
+"""How far an extracted fact can be believed, and whether it may become a memory by itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from langmem_tiers.common.messages import Message, Role
+from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.facts.models import FactDraft, Validation
+from langmem_tiers.long_term.models import EntryKind
+from langmem_tiers.text.prompt_injection import orders_in, why_unsafe
+
+LONG_CHARACTERS = 300
+"""A statement longer than this says more than one thing."""
+SHORT_WORDS = 3
+"""One of fewer words says too little."""
+PLAIN_ASSISTANT = 0.9
+"""What a statement by the assistant is worth beside the same one by the user."""
+GENERAL_ASSISTANT = 0.7
+"""The same for what is not about the people of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One reason to believe a statement less: its name, the factor, and the pattern that tells."""
+
+    name: str
+    factor: float
+    pattern: re.Pattern[str]
+
+
+def _doubt(name: str, factor: float, *parts: str) -> Doubt:
+    return Doubt(name, factor, re.compile("|".join(parts), re.IGNORECASE))
+
+
+_QUESTION = _doubt(
+    "a question",
+    0.3,
+    r"[?\uff1f\u061f][\s\"'”’)\]*_]*$",
+    r"^(?:and |but |so |or |then )?(?:what|who|whom|whose|which|how|why|when|where) "
+    r"(?:do|does|did|is|are|was|were|will|would|can|could|should|shall|must|has|have|about|if|to|many|much|long|often)\b",
+    r"^(?:and |but |so |or )?"
+    r"(?:do|does|did|can|could|would|will|shall|should|may|is|are|was|were|has|have|am|must)(?:n['’]t)? "
+    r"(?:i|we|you|he|she|it|they|there|this|that|anyone|anybody|someone)\b",
+    r"^(?:any|do you) (?:idea|thoughts|preference)\b",
+)
+_LASTING = r"(?!.*\b(?:always|never|only|every|each|daily|weekly|monthly|stop|call me|remember)\b)"
+DOUBTS: tuple[Doubt, ...] = (
+    _QUESTION,
+    _doubt(
+        "a hedge",
+        0.7,
+        r"\b(?:maybe|perhaps|might|probably|possibly|presumably|unsure|apparently)\b",
+        r"\bi (?:think|guess|suppose|believe|assume|suspect|wonder|doubt)\b",
+        r"\b(?:i|we|they|you|he|she|it) may\b",
+        r"\b(?:not|n['’]t) (?:quite |really |entirely )?(?:sure|certain)\b",
+        r"\b(?:kind|sort) of (?!\w+s\b)",
+        r"\bseems?\b",
+        r"\b(?:likely|leaning toward)",
+    ),
+    _doubt(
+        "a condition",
+        0.6,
+        r"\bif\b(?! (?:possible|necessary|needed)\b)",
+        # "I would like" is how people say what they want.
+        r"\bwould(?:n['’]t)?\b(?! (?:(?:really|also|much) )?(?:like|prefer|love|rather)\b)",
+        r"\bcould(?:n['’]t)?\b",
+        r"\b(?:suppose|supposing|assuming|imagine|hypothetically|in theory|unless)\b",
+    ),
+    _doubt(
+        "told of others",
+        0.8,
+        r"\b(?!(?:i|we|you) )\w+ (?:said|says|told|claims?|claimed|mentioned|reported|thinks|believes|reckons)\b",
+        r"\b(?:according to|supposedly|allegedly|rumou?r|i (?:heard|read) (?:that )?)",
+    ),
+    # What somebody asks for once is a task; what always holds is a preference.
+    _doubt(
+        "a request",
+        0.6,
+        rf"\b(?:want|need|like|prefer) you to\b{_LASTING}",
+        r"\bi(?:['’]d| would)? (?:really |just |also )?(?:like|want|need) to "
+        r"(?:cancel|change|make changes|modify|book|upgrade|downgrade"
+        rf"|return|fix|update|add|remove|find|get|give you)\b{_LASTING}",
+        rf"\bi(?:['’]d| would)? (?:like|want|need)\b.*\bplease\b{_LASTING}",
+    ),
+)
+"""Reasons for doubt; each counts once."""
+OFFER = _doubt(
+    "an offer",
+    0.6,
+    r"\b(?:recommend|suggest|advise|propose|consider|perhaps|feel free|let me|how about|why not|best to|better to)\b",
+    r"\bi(?:['’](?:ll|d|m going to|m unable)| will| cannot| can['’]t| can| could| should"
+    r"| need to| want to| must| am going to)\b",
+    r"\bwe(?:['’](?:ll|d)| will| can| could| should)\b",
+    r"\byou(?:['’](?:ll|d)| (?:(?:really|also|probably|just|then) )?"
+    r"(?:can|could|should|may|might|must|will|need to|want|do not want|don['’]t want))\b",
+    r"\b(?:let['’]s|would you|do you|happy to|glad to|please)\b",
+    r"^(?:first|next|then|now|make sure|remember to|be sure to|try)\b",
+)
+"""What an assistant says when it recommends, offers or plans rather than states."""
+_OURS = re.compile(
+    r"^\W*(?:(?:so|ok|okay|noted|right|understood|yes|got it)\b\W*)*(?:you|your|we|our|the user|user)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w[\w.'’/@:-]*")
+_MAX_READ = 2_000
+
+
+def validated(draft: FactDraft, message: Message) -> Validation:
+    """A closer look at a fact: how far it can be believed, and whether it may be promoted by itself.
+
+    A plain statement by the user keeps the confidence it came with. A fact is not safe if it reads like an order to
+    the model or to memory, holds hidden characters or marks, looks like a secret, or stands in a message that gives
+    such an order outright. The reason never repeats a secret.
+
+    Args:
+        draft: The fact as it was found.
+        message: Where it was found.
+    """
+    reason = why_unsafe(" \n".join([draft.content, draft.category or "", *draft.tags]))
+    if not reason and (order := orders_in(without_fences(message.content))):
+        reason = f"beside it in its message: {order}"
+    doubts = _doubts(draft.content[:_MAX_READ], draft.kind, message.role)
+    confidence = draft.confidence
+    for _, factor in doubts:
+        confidence *= factor
+    if doubts:
+        confidence = round(confidence, 2)
+    why = ", ".join(name for name, _ in doubts)
+    return Validation(
+        confidence=confidence, is_safe=not reason, reason=reason or (f"believed less: {why}" if why else "")
+    )
+
+
+def is_question(sentence: str) -> bool:
+    """Whether it asks rather than states."""
+    return _QUESTION.pattern.search(sentence) is not None
+
+
+def _doubts(text: str, kind: str, role: Role) -> list[tuple[str, float]]:
+    found = [(doubt.name, doubt.factor) for doubt in DOUBTS if doubt.pattern.search(text)]
+    if role is Role.ASSISTANT:
+        found.append(_of_assistant(text, kind))
+    if len(_WORD.findall(text)) < SHORT_WORDS:
+        found.append(("very short", 0.5))
+    if len(text) > LONG_CHARACTERS:
+        found.append(("very long", 0.8))
+    return found
+
+
+def _of_assistant(text: str, kind: str) -> tuple[str, float]:
+    if OFFER.pattern.search(text):
+        return OFFER.name, OFFER.factor
+    # "Orchids prefer shade" is what it knows anyway; "you prefer shade" is what it was told.
+    if kind == EntryKind.DECISION or _OURS.match(text):
+        return "said by the assistant", PLAIN_ASSISTANT
+    return "general talk of the assistant", GENERAL_ASSISTANT

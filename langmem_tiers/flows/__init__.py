@@ -1,1 +1,0 @@
-"""What moves through the tiers: analysis, compression under a budget, context, tuning."""

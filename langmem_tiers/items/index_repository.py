@@ -1,0 +1,133 @@
+"""What searches over items look at, on SQL: revisions, terms and vectors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, insert, select
+
+from langmem_tiers.items.repository import bound_prefix, bounds, parts_of
+from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
+from langmem_tiers.storage.driver import DriverStatement
+from langmem_tiers.storage.driver_errors import OutrunError
+from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.recall.item_records import TextPlace
+    from langmem_tiers.storage.database import Database
+
+_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
+
+
+class SqlItemIndex:
+    """Serves the ``ItemIndex`` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._states = {
+            has_prefix: DriverStatement(_STATE.where(*bound_prefix(has_prefix)), database.dialect)
+            for has_prefix in (True, False)
+        }
+
+    @repeatable
+    def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
+        """The namespaces that begin with the prefix's whole labels."""
+        with self._database.read_raw() as connection:
+            rows = self._states[bool(prefix)].all(connection, bounds(prefix))
+        return tuple(map(ItemNamespaceState._make, rows))
+
+    @repeatable
+    def keys(self, namespaces: Sequence[int]) -> set[int]:
+        """The keys of all items in some namespaces."""
+        found = set[int]()
+        with self._database.read() as connection:
+            for some in parts_of(namespaces):
+                query = select(items.c.pk).where(items.c.namespace_pk.in_(some))
+                found.update(connection.execute(query).scalars())
+        return found
+
+    @repeatable
+    def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
+        """The items of some namespaces that were written behind a revision."""
+        number, same_text = item_texts.c.number, item_vectors.c.number == item_texts.c.number
+        of_model = and_(
+            item_vectors.c.item_pk == items.c.pk, same_text, item_vectors.c.embedder_pk == (model or 0)
+        )
+        query = (
+            select(items.c.pk, items.c.namespace_pk, items.c.revision, items.c.updated_at)
+            .add_columns(number, item_texts.c.terms, item_vectors.c.vector)
+            .outerjoin(item_texts, item_texts.c.item_pk == items.c.pk)
+            .outerjoin(item_vectors, of_model)
+            .where(items.c.revision > after)
+            .order_by(items.c.pk, number)
+        )
+        found = list[IndexedItem]()
+        with self._database.read() as connection:
+            for some in parts_of(namespaces):
+                rows = connection.execute(query.where(items.c.namespace_pk.in_(some)))
+                for _, same in groupby(rows, lambda row: row.pk):
+                    of_item = list(same)
+                    texts = tuple((row.terms, row.vector) for row in of_item if row.number is not None)
+                    first = of_item[0]
+                    found.append(
+                        IndexedItem(first.pk, first.namespace_pk, first.revision, first.updated_at, texts)
+                    )
+        return found
+
+    @repeatable
+    def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
+        """Texts that are still as they were, each with its vector of that model, if there is one by now."""
+        same = and_(
+            item_vectors.c.item_pk == item_texts.c.item_pk, item_vectors.c.number == item_texts.c.number
+        )
+        query = (
+            select(item_texts.c.item_pk, item_texts.c.number, items.c.revision)
+            .add_columns(item_texts.c.text, item_vectors.c.vector)
+            .join(items)
+            .outerjoin(item_vectors, and_(same, item_vectors.c.embedder_pk == model))
+        )
+        wanted = {(place.pk, place.number, place.revision): place for place in places}
+        found: dict[TextPlace, tuple[str, bytes | None]] = {}
+        with self._database.read() as connection:
+            for some in parts_of(sorted({place.pk for place in places})):
+                for row in connection.execute(query.where(item_texts.c.item_pk.in_(some))):
+                    place = wanted.get((row.item_pk, row.number, row.revision))
+                    if place is not None:
+                        found[place] = row.text, row.vector
+        return found
+
+    def put_vectors(self, vectors: Mapping[TextPlace, bytes], model: int) -> None:
+        """Keep vectors of texts that are still as they were."""
+        # Somebody else may fill in the same ones: theirs are as good.
+        with suppress(OutrunError), self._database.write() as connection:
+            for some in parts_of(sorted({place.pk for place in vectors})):
+                unchanged = _locked(connection, some)
+                held = _held(connection, some, model)
+                rows = [
+                    {"item_pk": place.pk, "number": place.number, "embedder_pk": model, "vector": vector}
+                    for place, vector in vectors.items()
+                    if unchanged.get(place.pk) == place.revision and (place.pk, place.number) not in held
+                ]
+                if rows:
+                    connection.execute(insert(item_vectors), rows)
+
+
+def _locked(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
+    # Those that somebody is changing are left out; of the others nobody changes the texts until the vectors are there.
+    query = select(items.c.pk, items.c.revision).where(items.c.pk.in_(pks)).order_by(items.c.pk)
+    return {row.pk: row.revision for row in connection.execute(query.with_for_update(skip_locked=True))}
+
+
+def _held(connection: Connection, pks: Sequence[int], model: int) -> set[tuple[int, int]]:
+    query = select(item_vectors.c.item_pk, item_vectors.c.number).where(
+        item_vectors.c.item_pk.in_(pks), item_vectors.c.embedder_pk == model
+    )
+    return {(row.item_pk, row.number) for row in connection.execute(query)}

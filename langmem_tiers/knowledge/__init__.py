@@ -1,0 +1,1 @@
+"""Cross-session knowledge: values under keys, with confidence and history."""

@@ -1,0 +1,1 @@
+"""Long-term entries: storage, conflicts between facts, relations, decay, consolidation."""

@@ -1,0 +1,1 @@
+"""What a new entry does to existing ones: duplicate, contradiction, or neither."""

@@ -1,0 +1,336 @@
+"""Comparing two statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.long_term.conflicts.categories import are_of_one_kind
+from langmem_tiers.long_term.conflicts.contradiction import contradiction
+from langmem_tiers.long_term.conflicts.differences import difference
+from langmem_tiers.long_term.conflicts.inflection import stem
+from langmem_tiers.long_term.conflicts.models import VERB
+from langmem_tiers.long_term.conflicts.role_swaps import swapped_roles
+from langmem_tiers.long_term.conflicts.single_value_slots import PLANS
+from langmem_tiers.long_term.conflicts.vocabulary import (
+    CLASSES,
+    REGIONS,
+    SCOPES,
+    are_complements,
+    are_opposite,
+    keys_of,
+    share_class,
+)
+from langmem_tiers.long_term.conflicts.word_families import are_akin, are_derived
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langmem_tiers.long_term.conflicts.differences import Difference
+    from langmem_tiers.long_term.conflicts.models import Atom
+    from langmem_tiers.long_term.conflicts.statement import Statement
+
+
+class Verdict(StrEnum):
+    """What a new statement is to an old one."""
+
+    SAME = "same"
+    CONTRADICTS = "contradicts"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A verdict, and why."""
+
+    verdict: Verdict
+    reason: str
+    """In plain English, with the words that decided."""
+    similarity: float
+    """In [0, 1]: the share of what is said in both; 1 for the same."""
+
+
+_FLAGS = {
+    "question": "one of them asks",
+    "past": "one of them is past",
+    "needless": "one of them obliges to nothing",
+}
+
+
+def why_not_same(old: Statement, new: Statement, found: Difference) -> str:
+    """Why the two do not say the same; nothing if they do."""
+    is_turned = _is_turned(old, new, found)
+    if (found.old or found.new) and not is_turned and not _is_converse(old, new, found):
+        return _unshared(found)
+    for flag in old.flags ^ new.flags:
+        if flag in _FLAGS and not (flag == "past" and _are_both_told(old, new, found)):
+            return _FLAGS[flag]
+    if old.persons and new.persons and old.persons != new.persons:
+        return f"{_listed(old.persons)} against {_listed(new.persons)}"
+    if not _have_like_modals(old, new):
+        return f"{_listed(old.modals) or 'a fact'} against {_listed(new.modals) or 'a fact'}"
+    if is_turned:
+        return ""
+    return _denied_otherwise(old, new, found) or ("" if found.old else swapped_roles(old, new))
+
+
+def _are_both_told(old: Statement, new: Statement, found: Difference) -> bool:
+    # "My wedding was in 2016", "I got married in 2016"
+    other = new if "past" in old.flags else old
+    return "told" in other.flags or any(
+        atom.kind == "date" and atom.key in found.common and atom.key[-4:].isdecimal() for atom in other.atoms
+    )
+
+
+def _is_turned(old: Statement, new: Statement, found: Difference) -> bool:
+    """Whether one denies the opposite of what the other says: who fails does not pass."""
+    if len(found.old) != 1 or len(found.new) != 1 or abs(len(old.denials) - len(new.denials)) != 1:
+        return False
+    one, other = found.old[0], found.new[0]
+    denying = old if len(old.denials) > len(new.denials) else new
+    is_of_it = denying.denials[-1] in {one.key, other.key, ""}
+    return is_of_it and (one.role == VERB) == (other.role == VERB) and are_complements(one.key, other.key)
+
+
+def _denied_otherwise(old: Statement, new: Statement, found: Difference) -> str:
+    if len(old.denials) != len(new.denials):
+        return "one of them denies it"
+    if len(old.clauses) == len(new.clauses) == 1:
+        return ""
+    if sorted(old.denials) != sorted(new.denials):
+        return "they deny different parts"
+    ones, others = ({clause & found.common for clause in one.clauses} for one in (old, new))
+    return "" if len(old.clauses) != len(new.clauses) or ones == others else "what is said of what"
+
+
+def _is_converse(old: Statement, new: Statement, found: Difference) -> bool:
+    """Whether one says "A before B" and the other "B after A"."""
+    ones, others = ([atom.key for atom in atoms] for atoms in (found.old, found.new))
+    if len(ones) != 1 or len(others) != 1 or {ones[0], others[0]} != {"before", "after"}:
+        return False
+    behind_old = {atom.key for atom in old.atoms if atom.role == ones[0]}
+    behind_new = {atom.key for atom in new.atoms if atom.role == others[0]}
+    return bool(behind_old and behind_new) and not behind_old & behind_new
+
+
+def _have_like_modals(old: Statement, new: Statement) -> bool:
+    """Whether both are as sure, and oblige as much."""
+    differing = old.modals ^ new.modals
+    if differing == {"may", "might"} or (_forbids(old) and _forbids(new)):
+        return True
+    for modal in differing:
+        without = old if modal in new.modals else new
+        with_it = new if modal in new.modals else old
+        if modal == "must" and ("imperative" in without.flags or "need" in without.keys):
+            continue
+        if modal == "should" and "want" in without.keys:
+            continue
+        if modal in {"may", "can"} and ("allow" in without.keys or {"may", "can"} & without.modals):
+            continue
+        if modal == "will" and (set(with_it.predicates) <= {"be", "happen"} or _has_time(with_it)):
+            continue
+        return False
+    return True
+
+
+def _forbids(one: Statement) -> bool:
+    """Must not, may not, can not, never do."""
+    if len(one.denials) != 1 or "needless" in one.flags or one.modals - {"must", "may", "can", "should"}:
+        return False
+    return bool(one.modals) or "imperative" in one.flags or "allow" in one.keys
+
+
+def _has_time(one: Statement) -> bool:
+    return any(atom.kind in {"date", "time", "day"} for atom in one.atoms)
+
+
+def _unshared(found: Difference) -> str:
+    if found.old and found.new:
+        return f"'{_texts(found.old)}' against '{_texts(found.new)}'"
+    return f"only one of them says '{_texts(found.old or found.new)}'"
+
+
+def _texts(atoms: Sequence[Atom]) -> str:
+    return " ".join(atom.text for atom in atoms[:4])
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words))
+
+
+Kin = Callable[[str, str], float]
+"""The cosine of two words."""
+NEAR: Final = 0.42
+"""The cosine from which on two words stand for each other: of the tuned pairs, no wrong ones are as near."""
+_NEAR_ACROSS: Final = 0.55
+"""The same between a verb and another word."""
+_NEAR_PHRASES: Final = 0.45
+_LONGEST_PHRASE: Final = 3
+_SURE: Final = 3.0
+"""Of one family, which needs nothing else in common."""
+_MOST: Final = 6
+"""Leftover words on a side: with more of them, two statements speak of different things."""
+_DEMONYMS: Final = ("ian", "ish", "ese", "an", "n", "i", "ean", "ien")
+_FIXED_ROLES: Final = frozenset({"preposition", "conjunction"})
+_NEVER: Final = (PLANS - {"want"}) | keys_of(
+    "always never sometimes often rarely only new also more less first last"
+)
+
+
+def aligned(new: Statement, found: Difference, kin: Kin | None) -> Statement:
+    """The new statement with the words of the old one where it has others for the same."""
+    if not found.common and len(found.old) + len(found.new) > 2:
+        return new
+    ones, others = _candidates(found.old), _candidates(found.new)
+    if not ones or not others or max(len(found.old), len(found.new)) > _MOST:
+        return new
+    scored = sorted(
+        ((near, at, to) for at, one in enumerate(ones) for to, other in enumerate(others)
+         if (near := _nearness(one, other, kin)) >= (NEAR if found.common else _SURE)),
+        key=lambda entry: -entry[0],
+    )  # fmt: skip
+    keys: dict[str, str] = {}
+    taken: set[str] = set()
+    for _, at, to in scored:
+        if others[to].key not in keys and ones[at].key not in taken:
+            keys[others[to].key] = ones[at].key
+            taken.add(ones[at].key)
+    return _renamed(new, keys) if keys else new
+
+
+def rephrased(new: Statement, found: Difference, kin: Kin) -> Statement:
+    """The new statement with all that is left over in the old one for all that is left over in it, if they are near."""
+    both = (*found.old, *found.new)
+    if max(len(found.old), len(found.new)) > _LONGEST_PHRASE or len(both) < 3 or not found.common:
+        return new
+    if len(_candidates(both)) < len(both) or any(_is_name(atom) or _is_exclusive(atom.key) for atom in both):
+        return new
+    if any(_rule_out(one.key, other.key) for one in found.old for other in found.new):
+        return new
+    one, other = (" ".join(atom.text.lower() for atom in atoms) for atoms in (found.old, found.new))
+    if kin(one, other) < _NEAR_PHRASES:
+        return new
+    keys = {new.key: old.key for old, new in zip(found.old, found.new, strict=False)}
+    left = {atom.key for atom in found.new} - keys.keys()
+    atoms = [atom for atom in new.atoms if atom.key not in left]
+    atoms += found.old[len(found.new) :]
+    kept = replace(
+        new,
+        atoms=tuple(atoms),
+        roles={key: roles for key, roles in new.roles.items() if key not in left}
+        | {atom.key: frozenset({atom.role}) for atom in found.old[len(found.new) :]},
+    )
+    return _renamed(kept, keys)
+
+
+def _rule_out(one: str, other: str) -> bool:
+    return are_opposite(one, other) or bool(share_class(one, other)) or are_of_one_kind(one, other)
+
+
+def _candidates(atoms: tuple[Atom, ...]) -> list[Atom]:
+    return [
+        atom
+        for atom in atoms
+        if atom.kind == "word" and atom.role not in _FIXED_ROLES and atom.key not in _NEVER
+    ]
+
+
+def _nearness(one: Atom, other: Atom, kin: Kin | None) -> float:
+    if _is_name(one) or _is_name(other):
+        return _SURE if _is_demonym(one.key, other.key) else 0.0
+    if _are_of_one_word(one, other) and not are_opposite(one.key, other.key):
+        return _SURE
+    if are_of_one_kind(one.key, other.key) or {one.key, other.key} <= SCOPES:
+        return 0.0
+    is_like_part = (one.role == VERB) == (other.role == VERB) or one.text.endswith("ing")
+    is_like_part = is_like_part or other.text.endswith("ing")
+    if is_like_part and are_akin(one.key, other.key):
+        return 2.0
+    is_open = (
+        not _is_exclusive(one.key) and not _is_exclusive(other.key) and not _rule_out(one.key, other.key)
+    )
+    if kin is None or not is_open:
+        return 0.0
+    near = kin(one.text.lower(), other.text.lower())
+    return near if is_like_part or near >= _NEAR_ACROSS else 0.0
+
+
+def _is_demonym(one: str, other: str) -> bool:
+    # Brazilian, of Brazil
+    short, long = sorted((one, other), key=len)
+    return short in REGIONS and any(long == short.rstrip("aey") + ending for ending in _DEMONYMS)
+
+
+def _are_of_one_word(one: Atom, other: Atom) -> bool:
+    if are_derived(one.key, other.key):
+        return True
+    return are_derived(stem(one.text.lower()), stem(other.text.lower()))
+
+
+def _is_exclusive(key: str) -> bool:
+    return key in CLASSES or key in SCOPES or key in REGIONS
+
+
+def _is_name(atom: Atom) -> bool:
+    return atom.is_capital and not atom.is_start
+
+
+def _renamed(one: Statement, keys: dict[str, str]) -> Statement:
+    """The same statement with other keys for some words."""
+    roles: dict[str, frozenset[str]] = {}
+    for key, some in one.roles.items():
+        name = keys.get(key, key)
+        roles[name] = roles.get(name, frozenset()) | some
+    return replace(
+        one,
+        atoms=tuple(atom._replace(key=keys[atom.key]) if atom.key in keys else atom for atom in one.atoms),
+        keys=frozenset(roles),
+        roles=roles,
+        denials=tuple(keys.get(key, key) for key in one.denials),
+        clauses=tuple(frozenset(keys.get(key, key) for key in clause) for clause in one.clauses),
+        predicates=tuple(keys.get(key, key) for key in one.predicates),
+    )
+
+
+def compare(old: Statement, new: Statement, kin: Kin | None = None) -> Comparison:
+    """What the new statement is to the old one.
+
+    Args:
+        old: What is in memory.
+        new: What may be stored.
+        kin: The cosine of two words, to match words that no table knows; without it, tables and endings decide.
+    """
+    if old.plain == new.plain:
+        return Comparison(Verdict.SAME, "word for word the same", 1.0)
+    if not old.atoms or not new.atoms:
+        return Comparison(Verdict.DIFFERENT, "nothing to compare", 0.0)
+    written = new
+    found = difference(old, new)
+    if found.old and found.new and (matched := aligned(new, found, kin)) is not new:
+        new = matched
+        found = difference(old, new)
+    if not (why_not := why_not_same(old, new, found)) or (kin and _is_same_phrased(old, new, found, kin)):
+        return Comparison(Verdict.SAME, "the same in other words", 1.0)
+    if why := contradiction(old, new, found):
+        return Comparison(Verdict.CONTRADICTS, why, found.similarity)
+    for part in written.parts if "question" not in written.flags else ():
+        if why := _part_against(old, part, kin):
+            return Comparison(Verdict.CONTRADICTS, why, found.similarity)
+    return Comparison(Verdict.DIFFERENT, why_not, found.similarity)
+
+
+def _is_same_phrased(old: Statement, new: Statement, found: Difference, kin: Kin) -> bool:
+    if not found.old or not found.new or (other := rephrased(new, found, kin)) is new:
+        return False
+    return not why_not_same(old, other, difference(old, other))
+
+
+def _part_against(old: Statement, part: Statement, kin: Kin | None) -> str:
+    """Why one clause of the new statement contradicts the old one; nothing if it does not."""
+    found = difference(old, part)
+    if found.old and found.new:
+        part = aligned(part, found, kin)
+        found = difference(old, part)
+    return contradiction(old, part, found) if why_not_same(old, part, found) else ""

@@ -1,0 +1,333 @@
+"""Pieces as items: articles and fillers gone, phrases and synonyms as one key, each with its part in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from langmem_tiers.long_term.conflicts.dates import fold, is_day
+from langmem_tiers.long_term.conflicts.function_words import (
+    ASSISTANTS,
+    BE,
+    CONJUNCTIONS,
+    DO,
+    GET,
+    HAVE,
+    MODALS,
+    NEGATIONS,
+    OWNERS,
+    PERSONS,
+    POINTERS,
+    PREPOSITIONS,
+)
+from langmem_tiers.long_term.conflicts.inflection import is_past, stem
+from langmem_tiers.long_term.conflicts.rates import rated
+from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, NOUNS_TOO, PHRASES, VERBS, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.long_term.conflicts.pieces import Piece
+
+
+COPULAS = frozenset({"=", "==", ":"})
+_NOUN_ENDINGS = tuple(
+    "tion tions sion sions ment ments ence ences ance ances arrival approval choice choices".split()
+)
+
+_NUMBERED = frozenset(
+    "step track lap match race row number phase test note rule point stage issue round".split()
+)
+SAME_PARTICIPLES = frozenset(
+    "run read set put cut hit cost let shut split come become hurt spread cast bet".split()
+)
+"""Verbs whose participle is their plain form."""
+_OF_USERS = frozenset(
+    """
+    accounts settings profiles interviews permissions names sessions roles tables ids stories groups inputs flows
+    tokens guides manuals preferences credentials passwords emails records lists queries uploads events actions agents
+    limits rights details fields types
+    """.split()
+)
+"""Nouns that follow "user": user accounts are nobody's doing."""
+
+
+def is_letter(pieces: Sequence[Piece], place: int) -> bool:
+    """Whether an A is no article: "service A", "A depends on B"."""
+    if place > 0 and pieces[place - 1].kind == "word":
+        return True
+    behind = pieces[place + 1] if place + 1 < len(pieces) else None
+    if behind is None or behind.word in BE:
+        return True
+    return behind.word.endswith("s") and key_of(behind.word) in VERBS and key_of(behind.word) not in NOUNS_TOO
+
+
+def was_habit(pieces: Sequence[Piece], at: int) -> bool:
+    """Whether it begins "used to live", but not "is used to store"."""
+    if [piece.word for piece in pieces[at : at + 2]] != ["used", "to"] or at + 2 >= len(pieces):
+        return False
+    is_passive = at > 0 and pieces[at - 1].word in BE
+    return not is_passive and (pieces[at + 2].word == "be" or key_of(pieces[at + 2].word) in VERBS)
+
+
+def is_participle(behind: Piece | None) -> bool:
+    """Whether it makes what stands before it a helper: has lived."""
+    if behind is None or behind.kind != "word":
+        return False
+    word = behind.word
+    if word in {"split", "run", "read", "put", "quit", "become", "come", "shut"}:
+        return True
+    return word in {"been", "not", "never", "always", "recently"} or (is_past(word) and stem(word) != word)
+
+
+def is_speaker(piece: Piece, behind: Piece | None) -> bool:
+    """Whether it is somebody: "the user likes", but not "the user table"."""
+    if behind is None or behind.kind != "word" or (piece.determiner == "the" and behind.is_capital):
+        return True
+    if behind.word in BE or behind.word in NEGATIONS or behind.word in DO or behind.word == "'s":
+        return True
+    key = key_of(behind.word)
+    if not key or key in VERBS or key in MODALS or key in PREPOSITIONS or key in CONJUNCTIONS:
+        return True
+    return behind.word not in _OF_USERS and (is_past(behind.word) or ends_like_verb(behind.word))
+
+
+def ends_like_verb(word: str) -> bool:
+    """Whether it may be what somebody does."""
+    return word.endswith("s") and not word.endswith(("ss", "us", "is"))
+
+
+def is_noun(piece: Piece, key: str, behind: Piece | None, *, is_start: bool) -> bool:
+    """Whether what can be a verb is a noun, by what stands around it."""
+    if piece.word.endswith(_NOUN_ENDINGS) or piece.determiner in {"the", "a"}:
+        return True
+    if key not in NOUNS_TOO and not piece.word.endswith("ing"):
+        return False
+    if is_start and (piece.word.endswith("s") or (key in _NUMBERED and behind and behind.kind == "number")):
+        return True  # no command ends in s: "tests run in parallel"; and "step 2" is none
+    word = behind.word if behind is not None else ""
+    if word.endswith("s") and not piece.word.endswith("s") and key_of(word) in VERBS:
+        return not is_start  # "the health check runs"
+    return word in BE or word == "'s" or key_of(word) in MODALS or word in COPULAS or word == "of"
+
+
+_VERBS_IN_ING = {
+    "meeting": "meet",
+    "building": "build",
+    "billing": "bill",
+    "pricing": "price",
+    "wedding": "wed",
+}
+_SIGNS = {
+    ">": "more than",
+    "<": "less than",
+    ">=": "at least",
+    "≥": "at least",
+    "<=": "at most",
+    "≤": "at most",
+}
+_ARROWS = frozenset({"->", "=>", "→"})
+_ABOUT_NUMBERS = {
+    "about": "about", "around": "about", "over": "more than", "under": "less than", "above": "more than",
+    "below": "less than", "past": "more than", "max": "at most", "min": "at least",
+}  # fmt: skip
+_PARTS = (("modal", MODALS), ("preposition", PREPOSITIONS), ("conjunction", CONJUNCTIONS), ("verb", VERBS))
+
+
+class Item(NamedTuple):
+    """One part of a sentence."""
+
+    part: str
+    """content, verb, be, modal, no, preposition, conjunction, person, owner or mark."""
+    key: str
+    text: str
+    kind: str = "word"
+    unit: str = ""
+    determiner: str = ""
+    is_capital: bool = False
+    is_past: bool = False
+    word: str = ""
+
+
+def items_of(pieces: Sequence[Piece]) -> list[Item]:
+    """The items of a text, in their order."""
+    return _with_verbs(_phrased(_determined(fold(rated(pieces)))))
+
+
+def _with_verbs(items: list[Item]) -> list[Item]:
+    # A clause has a verb: where none is known, it is the first word in -ed or -s behind another word.
+    start = 0
+    for place in range(len(items) + 1):
+        if place < len(items) and not (items[place].part == "mark" and items[place].key in ".;!?"):
+            continue
+        clause = range(start, place)
+        if not any(items[at].part in {"verb", "be"} for at in clause) or _starts_with_person(
+            items, start, place
+        ):
+            for at in clause[1:]:
+                if items[at - 1].part in {"content", "person", "helper"} and _looks_like_verb(items[at]):
+                    items[at] = items[at]._replace(part="verb")
+                    break
+        start = place + 1
+    return items
+
+
+def _starts_with_person(items: list[Item], start: int, stop: int) -> bool:
+    # "The user abstains": behind a person stands a verb, known or not.
+    if start >= stop or items[start].part != "person":
+        return False
+    at = next((at for at in range(start + 1, stop) if items[at].part not in {"helper", "modal", "no"}), stop)
+    return at < stop and _looks_like_verb(items[at])
+
+
+def _looks_like_verb(item: Item) -> bool:
+    is_form = item.is_past or ends_like_verb(item.word)
+    return item.part == "content" and item.kind == "word" and not item.determiner and is_form
+
+
+def _determined(pieces: Sequence[Piece]) -> list[Piece]:
+    # Articles go, and what follows them keeps which one it was.
+    found: list[Piece] = []
+    determiner = ""
+    for place, piece in enumerate(pieces):
+        is_name = piece.text == "A" and is_letter(pieces, place)
+        if piece.kind == "word" and piece.word in POINTERS and not is_name:
+            determiner = {"a": "a", "an": "a", "this": "this", "that": "this"}.get(piece.word, "the")
+            continue
+        found.append(piece._replace(determiner=determiner) if determiner else piece)
+        determiner = ""
+    return found
+
+
+def _phrased(pieces: Sequence[Piece]) -> list[Item]:
+    stems = [stem(piece.word) if piece.kind == "word" else piece.word for piece in pieces]
+    found: list[Item] = []
+    at = 0
+    while at < len(pieces):
+        canonical, stop = _phrase(pieces, stems, at)
+        if stop > at + 1:
+            if canonical:
+                found.append(_phrase_item(canonical, pieces[at:stop]))
+        elif (item := _item(pieces, at)) is not None:
+            found.append(item)
+        at = stop
+    return found
+
+
+def _runs_on(pieces: Sequence[Piece], at: int) -> bool:
+    # On a product, not on a day.
+    if at >= len(pieces) or is_day(pieces[at].word):
+        return False
+    return pieces[at].is_capital or key_of(pieces[at].word) in CLASSES
+
+
+def _phrase(pieces: Sequence[Piece], stems: Sequence[str], at: int) -> tuple[str, int]:
+    for rest, canonical in PHRASES.get(stems[at], ()):
+        stop = at + 1 + len(rest)
+        if not canonical and rest == ("cours",) and at + 1 < len(pieces) and pieces[at + 1].determiner:
+            continue  # the start of the course
+        if tuple(stems[at + 1 : stop]) == rest and (
+            rest != ("on",) or canonical != "use" or _runs_on(pieces, stop)
+        ):
+            return canonical, stop
+    return "", at + 1
+
+
+def _phrase_item(canonical: str, pieces: Sequence[Piece]) -> Item:
+    text = " ".join(piece.text for piece in pieces)
+    if canonical == "no longer":
+        return Item("no", "no longer", text)
+    part = _part(canonical)
+    past = any(is_past(piece.word) for piece in pieces) and canonical != "own"
+    return Item(part, canonical, text, determiner=pieces[0].determiner, is_past=past, word=pieces[0].word)
+
+
+def _part(key: str) -> str:
+    for part, keys in _PARTS:
+        if key in keys:
+            return part
+    return "content"
+
+
+def _item(pieces: Sequence[Piece], at: int) -> Item | None:
+    piece = pieces[at]
+    behind = pieces[at + 1] if at + 1 < len(pieces) else None
+    if piece.kind == "mark":
+        return _mark_item(piece, behind)
+    if piece.kind != "word" or is_day(piece.word):
+        return _value_item(piece)
+    if piece.word in ASSISTANTS and at > 0 and pieces[at - 1].word == "'s":
+        return Item("content", key_of(piece.word), piece.text, word=piece.word)  # somebody's assistant
+    if behind is not None and behind.kind == "number" and (sign := _sign(piece.word)):
+        return Item("content", sign, piece.text)
+    if was_habit(pieces, at):
+        return Item("no", "no longer", piece.text)
+    is_after_be = at > 0 and pieces[at - 1].word in BE and not piece.determiner
+    return _small_word(piece, behind) or _content(piece, behind, is_start=at == 0, is_after_be=is_after_be)
+
+
+def _value_item(piece: Piece) -> Item:
+    if piece.kind == "word":
+        return Item("content", key_of(piece.word), piece.text, "day", "", piece.determiner)
+    value = f"{piece.word} {piece.unit}".strip()
+    if piece.kind == "version":
+        value = value.removeprefix("v")
+    # A year is a number as well, and so is a version of one number.
+    kind = "number" if piece.kind in {"date", "version"} and value.isdecimal() else piece.kind
+    return Item("content", f"{kind}:{value}", piece.text, piece.kind, piece.unit, piece.determiner)
+
+
+def _sign(word: str) -> str:
+    return _ABOUT_NUMBERS.get(word) or ("about" if key_of(word) == "about" else "")
+
+
+def _mark_item(piece: Piece, behind: Piece | None) -> Item | None:
+    if piece.word in _SIGNS:
+        return Item("content", _SIGNS[piece.word], piece.text)
+    if piece.word in COPULAS:
+        return Item("be", "be", piece.text, word=piece.word)
+    if piece.word in _ARROWS:
+        return Item("preposition", "to", piece.text)
+    if piece.word == "&":
+        return Item("conjunction", "and", piece.text)
+    if piece.word == "~" and behind is not None and behind.kind == "number":
+        return Item("content", "about", piece.text)
+    return Item("mark", piece.word, piece.text) if piece.word in ",.;!?()-" else None
+
+
+def _small_word(piece: Piece, behind: Piece | None) -> Item | None:
+    word = piece.word
+    for person, words in PERSONS.items():
+        if word in words:
+            return Item("owner" if word in OWNERS else "person", person, piece.text)
+    if word in BE:
+        return Item("be", "be", piece.text, is_past=word in {"was", "were"}, word=word)
+    if word in NEGATIONS:
+        return Item("no", word, piece.text, determiner=piece.determiner)
+    return Item("possessive", "'s", piece.text) if word == "'s" else _helper(piece, behind)
+
+
+def _helper(piece: Piece, behind: Piece | None) -> Item | None:
+    word = piece.word
+    if word in GET and behind is not None and is_past(behind.word):
+        return Item("be", "be", piece.text, word="be")  # "got married"
+    if word in DO and behind is not None and behind.determiner and word != "do":
+        return Item("verb", "do", piece.text, is_past=word == "did", word=word)  # does the dishes
+    if word in DO or (word in HAVE and is_participle(behind)):
+        return Item("helper", word, piece.text, is_past=word == "did")
+    return None
+
+
+def _content(piece: Piece, behind: Piece | None, *, is_start: bool, is_after_be: bool) -> Item | None:
+    word = piece.word
+    if (word == "user" or word in ASSISTANTS) and is_speaker(piece, behind):
+        return Item("person", "user" if word == "user" else "you", piece.text)
+    key = key_of(_VERBS_IN_ING[word]) if word in _VERBS_IN_ING and is_after_be else key_of(word)
+    if not key or (word == "own" and piece.determiner):  # "her own flat"
+        return None
+    part = _part(key)
+    if part == "verb" and piece.is_capital and not is_start and key in CLASSES:
+        part = "content"  # React, Express
+    if part == "verb" and is_noun(piece, key, behind, is_start=is_start):
+        part = "content"
+    was = is_past(word) or (is_after_be and word in SAME_PARTICIPLES)
+    return Item(part, key, piece.text, "word", "", piece.determiner, piece.is_capital, was, word)

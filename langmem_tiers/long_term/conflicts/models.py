@@ -1,0 +1,51 @@
+"""What a statement is made of once it is read, and the verbs that decide how long it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from langmem_tiers.long_term.conflicts.vocabulary import keys_of
+
+SUBJECT, OBJECT, COMPLEMENT, VERB, OWNER = "subject", "object", "complement", "verb", "'s"
+REJECTED, REASON = "instead of", "because"
+GONE: Final = keys_of(
+    "cancel abandon discontinue revoke revert withdraw deprecate sell leave divorce undo drop stop resign retire fire"
+)
+"""Verbs that end what was."""
+CHANGES: Final = keys_of("switch migrate change move replace convert rename upgrade downgrade update")
+"""Verbs that put something in the place of another."""
+STATES: Final = keys_of(
+    "use live work like prefer own need want locate store host run cost manage lead report"
+)
+"""Verbs of what holds on: in the past, they say that it may have ended."""
+
+
+class Atom(NamedTuple):
+    """A part of a statement that says something."""
+
+    key: str
+    text: str
+    role: str
+    kind: str
+    unit: str
+    determiner: str
+    is_capital: bool
+    is_first: bool
+    """Whether it stands before the verb of its clause."""
+    is_start: bool = False
+    """Whether the text begins with it, which makes its capital say nothing."""
+
+
+@dataclass(slots=True)
+class Sentence:
+    """What is known of a text while it is read."""
+
+    atoms: list[Atom] = field(default_factory=list)
+    persons: set[str] = field(default_factory=set)
+    person_roles: list[tuple[str, str]] = field(default_factory=list)
+    modals: set[str] = field(default_factory=set)
+    flags: set[str] = field(default_factory=set)
+    denials: list[str] = field(default_factory=list)
+    clauses: list[frozenset[str]] = field(default_factory=list)
+    predicates: list[str] = field(default_factory=list)

@@ -1,0 +1,213 @@
+"""Numbers with their units as values: 5 and five, 30s and half a minute, $20 and 20 dollars."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.long_term.conflicts.pieces import Piece, word_at, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SMALL: Final = {word: number for number, word in enumerate(_ONES)} | {
+    word: 10 * number for number, word in enumerate(_TENS, 2)
+}
+_SCALES: Final = {
+    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000, "bn": 10**9,
+    "dozen": 12, "mio": 10**6,
+}  # fmt: skip
+_MONEY_SCALES: Final = {"k": 1000, "m": 10**6, "bn": 10**9, "b": 10**9}
+ORDINALS: Final = {
+    word: number
+    for number, word in enumerate(
+        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(), 1
+    )
+}
+"""The ordinals that are written as words."""
+_UNIT_NAMES = """
+1 s: s sec secs second seconds; 60 s: minute minutes mins min; 3600 s: hour hours hr hrs h; 86400 s: day
+days; 604800 s: week weeks wk wks; 0.001 s: ms millisecond milliseconds msec; 1 month: month months; 12
+month: year years yr yrs; 1 byte: byte bytes; 1000 byte: kb kib kilobyte kilobytes; 1e6 byte: mb mib
+megabyte megabytes; 1e9 byte: gb gib gigabyte gigabytes gigs gig; 1e12 byte: tb tib terabyte terabytes; 1
+%: % percent pct; 1 m: m meter meters metre metres; 1000 m: km kilometer kilometers kilometre kilometres
+kms; 0.01 m: cm centimeter centimeters centimetre centimetres; 0.001 m: mm millimeter millimeters; 1 mile:
+mile miles mi; 1 foot: ft foot feet; 1 inch: inch inches; 0.000001 g: mcg microgram micrograms µg ug; 1 g:
+g gram grams gramme grammes; 1000 g: kg kgs kilo kilos kilogram kilograms; 0.001 g: mg milligram
+milligrams; 1 pound: lb lbs pound pounds gbp £ quid; 1 l: liter liters litre litres; 0.001 l: ml
+milliliter milliliters millilitre millilitres; 1 usd: usd dollar dollars $ bucks; 1 eur: eur euro euros €;
+1 jpy: jpy yen ¥; 1 chf: chf franc francs; 1 inr: inr rupee rupees ₹; 1 °: degree degrees °; 1 px: px
+pixel pixels; 1 rpm: rpm; 1 mbit: mbit mbits megabit megabits; 1 gbit: gbit gbits gigabit gigabits; 1 hz:
+hz hertz; 1000 hz: khz kilohertz; 1 m2: m2 sqm; 1 sqf: sqf sqft; 1 ton: ton tons; 1 oz: oz ounce ounces; 1 tbsp: tbsp
+tablespoon tablespoons; 1 tsp: tsp teaspoon teaspoons; 1 gal: gal gallon gallons; 1 yd: yd yard yards; 1
+pint: pint pints; 1 ghz: ghz; 1 mhz: mhz; 1 kwh: kwh; 1 w: watt watts; 1 kcal: kcal calories calorie; 1
+cent: cents cent
+"""
+_PART = re.compile(r"([$€£¥₹])?\s?(-?[\d,]*\.?\d+)(k|m|bn|b)?\Z")
+CURRENCIES = frozenset("usd eur gbp jpy chf inr".split())
+"""Units that can stand before their number."""
+_HEAT_UNITS = frozenset({"°c", "°f"})
+_SCALES_OF_HEAT: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
+_YEARS = frozenset("year years yr yrs".split())
+_SPANS = frozenset("minute hour day week month year".split())
+_PARTS: Final = {"half": 50, "quarter": 25, "third": 33}
+"""Parts of a whole in percent."""
+_WHOLES = frozenset("of the our my all".split())
+_MOST_DIGITS = 20  # longer ones are names of something: they are kept as they are
+
+_Number = tuple[Decimal, int, str]
+"""A number, where it ends, and the sign of its currency."""
+
+
+def _units() -> dict[str, tuple[Decimal, str]]:
+    found: dict[str, tuple[Decimal, str]] = {}
+    for line in _UNIT_NAMES.split(";"):
+        head, _, names = line.partition(":")
+        factor, unit = head.split()
+        found |= {name: (Decimal(factor), unit) for name in names.split()}
+    return found
+
+
+_UNITS: Final = _units()
+
+
+def is_number_word(word: str) -> bool:
+    """Whether the word is a number."""
+    return word in _SMALL
+
+
+def ordinal_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
+    """Which one of several it is: third, 3rd."""
+    word = pieces[at].word
+    if word in ORDINALS and (word != "second" or word_at(pieces, at - 1) in {"the", "a", "my"}):
+        return pieces[at]._replace(kind="number", word=f"#{ORDINALS[word]}"), at + 1
+    found = number_at(pieces, at)
+    if found is not None and word_at(pieces, found[1]) in {"st", "nd", "rd", "th"}:
+        return Piece("number", written(pieces, at, found[1] + 1), f"#{_shown(found[0])}"), found[1] + 1
+    return None
+
+
+def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
+    """The number that begins there, with its unit, in the smallest unit of its kind."""
+    if share := _share_at(pieces, at):
+        return share
+    found = _part_at(pieces, at) or number_at(pieces, at)
+    if found is None:
+        return None
+    number, stop, sign = found
+    unit, stop = _unit(pieces, (at, stop), sign)
+    if unit in _YEARS and word_at(pieces, stop + (word_at(pieces, stop) == "-")) == "old":
+        return Piece("number", written(pieces, at, stop), _shown(number)), stop
+    factor, base = _UNITS.get(unit, (Decimal(1), unit if unit in _HEAT_UNITS else ""))
+    if base == "byte" and number >= 1024 and number % 1024 == 0:
+        number = number / 1024 * 1000  # 1024 MB are said for 1 GB
+    while base in {"s", "month"} and (more := _same_again(pieces, stop, base)):
+        number, stop = number + more[0] / factor, more[1]
+    return Piece("number", written(pieces, at, stop), _shown(number * factor), unit=base), stop
+
+
+def _part_at(pieces: Sequence[Piece], at: int) -> _Number | None:
+    """Half an hour, a quarter of an hour."""
+    start = at + (word_at(pieces, at) in {"a", "an"})
+    part = _PARTS.get(word_at(pieces, start))
+    behind = start + 1 + (word_at(pieces, start + 1) == "of")
+    if (
+        part is None
+        or word_at(pieces, behind) not in {"a", "an"}
+        or word_at(pieces, behind + 1) not in _UNITS
+    ):
+        return None
+    return Decimal(part) / 100, behind + 1, ""
+
+
+def _share_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
+    """Half of the tests: 50 % of them."""
+    start = at + (word_at(pieces, at) in {"a", "an"})
+    part = _PARTS.get(word_at(pieces, start))
+    if part is None or word_at(pieces, start + 1) not in _WHOLES or _part_at(pieces, at) is not None:
+        return None
+    if word_at(pieces, start) != "half" and word_at(pieces, start + 1) != "of":
+        return None
+    return Piece("number", written(pieces, at, start + 1), str(part), unit="%"), start + 1
+
+
+def _unit(pieces: Sequence[Piece], place: tuple[int, int], sign: str) -> tuple[str, int]:
+    start, stop = place
+    if sign:
+        return sign, stop
+    if word_at(pieces, start - 1) in CURRENCIES:
+        return word_at(pieces, start - 1), stop
+    behind = stop + (word_at(pieces, stop) == "-")
+    unit = word_at(pieces, behind)
+    if unit not in _UNITS:
+        return "", stop
+    heat = _SCALES_OF_HEAT.get(word_at(pieces, behind + 1)) if _UNITS[unit][1] == "°" else None
+    return (heat, behind + 2) if heat else (unit, behind + 1)
+
+
+def _same_again(pieces: Sequence[Piece], at: int, base: str) -> tuple[Decimal, int] | None:
+    # The 30 minutes of "1 hour and 30 minutes".
+    start = at + (word_at(pieces, at) in {"and", ","})
+    found = number_at(pieces, start) if start < len(pieces) else None
+    if found is None or found[2]:
+        return None
+    factor, unit = _UNITS.get(word_at(pieces, found[1]), (Decimal(1), ""))
+    return (found[0] * factor, found[1] + 1) if unit == base else None
+
+
+def number_at(pieces: Sequence[Piece], at: int) -> _Number | None:
+    """The number that begins there, in digits or words."""
+    piece = pieces[at]
+    if piece.kind == "number":
+        return _in_digits(pieces, at)
+    if piece.kind == "word" and piece.word in _SMALL:
+        return _in_words(pieces, at)
+    return _with_article(pieces, at) if piece.word in {"a", "an"} else None
+
+
+def _in_digits(pieces: Sequence[Piece], at: int) -> _Number | None:
+    match = _PART.match(pieces[at].word)
+    if match is None or len(match[2]) > _MOST_DIGITS:
+        return None
+    number = Decimal(match[2].replace(",", "")) * _MONEY_SCALES.get(match[3] or "", 1)
+    return (*_scaled(pieces, number, at + 1), match[1] or "")
+
+
+def _in_words(pieces: Sequence[Piece], at: int) -> _Number:
+    number, stop = Decimal(_SMALL[pieces[at].word]), at + 1
+    behind = stop + (word_at(pieces, stop) == "-")
+    if number >= 20 and 0 < _SMALL.get(word_at(pieces, behind), 0) < 10:
+        number, stop = number + _SMALL[word_at(pieces, behind)], behind + 1
+    return (*_scaled(pieces, number, stop), "")
+
+
+def _with_article(pieces: Sequence[Piece], at: int) -> _Number | None:
+    counted = word_at(pieces, at + 1)
+    if counted in {"hundred", "thousand", "million", "dozen"}:
+        return (*_scaled(pieces, Decimal(1), at + 1), "")
+    if counted in {"couple", "pair"} and word_at(pieces, at + 2) == "of":
+        return Decimal(2), at + 3, ""
+    return (Decimal(1), at + 1, "") if counted in _SPANS else None
+
+
+def _scaled(pieces: Sequence[Piece], number: Decimal, at: int) -> tuple[Decimal, int]:
+    if [word_at(pieces, at + place) for place in range(3)] == ["and", "a", "half"]:
+        return number + Decimal("0.5"), at + 3
+    if at < len(pieces) and pieces[at].text in {"M", "B"}:
+        return number * _MONEY_SCALES[pieces[at].word], at + 1
+    while (scale := _SCALES.get(word_at(pieces, at))) is not None and pieces[at].kind == "word":
+        number, at = number * scale, at + 1
+        joint = word_at(pieces, at) == "and"
+        if scale >= 100 and (more := _SMALL.get(word_at(pieces, at + joint))):
+            number, at = number + more, at + 1 + joint
+    return number, at
+
+
+def _shown(number: Decimal) -> str:
+    return f"{number.normalize():f}"

@@ -1,0 +1,168 @@
+"""What a new entry does to those that are there: pure, and the same everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.entries import EntryState
+from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
+from langmem_tiers.long_term.conflicts.statement import read_statement
+from langmem_tiers.long_term.models import Outcome, Receipt, Relation, RelationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from langmem_tiers.common.entries import Entry
+
+_read = lru_cache(maxsize=4096)(read_statement)  # those that are often compared are read once
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What storing an entry comes to."""
+
+    receipt: Receipt
+    close: Mapping[str, datetime] = field(default_factory=dict)
+    """Entries that cease to hold, and when."""
+    relate: tuple[Relation, ...] = ()
+    restore: tuple[str, ...] = ()
+    """Archived entries that are said again."""
+    update: tuple[Entry, ...] = ()
+    """Entries that are said again, with what is new about them."""
+
+
+def settle(
+    new: Entry,
+    there: Iterable[Entry],
+    now: datetime,
+    *,
+    importance: float | None = None,
+    kin: Callable[[str, str], float] | None = None,
+    is_copy: bool = False,
+) -> Settled:
+    """Store an entry among others: it may say what one of them says, or end those that it contradicts.
+
+    Args:
+        new: What is to be stored.
+        there: What may have to do with it, the likeliest first, archived or not.
+        now: When.
+        importance: What the caller said of it; None, if it is by its kind.
+        kin: How near two words are in meaning; None goes by words alone.
+        is_copy: What another knows: if it is known from later on, that will do.
+    """
+    statement = _read(new.content)
+    same: list[tuple[Entry, str]] = []
+    against: list[tuple[Entry, str]] = []
+    for old in there:
+        if not _is_about_the_same(new, old) or not _meet(new, old):
+            continue
+        found = compare(_read(old.content), statement, kin)
+        if found.verdict is Verdict.SAME:
+            same.append((old, found.reason))
+        elif found.verdict is Verdict.CONTRADICTS:
+            against.append((old, found.reason))
+    later = [(old, why) for old, why in against if _start(old) > _start(new)]
+    new = _cut(new, later)
+    covered: list[tuple[Entry, str]] = []
+    again: list[str] = []  # archived ones that are said again
+    for old, why in sorted(same, key=lambda pair: _start(pair[0])):
+        if not _meet(new, old):
+            continue
+        lasts = old.valid_until is None or (
+            new.valid_until is not None and new.valid_until <= old.valid_until
+        )
+        if lasts and (is_copy or _start(old) <= _start(new)):
+            return _duplicate(old, new, why, importance)
+        if lasts:  # it is known already from there on
+            new = replace(new, valid_until=_start(old))
+            again += [old.id] if old.state is EntryState.ARCHIVED else []
+        elif _start(old) > _start(new):  # the new one says so before and after it
+            covered.append((old, why))
+        else:  # known until then, and true for longer
+            new = replace(new, valid_from=old.valid_until)
+            again += [old.id] if old.state is EntryState.ARCHIVED else []
+    earlier = [pair for pair in against if pair not in later]
+    settled = _superseding(new, [*earlier, *covered], later, now)
+    return replace(settled, restore=tuple(again))
+
+
+def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
+    ends = [_start(old) for old, _ in later]
+    if new.valid_until is not None:
+        ends.append(new.valid_until)
+    return replace(new, valid_until=min(ends, default=None))
+
+
+def _duplicate(old: Entry, new: Entry, why: str, given: float | None) -> Settled:
+    # What the new one knows besides comes along.
+    importance = old.importance if given is None else max(old.importance, given)
+    together = replace(
+        old,
+        tags=old.tags | new.tags,
+        importance=importance,
+        relevance=importance,
+        category=old.category or new.category,
+        source=old.source or new.source,
+    )
+    is_richer = together != old
+    reason = f"{why}; its tags and importance were added" if is_richer else why
+    receipt = Receipt(outcome=Outcome.DUPLICATE, reason=reason, entry=together, duplicate_of=old.id)
+    return Settled(
+        receipt,
+        restore=(old.id,) if old.state is EntryState.ARCHIVED else (),
+        update=(together,) if is_richer else (),
+    )
+
+
+def _superseding(
+    new: Entry,
+    earlier: Sequence[tuple[Entry, str]],
+    later: Sequence[tuple[Entry, str]],
+    now: datetime,
+) -> Settled:
+    start = _start(new)
+    ended = [(old, why) for old, why in earlier if _meet(new, old)]
+    close = {old.id: max(start, _start(old)) for old, _ in ended}
+    related = [_supersedes(new.id, old.id, now) for old, _ in ended]
+    reasons = [f"{why}: {old.id!r} held until then" for old, why in ended]
+    outcome, next_one = Outcome.SUPERSEDES if ended else Outcome.STORED, None
+    if later:
+        next_one, why = min(later, key=lambda pair: _start(pair[0]))
+        related.append(_supersedes(next_one.id, new.id, now))
+        reasons.append(f"{why}: {next_one.id!r} holds since then")
+    if next_one is not None and new.valid_until is not None and new.valid_until <= now:
+        outcome = Outcome.PAST
+    receipt = Receipt(
+        outcome=outcome,
+        reason="; ".join(reasons) or "nothing that is in force says so, or speaks against it",
+        entry=new,
+        supersedes=tuple(close),
+        superseded_by=None if next_one is None else next_one.id,
+    )
+    return Settled(receipt, close, tuple(related))
+
+
+def _supersedes(new: str, old: str, now: datetime) -> Relation:
+    return Relation(source=new, target=old, kind=RelationKind.SUPERSEDES, created_at=now)
+
+
+def _is_about_the_same(new: Entry, old: Entry) -> bool:
+    return new.category is None or old.category is None or new.category == old.category
+
+
+def _meet(new: Entry, old: Entry) -> bool:
+    return (old.valid_until is None or old.valid_until > _start(new)) and (
+        new.valid_until is None or new.valid_until > _start(old)
+    )
+
+
+def _start(entry: Entry) -> datetime:
+    return entry.valid_from or entry.created_at
+
+
+def let_go() -> None:
+    """Hold no statement any more that was read."""
+    _read.cache_clear()

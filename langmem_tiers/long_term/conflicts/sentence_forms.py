@@ -1,0 +1,306 @@
+"""Sentences of one meaning in one shape: inverted, possessive, existential and relative ones are put in plain order.
+
+"Carla is my wife" becomes "my wife is Carla", "there are two rooms in the flat" becomes "the flat has two rooms",
+"I have a son who sings" becomes "my son sings". What fits no shape is left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.long_term.conflicts.function_words import BE, DO, HAVE, MODALS, NEGATIONS, PREPOSITIONS
+from langmem_tiers.long_term.conflicts.inflection import stem
+from langmem_tiers.long_term.conflicts.pieces import Piece, word_at
+from langmem_tiers.long_term.conflicts.vocabulary import PHRASES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_RELATIONS_OF_NOUNS = """
+birthplace: was born in; place of birth: was born in; employer: works at; workplace: works at;
+profession: works as; occupation: works as; job: works as; job title: works as; manager: reports to; boss:
+reports to; supervisor: reports to; line manager: reports to; salary: earns; income: earns; wage: earns;
+venue: is at; location: is at; topic: is about; subject: is about; theme: is about; color: is; colour: is;
+price: costs; cost: costs; weight: weighs; duration: lasts; length: is long; height: is tall; width: is
+wide; age: is; home: lives; residence: lives in; home town: comes from; hometown: comes from; major:
+studies; field of study: studies; rent: pays; start date: starts on; end date: ends on; due date:
+is due on; release date: is released on; expiry date: expires on; expiration date: expires on; wedding date:
+is married on; size: is; marital status: is; nationality: is; shoe size: wears shoes in size; capacity:
+holds; diet: is
+"""
+_PLAIN: Final = {"my": "i", "our": "we", "your": "you"}
+_NAMES_ONLY: Final = frozenset({"manager", "boss", "supervisor", "line manager", "employer", "workplace"})
+_VALUES_ONLY: Final = frozenset(
+    "salary income wage price cost weight duration length height width age rent capacity".split()
+)
+_OF_EVENTS: Final = frozenset("venue location topic price cost duration".split())
+"""Properties that can stand right behind what they belong to: the wedding venue."""
+_BARE_VALUES: Final = frozenset({"size", "marital status", "nationality", "diet", "age", "color", "colour"})
+_LONGEST: Final = 3
+
+
+def _table() -> dict[tuple[str, ...], tuple[str, ...]]:
+    found = {}
+    for line in " ".join(_RELATIONS_OF_NOUNS.split()).split(";"):
+        noun, _, verbs = line.strip().partition(":")
+        if verbs.strip():
+            found[tuple(noun.split())] = tuple(verbs.split())
+    return found
+
+
+_TABLE: Final = _table()
+
+
+def as_relation(pieces: Sequence[Piece]) -> list[Piece] | None:
+    """The sentence with a verb for its property; nothing if it tells of none."""
+    at = next((place for place, piece in enumerate(pieces) if piece.word in BE or piece.word == ":"), 0)
+    if not at or at + 1 >= len(pieces) or pieces[at].word not in {"is", "was", ":", "are"}:
+        return None
+    parted = _owned(pieces[:at])
+    if parted is None:
+        return None
+    owner, noun = parted
+    verbs, value = _TABLE[noun], list(pieces[at + 1 :])
+    if not _fits(" ".join(noun), value):
+        return None
+    return _joined(owner, list(verbs), value)
+
+
+def _owned(pieces: Sequence[Piece]) -> tuple[list[Piece], tuple[str, ...]] | None:
+    """Whose property it is, and which: the price of the car, the car's price, car price."""
+    words = [piece.word for piece in pieces]
+    if "of" in words and words[0] == "the":
+        for size in range(_LONGEST, 0, -1):
+            if tuple(words[1 : 1 + size]) in _TABLE and word_at(pieces, 1 + size) == "of":
+                return list(pieces[2 + size :]), tuple(words[1 : 1 + size])
+    for size in range(_LONGEST, 0, -1):
+        noun, owner = tuple(words[-size:]), list(pieces[:-size])
+        if noun not in _TABLE or not owner:
+            continue
+        if owner[-1].word == "'s":
+            return owner[:-1], noun
+        if len(owner) == 1 and owner[0].word in _PLAIN:
+            return [owner[0]._replace(word=_PLAIN[owner[0].word])], noun
+        if len(owner) == 1 and owner[0].word == "user":
+            return owner, noun
+        if len(owner) == 2 and owner[0].word == "the" and " ".join(noun) in _OF_EVENTS:
+            return owner, noun
+    return None
+
+
+def _fits(noun: str, value: list[Piece]) -> bool:
+    has_number = any(piece.kind in {"number", "time", "date"} for piece in value[:3])
+    if noun in _VALUES_ONLY:
+        return has_number
+    if noun in _NAMES_ONLY:
+        return all(piece.is_capital for piece in value) and len(value) <= 3
+    if noun in _BARE_VALUES:
+        return len(value) <= 2
+    if noun == "home":
+        return value[0].word in {"in", "at", "on"}
+    return value[0].word not in BE
+
+
+def _joined(owner: list[Piece], verbs: list[str], value: list[Piece]) -> list[Piece]:
+    if value[0].word in {"in", "at", "on", "about"} and verbs[-1] in {"in", "at", "on", "about", "as"}:
+        verbs = verbs[:-1]
+    if verbs == ["pays"]:
+        return [*owner, _word("pays"), *value, _word("in"), _word("rent")]
+    if verbs[-1] in {"long", "tall", "wide"}:  # behind the number
+        return [*owner, _word(verbs[0]), *value, _word(verbs[-1])]
+    return [*owner, *map(_word, verbs), *value]
+
+
+def _word(word: str) -> Piece:
+    return Piece("word", word, word)
+
+
+_TITLES: Final = frozenset("mr mrs ms dr doctor prof professor miss sir".split())
+_OWNING: Final = frozenset("my our your his her their its".split())
+_RELATIVE: Final = frozenset("who that which".split())
+_NAMED: Final = frozenset("named called".split())
+_LESSER: Final = {
+    "younger": "older", "shorter": "longer", "smaller": "bigger", "slower": "faster", "worse": "better",
+    "lower": "higher", "lighter": "heavier", "weaker": "stronger", "colder": "warmer", "poorer": "richer",
+}  # fmt: skip
+"""Comparatives, with those that say the same the other way around."""
+_PARTICLES: Final = frozenset("back off up out away down over".split())
+_GOING: Final = frozenset("go goes went gone going get gets travel travels".split())
+_MEANS: Final = {
+    ("on", "foot"): "walks", ("by", "foot"): "walks", ("by", "bike"): "cycles", ("by", "bicycle"): "cycles",
+    ("by", "car"): "drives", ("by", "plane"): "flies",
+}  # fmt: skip
+_OWNERS: Final = {"i": "my", "we": "our", "you": "your"}
+_FINITE: Final = BE | DO | HAVE | MODALS | frozenset("has had".split())
+_REPORTS: Final = frozenset(
+    "says said mentions mentioned states stated notes noted reports reported say mention".split()
+)
+_NO_NAMES: Final = frozenset(
+    "i we you it he she they this that these those here there what who where when why how one".split()
+)
+_LONGEST_NAME, _LONGEST_NOUN, _LONGEST_OWNER = 4, 4, 5
+_END: Final = frozenset(".;!?")
+
+
+def shaped(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same pieces in a plain order, sentence by sentence."""
+    found: list[Piece] = []
+    start = 0
+    untitled = _untitled(pieces)
+    for place, piece in enumerate(untitled):
+        if piece.kind == "mark" and piece.word in _END:
+            found += [*_sentence(untitled[start:place]), piece]
+            start = place + 1
+    return found + _sentence(untitled[start:])
+
+
+def _sentence(pieces: list[Piece]) -> list[Piece]:
+    if len(pieces) < 3:
+        return pieces
+    for rewrite in (_compared, _by_means, _gathered, _reported, _existing, _relative, _inverted, as_relation):
+        pieces = rewrite(pieces) or pieces
+    return pieces
+
+
+def _compared(pieces: list[Piece]) -> list[Piece] | None:
+    """Ann is younger than Bob: Bob is older than Ann."""
+    at = next((place for place, piece in enumerate(pieces) if piece.word in _LESSER), 0)
+    if at < 2 or at + 2 >= len(pieces) or pieces[at + 1].word != "than" or pieces[at - 1].word not in BE:
+        return None
+    greater = pieces[at]._replace(word=_LESSER[pieces[at].word])
+    return [*pieces[at + 2 :], pieces[at - 1], greater, pieces[at + 1], *pieces[: at - 1]]
+
+
+def _by_means(pieces: list[Piece]) -> list[Piece] | None:
+    """Goes to school on foot: walks to school."""
+    words = [piece.word for piece in pieces]
+    at = next((place for place, word in enumerate(words) if word in _GOING), -1)
+    for place in range(at + 1, len(words) - 1) if at >= 0 else ():
+        if verb := _MEANS.get((words[place], words[place + 1])):
+            going = pieces[at]._replace(word=verb, text=verb)
+            return [*pieces[:at], going, *pieces[at + 1 : place], *pieces[place + 2 :]]
+    return None
+
+
+def _gathered(pieces: list[Piece]) -> list[Piece] | None:
+    """Gave the vase back: gave back the vase."""
+    last = len(pieces) - 1
+    if pieces[last].word not in _PARTICLES:
+        return None
+    for place in range(last - 2, 0, -1):
+        if any(rest == (pieces[last].word,) for rest, _ in PHRASES.get(stem(pieces[place].word), ())):
+            return [*pieces[: place + 1], pieces[last], *pieces[place + 1 : last]]
+    return None
+
+
+def _untitled(pieces: Sequence[Piece]) -> list[Piece]:
+    """Without the titles of names: Dr. Weber is Weber."""
+    return [
+        piece
+        for place, piece in enumerate(pieces)
+        if not (
+            piece.word in _TITLES
+            and piece.is_capital
+            and place + 1 < len(pieces)
+            and pieces[place + 1].is_capital
+            and pieces[place + 1].kind == "word"
+        )
+    ]
+
+
+def _reported(pieces: list[Piece]) -> list[Piece] | None:
+    """What somebody says of something, without who says it."""
+    words = [piece.word for piece in pieces[:3]]
+    start = 2 if words[:2] == ["the", "user"] else 1 if words[0] in {"user", "i"} else 0
+    if not start:
+        return None
+    rest = pieces[start + 1 :]
+    if word_at(pieces, start) in {"finds", "find"} and len(rest) > 1:
+        is_bare = not any(
+            piece.word in _FINITE | PREPOSITIONS | {"and"} or piece.kind != "word" for piece in rest
+        )
+        return [*rest[:-1], Piece("word", "is", "is"), rest[-1]] if is_bare else None
+    if word_at(pieces, start) not in _REPORTS or not any(piece.word in BE for piece in rest[1:]):
+        return None
+    return rest[1:] if rest[0].word == "that" else rest
+
+
+def _existing(pieces: list[Piece]) -> list[Piece] | None:
+    """There are two rooms in the flat: the flat has two rooms."""
+    if pieces[0].word != "there" or word_at(pieces, 1) not in {"is", "are", "'s"}:
+        return None
+    for place in range(3, len(pieces) - 1):
+        if pieces[place].word in {"in", "on", "at"}:
+            thing, holder = pieces[2:place], pieces[place + 1 :]
+            if any(piece.kind == "mark" or piece.word in PREPOSITIONS for piece in (*thing, *holder)):
+                return None
+            if holder[0].word not in _OWNING | {"the", "each", "every"} and not holder[0].is_capital:
+                return None
+            return [*holder, Piece("word", "has", "has"), *thing]
+    return None
+
+
+def _relative(pieces: list[Piece]) -> list[Piece] | None:
+    """I have a son who sings: my son sings. I have a son named Tom: my son is named Tom."""
+    at = next(
+        (place for place, piece in enumerate(pieces[:_LONGEST_OWNER]) if piece.word in {"has", "have"}), 0
+    )
+    if not at or word_at(pieces, at + 1) not in {"a", "an"}:
+        return None
+    start = at + 2
+    for place in range(start + 1, min(start + _LONGEST_NOUN, len(pieces) - 1)):
+        word = pieces[place].word
+        if pieces[place].kind == "mark" or word in PREPOSITIONS:
+            return None
+        if word in _NAMED:
+            return [*_owner(pieces[:at]), *pieces[at + 1 : place], Piece("word", "is", "is"), *pieces[place:]]
+        if word in _RELATIVE and pieces[place + 1].kind == "word":
+            return [*_owner(pieces[:at]), *pieces[at + 1 : place], *pieces[place + 1 :]]
+    return None
+
+
+def _owner(pieces: list[Piece]) -> list[Piece]:
+    if len(pieces) == 1 and pieces[0].word in _OWNERS:
+        return [pieces[0]._replace(word=_OWNERS[pieces[0].word])]
+    return [*pieces, Piece("word", "'s", "'s")]
+
+
+def _inverted(pieces: list[Piece]) -> list[Piece] | None:
+    """Carla is my wife: my wife is Carla. Only what is definite can be what a name stands for."""
+    at = next((place for place, piece in enumerate(pieces) if piece.word in BE), 0)
+    if not 0 < at <= _LONGEST_NAME or at + 2 > len(pieces) or pieces[at].word not in {"is", "was", "are"}:
+        return None
+    value, place = pieces[:at], pieces[at + 1 :]
+    if not all(_is_of_name(piece) for piece in value) or not _is_definite(place):
+        return None
+    names = "name" if [piece.word for piece in place[:3]] == ["the", "name", "of"] else ""
+    tail = _tail(place)
+    place, rest = place[:tail], place[tail:]
+    if names:
+        return [*place[3:], pieces[at], Piece("word", "named", "named"), *value, *rest]
+    return [*place, pieces[at], *value, *rest]
+
+
+def _is_of_name(piece: Piece) -> bool:
+    if piece.kind == "mark":
+        return False
+    if piece.word in _NO_NAMES | _OWNING | {"the", "a", "an", "user", "'s"} or piece.word in _FINITE:
+        return False
+    return piece.word not in NEGATIONS and (piece.word not in PREPOSITIONS or piece.is_capital)
+
+
+def _is_definite(place: list[Piece]) -> bool:
+    words = [piece.word for piece in place]
+    if any(piece.kind == "mark" for piece in place) or any(word in _FINITE | NEGATIONS for word in words):
+        return False
+    if "one" in words[:1] or words[0] in {"a", "an"}:
+        return False
+    if words[0] in _OWNING | {"the"} or word_at(place, 1) == "of":
+        return True
+    return "'s" in words[1:4] and words.index("'s") + 1 < len(words)
+
+
+def _tail(place: list[Piece]) -> int:
+    # "now", "this week" stay behind.
+    return len(place) - (place[-1].word in {"now", "currently", "instead"})

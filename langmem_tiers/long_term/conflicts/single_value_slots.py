@@ -1,0 +1,334 @@
+"""Which places of a statement take one value only: where another value is another claim, not one more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.long_term.conflicts.models import CHANGES, COMPLEMENT, OBJECT, OWNER, SUBJECT, VERB
+from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, REGIONS, SCOPES, keys_of, share_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.long_term.conflicts.models import Atom
+    from langmem_tiers.long_term.conflicts.statement import Statement
+
+
+MULTI: Final = keys_of(
+    """
+    like know speak visit buy include support contain meet see read watch play own attend interested want
+    need love eat drink consume cook learn study try collect offer sell recommend follow accept add invite
+    help teach talk call send receive order test review mention
+    """
+)
+"""Verbs that hold of several things at once."""
+SHARED: Final = keys_of(
+    """
+    know like support include visit speak attend see read contain accept interested sell offer allow need
+    """
+)
+"""Those of them whose passive holds of several, too."""
+PLANS: Final = keys_of(
+    """
+    want plan hope intend consider think try expect ask believe recommend suggest wish propose discuss evaluate
+    explore investigate assess trial prototype experiment lean compare dream aim contemplate debate
+    """
+)
+"""Verbs of what is not so, or not yet."""
+TIMED: Final = keys_of(
+    """
+    be happen start end leave depart arrive open close expire launch release land fly set schedule wake
+    sleep birthday deadline establish die marry graduate renew return deliver ship retire join run last
+    continue valid expiration
+    """
+)
+"""Verbs whose time is a property of what they tell."""
+CHOICES: Final = keys_of("choose use switch migrate standardize adopt pick") | {"be"}
+SINGLE_NOUNS: Final = keys_of(
+    """
+    name color status owner manager lead ceo cto cfo boss president director host address location venue
+    capital title role language format database framework editor license deadline priority size theme
+    timezone currency employer wife husband spouse partner hometown birthplace nationality phone email
+    branch region provider dentist doctor landlord maintainer assignee reviewer author winner diet job
+    tool stack platform registry domain url port path model destination goal password username nickname
+    codename breed brand gate seat terminal airline hotel code style strategy approach policy method
+    encoding engine backend frontend cache queue vendor supplier bank insurance school theme font layout
+    mode method protocol algorithm convention unit package version captain coach chair secretary
+    """
+)
+"""Nouns of which there is one at a time."""
+DEVICES: Final = keys_of("phone laptop computer tablet watch camera car printer console editor browser")
+"""Things of which most people use one."""
+SINGLE_WORDS: Final = keys_of(
+    "favorite default main current official preferred only best chosen final standard target top latest actual"
+)
+RELATIONS: Final = {
+    "live": "in at", "locate": "in at on", "work": "at for as in", "report": "to", "marry": "to object",
+    "birthday": "in on at", "name": "object complement", "belong": "to", "study": "at", "join": "object",
+    "graduat": "from", "engag": "to", "move": "to", "stay": "at in", "lead": "first",
+    "head": "first", "sit": "in at", "come": "from", "grow": "in", "grow up": "in on at", "bank": "with",
+    "assign": "to",
+}  # fmt: skip
+"""Verbs that hold of one thing at a time, with the roles that it has."""
+CLASSED: Final = keys_of(
+    """host run write build store deploy license implement code serve track manage monitor hold keep record draw edit
+    take"""
+)
+"""Verbs that hold of one member of a class at a time."""
+SCOPE_ROLES = frozenset("in on for at during".split())
+PASSIVE_ROLES = frozenset({SUBJECT, "with", "on", "via", "to", "under", "at", "in"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The words that stand in the same place of the two."""
+
+    ones: Sequence[Atom]
+    others: Sequence[Atom]
+
+    @property
+    def shared(self) -> str:
+        """A class that both are of; nothing if there is none."""
+        names = (share_class(one.key, other.key) for one in self.ones for other in self.others)
+        return next(filter(None, names), "")
+
+    @property
+    def are_names(self) -> bool:
+        """Whether they are names of something, not words of the language."""
+        return all(atom.is_capital or atom.key in CLASSES for atom in (*self.ones, *self.others))
+
+
+def is_exclusive(old: Statement, new: Statement, ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
+    """Whether only one of the two values can stand where they stand."""
+    ones, others = _without_models(ones), _without_models(others)
+    both = (*ones, *others)
+    if ones[0].kind != "word" and all(atom.kind == ones[0].kind for atom in both):
+        return _takes_one_value(old, new, ones[-1], others[-1])
+    if any(atom.kind != "word" for atom in both) or is_contained(ones, others):
+        return False
+    if any(atom.is_first for atom in both):
+        return _is_reversed(old, ones) and _is_reversed(new, others)
+    if ones[0].role in SCOPE_ROLES and (ones[0].key in SCOPES or others[0].key in SCOPES):
+        return False
+    values = _Values(ones, others)
+    if {old.predicates[0], new.predicates[0]} == {"own", "be"}:
+        return _colors_one(values)
+    return _takes_one_word(old, new, values)
+
+
+def _without_models(values: Sequence[Atom]) -> Sequence[Atom]:
+    # An iPhone 13 is an iPhone.
+    if values[0].kind == "word" and values[0].is_capital and values[-1].kind in {"number", "version"}:
+        return [atom for atom in values if atom.kind == "word"]
+    return values
+
+
+def is_contained(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
+    """Whether one value is a part of the other: a city of a country, a day of a month, a version of a version."""
+    one, other = ones[0], others[0]
+    if (one.key in REGIONS) != (other.key in REGIONS):
+        return True
+    if one.kind == other.kind == "date":
+        return _are_compatible(one.key.partition(":")[2], other.key.partition(":")[2])
+    if one.kind == other.kind == "version":
+        short, long = sorted((one.key.partition(":")[2], other.key.partition(":")[2]), key=len)
+        return long.startswith(short) or long.endswith(short)
+    return False
+
+
+def _are_compatible(one: str, other: str) -> bool:
+    """Whether two dates can be one: a year and a day of any year, a month and a day in it."""
+    parts = ([*date.split("-"), "", ""] for date in (one, other))
+    return all(not first or not second or first == second for first, second in zip(*parts, strict=False))
+
+
+def _takes_one_value(old: Statement, new: Statement, one: Atom, other: Atom) -> bool:
+    predicate = old.predicates[0]
+    if (
+        one.unit != other.unit
+        or is_contained((one,), (other,))
+        or "event" in old.flags
+        or "event" in new.flags
+    ):
+        return False
+    if one.is_first or other.is_first:
+        if one.is_first and other.is_first and _counts_subject(old, one) and _counts_subject(new, other):
+            return predicate not in MULTI
+        return _is_reversed(old, (one,)) and _is_reversed(new, (other,))
+    if one.kind in {"date", "time", "day"}:
+        return _takes_one_time(old, one, predicate)
+    if one.kind == "number" and _is_version(one, other):
+        return False
+    return predicate not in MULTI or predicate == "need" or (_counts(old, one) and _counts(new, other))
+
+
+def _counts_subject(statement: Statement, number: Atom) -> bool:
+    # "Five people are coming", "half of them are late"
+    if statement.atoms[0] != number or number.kind != "number" or number.key.startswith("number:#"):
+        return False
+    return number.unit == "%" or (not number.unit and _counts(statement, number))
+
+
+def _counts(statement: Statement, number: Atom) -> bool:
+    # "three languages", but not "Python 3".
+    if number.unit:
+        return True
+    place = statement.atoms.index(number)
+    behind = statement.atoms[place + 1 : place + 2]
+    return (
+        bool(behind)
+        and behind[0].kind == "word"
+        and not behind[0].is_capital
+        and behind[0].role == number.role
+    )
+
+
+def _is_version(one: Atom, other: Atom) -> bool:
+    # 3 and 3.12 behind a name
+    short, long = sorted((one.key.partition(":")[2], other.key.partition(":")[2]), key=len)
+    return not one.unit and long.startswith(f"{short}.")
+
+
+def _takes_one_time(old: Statement, one: Atom, predicate: str) -> bool:
+    if one.role in {"since", "until", "by"}:
+        return True
+    if predicate not in TIMED and predicate not in CHANGES:
+        return False
+    said = [atom for atom in old.atoms if not atom.is_first and atom.role != VERB and atom.kind == "word"]
+    said = [atom for atom in said if atom.key not in TIMED]
+    if predicate == "be" and any(atom.role in {COMPLEMENT, "on", "in", "at"} for atom in said):
+        return False
+    has_other_value = any(atom.kind in {"time", "number"} for atom in old.atoms if atom.key != one.key)
+    return predicate in {"be", "happen"} or not has_other_value
+
+
+def _is_reversed(one: Statement, values: Sequence[Atom]) -> bool:
+    """Whether it says what fills a place first: Bob is the owner, March 5 is the deadline."""
+    predicate = one.predicates[0]
+    behind = [atom for atom in one.atoms if not atom.is_first and atom.role != VERB]
+    if sum(atom.is_first for atom in one.atoms) != len(values) or not behind:
+        return False
+    if predicate == "lead":
+        return "passive" not in one.flags and all(atom.is_capital for atom in values)
+    if predicate == "use":
+        return bool(_purpose(one)) and all(atom.key in CLASSES for atom in values)
+    if behind[0].determiner == "a" or behind[0].key == "number:1":
+        return False  # there may be several
+    is_definite = any(atom.determiner == "the" or atom.role == OWNER for atom in behind) or bool(one.persons)
+    is_value = all(atom.is_capital or atom.kind != "word" or atom.key in CLASSES for atom in values)
+    is_place = all(atom.role in {COMPLEMENT, OWNER, "for", "in"} for atom in behind)
+    return predicate == "be" and is_definite and is_value and is_place
+
+
+def _purpose(one: Statement) -> frozenset[str]:
+    return frozenset(atom.key for atom in one.atoms if atom.role in {"as", "for"})
+
+
+def _takes_one_word(old: Statement, new: Statement, values: _Values) -> bool:
+    predicate = old.predicates[0]
+    if values.shared == "frequency":
+        return predicate not in MULTI and "event" not in old.flags
+    if "event" in old.flags or "event" in new.flags or _is_one_of_several(old) or _is_one_of_several(new):
+        return False
+    if predicate in {"be", "set", "happen"}:
+        return _equates_one(old, new, values)
+    if predicate in CHOICES:
+        return _chooses_one(old, new, values)
+    if predicate == "prefer":
+        return bool(values.shared) or (values.are_names and len(old.keys & new.keys) > 1)
+    return _relates_one(old, new, values)
+
+
+def _colors_one(values: _Values) -> bool:
+    # Has brown eyes, the eyes are green; but not: has a brown dog.
+    return values.shared == "color" and "a" not in {values.ones[0].determiner, values.others[0].determiner}
+
+
+def _is_one_of_several(one: Statement) -> bool:
+    # "A son of mine is called Leo"
+    return any(
+        atom.is_first and atom.determiner == "a" and atom.role in {SUBJECT, OBJECT} for atom in one.atoms
+    )
+
+
+def _relates_one(old: Statement, new: Statement, values: _Values) -> bool:
+    predicate = old.predicates[0]
+    one, other = values.ones[-1], values.others[-1]
+    if predicate in RELATIONS:
+        roles = RELATIONS[predicate].split()
+        is_place = one.role in roles or (other.role in roles and one.role in {*roles, "to", OBJECT})
+        is_named = predicate == "name" and "passive" in old.flags & new.flags
+        return is_place and (values.are_names or bool(values.shared) or one.role == "as" or is_named)
+    if predicate in CLASSED and (bool(values.shared) or _is_kept_in(old, new, values)):
+        return True
+    return _names_one(old, new, values)
+
+
+def _is_kept_in(old: Statement, new: Statement, values: _Values) -> bool:
+    """Whether it says with which tool something is made or kept: my notes in Obsidian."""
+    one, other = values.ones[-1], values.others[-1]
+    is_tool = one.role == other.role and one.role in {"in", "with", "on", "to"} and values.are_names
+    kept = {atom.key for atom in old.atoms if atom.role == OBJECT or atom.is_first} & new.keys
+    return is_tool and bool(kept - {old.predicates[0]})
+
+
+def _names_one(old: Statement, new: Statement, values: _Values) -> bool:
+    """Whether it says by whom, with what or where something is done: is handled by Stripe, is built with Vite."""
+    role = values.ones[-1].role
+    if not values.are_names or "passive" not in old.flags & new.flags or role != values.others[-1].role:
+        return False
+    is_shared = old.predicates[0] in SHARED and role != SUBJECT
+    return role in PASSIVE_ROLES and not is_shared and old.predicates[0] != "use"
+
+
+def _equates_one(old: Statement, new: Statement, values: _Values) -> bool:
+    place = [atom for atom in old.atoms if atom.is_first and atom.key in new.keys]
+    one, other = values.ones[0], values.others[0]
+    if any(atom.key in SINGLE_WORDS for atom in place):
+        return True
+    if one.role in {"in", "at", "on", "from", "with"}:
+        has_more = any(atom.role == COMPLEMENT and atom.key not in TIMED for atom in old.atoms)
+        are_places = values.are_names or (one.role == "at" and one.determiner == other.determiner == "the")
+        is_moved = new.predicates[0] in CHANGES and other.role == "to"
+        is_placed = (
+            are_places and (one.role == other.role or is_moved) and not has_more
+        )  # not "is available in German"
+        return is_placed and bool(place or old.persons)
+    if one.role not in {COMPLEMENT, OBJECT, "to"}:
+        return False
+    are_models = all(atom.is_capital for atom in (*values.ones, *values.others))
+    if are_models and any(atom.key in DEVICES for atom in place):
+        return True
+    return bool(values.shared) or (
+        "a" not in {one.determiner, other.determiner} and _is_one_thing(old, place, values)
+    )
+
+
+def _is_one_thing(old: Statement, place: Sequence[Atom], values: _Values) -> bool:
+    """Whether what stands before the verb is one thing that has one name, or one value."""
+    heads = [atom for atom in place if atom.role == SUBJECT]
+    if heads and heads[-1].key in SINGLE_NOUNS:
+        return True
+    is_owned = any(atom.determiner == "the" or atom.role == OWNER for atom in place)
+    return values.are_names and (is_owned or bool(old.persons and place)) and not _is_plural(heads)
+
+
+def _is_plural(heads: Sequence[Atom]) -> bool:
+    return bool(heads) and heads[-1].text.lower().endswith("s") and not heads[-1].text.lower().endswith("ss")
+
+
+def _chooses_one(old: Statement, new: Statement, values: _Values) -> bool:
+    if _purpose(old) & _purpose(new):
+        return bool(values.shared) or values.are_names
+    if not values.shared:
+        return False
+    is_decided = "now" in new.flags or any(
+        "choose" in one.keys
+        or "will" in one.modals
+        or "imperative" in one.flags
+        or one.predicates[0] in CHANGES
+        for one in (old, new)
+    )
+    has_subject = any(atom.is_first and atom.role != VERB and atom.key in new.keys for atom in old.atoms)
+    return is_decided or has_subject

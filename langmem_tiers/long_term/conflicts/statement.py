@@ -1,0 +1,158 @@
+"""Reading a statement: what it speaks of, in which roles, and what it denies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.long_term.conflicts.function_words import is_adding
+from langmem_tiers.long_term.conflicts.items import items_of
+from langmem_tiers.long_term.conflicts.pieces import pieces_of, plain
+from langmem_tiers.long_term.conflicts.roles import roles_of
+from langmem_tiers.long_term.conflicts.sentence_forms import shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.long_term.conflicts.items import Item
+    from langmem_tiers.long_term.conflicts.models import Atom, Sentence
+
+
+_STARTS: Final = frozenset({"verb", "be", "modal", "helper", "no"})
+_FINITE: Final = frozenset({"be", "modal", "helper"})
+_JOINTS: Final = frozenset({"and", "but"})
+_MOST_PARTS: Final = 4
+
+
+def parts_of(items: Sequence[Item]) -> list[list[Item]]:
+    """The items of each clause, with the subject of the first in front of those that have none."""
+    cuts = [place for place in range(1, len(items) - 1) if _is_cut(items, place)]
+    if not cuts or len(cuts) >= _MOST_PARTS:
+        return []
+    found: list[list[Item]] = []
+    subject: list[Item] = []
+    for start, stop in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(items)], strict=True):
+        part = list(items[start:stop])
+        while part and part[0].part == "mark":
+            part = part[1:]
+        if not part:
+            continue
+        if part[0].part in _STARTS and found:
+            part = [*subject, *part]
+        else:
+            subject = _subject(part)
+        found.append(part)
+    return found if len(found) > 1 else []
+
+
+def _subject(part: Sequence[Item]) -> list[Item]:
+    at = next((place for place, item in enumerate(part) if item.part in _STARTS), 0)
+    return list(part[:at])
+
+
+def _is_cut(items: Sequence[Item], place: int) -> bool:
+    """Whether a clause of its own begins behind it."""
+    item, behind = items[place], items[place + 1]
+    if item.part == "mark":
+        return item.key in ".;!"
+    if item.part != "conjunction" or item.key not in _JOINTS:
+        return False
+    if not any(one.part in {"verb", "be"} for one in items[:place]):
+        return False
+    if behind.part in _FINITE:
+        return True
+    if behind.part == "person":
+        return place + 2 < len(items) and items[place + 2].part in _STARTS
+    return behind.part == "verb" and not behind.determiner and _is_finite(behind)
+
+
+def _is_finite(verb: Item) -> bool:
+    return verb.is_past or (verb.word.endswith("s") and not verb.word.endswith("ss"))
+
+
+MAX_WORDS = 400
+"""Longer texts are no statements: they are the same only word for word."""
+_MAX_CHARACTERS = 6000
+_NOW = frozenset("now nowadays instead anymore henceforth".split())
+_HELPERS = frozenset("is are was were do does did can could should would will has have".split())
+_ASKING = frozenset("what who whose which where when why how".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, read once to be compared often."""
+
+    text: str = field(repr=False)
+    plain: str
+    """Without differences of case and space."""
+    atoms: tuple[Atom, ...] = ()
+    """What it is made of, in its order; small words are left out."""
+    keys: frozenset[str] = frozenset()
+    roles: dict[str, frozenset[str]] = field(default_factory=dict, hash=False, compare=False)
+    """The roles in which each key stands."""
+    persons: frozenset[str] = frozenset()
+    """user, we or you: who speaks or is spoken of."""
+    person_roles: frozenset[tuple[str, str]] = frozenset()
+    modals: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    """question, also, now, past, imperative, passive, event, told, needless: what holds for all of it."""
+    denials: tuple[str, ...] = ()
+    """What stands behind each word that denies."""
+    clauses: tuple[frozenset[str], ...] = ()
+    """The keys of each sentence of the text."""
+    predicates: tuple[str, ...] = ()
+    """The verbs of its clauses; be for a clause that has no other."""
+    parts: tuple[Statement, ...] = ()
+    """Each of its clauses as a statement of its own, if it has several."""
+
+
+def read_statement(text: str) -> Statement:
+    """A statement in normalised parts.
+
+    Args:
+        text: A sentence or a few; of more than 400 words only the whole is compared.
+    """
+    simple = plain(text)
+    if len(simple) > _MAX_CHARACTERS or simple.count(" ") >= MAX_WORDS:
+        return Statement(text, simple)
+    pieces = shaped(pieces_of(text))
+    items = items_of(pieces)
+    sentence = roles_of(items)
+    if is_adding([piece.word for piece in pieces]):
+        sentence.flags.add("also")
+    if simple.endswith("?") or _asks([piece.word for piece in pieces[:2]]):
+        sentence.flags.add("question")
+    if any(piece.word in _NOW for piece in pieces):
+        sentence.flags.add("now")
+    whole = _statement(text, simple, sentence)
+    parts = parts_of(items)
+    if len(parts) < 2:
+        return whole
+    return replace(whole, parts=tuple(_statement(text, "", roles_of(part)) for part in parts))
+
+
+def _asks(first: list[str]) -> bool:
+    # "what is it", "is it", but not "what I need is".
+    if len(first) < 2:
+        return False
+    return (first[0] in _ASKING and first[1] in _HELPERS) or first[0] in _HELPERS - {"do", "have"}
+
+
+def _statement(text: str, simple: str, sentence: Sentence) -> Statement:
+    roles: dict[str, set[str]] = {}
+    for atom in sentence.atoms:
+        roles.setdefault(atom.key, set()).add(atom.role)
+    return Statement(
+        text=text,
+        plain=simple,
+        atoms=tuple(sentence.atoms),
+        keys=frozenset(roles),
+        roles={key: frozenset(some) for key, some in roles.items()},
+        persons=frozenset(sentence.persons),
+        person_roles=frozenset(sentence.person_roles),
+        modals=frozenset(sentence.modals),
+        flags=frozenset(sentence.flags),
+        denials=tuple(sentence.denials),
+        clauses=tuple(sentence.clauses),
+        predicates=tuple(sentence.predicates),
+    )

@@ -1,0 +1,147 @@
+"""The tables of words by the keys that a text is read into."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from langmem_tiers.long_term.conflicts import verbs, word_classes
+from langmem_tiers.long_term.conflicts.function_words import ARTICLES, POINTERS
+from langmem_tiers.long_term.conflicts.inflection import IRREGULAR_BASES, stem
+from langmem_tiers.long_term.conflicts.synonyms import SYNONYMS, VERB_KEYS
+
+FILLERS = frozenset(
+    """
+    please really just actually currently presently now very quite basically simply still already also too
+    additionally definitely certainly absolutely clearly kindly so well okay ok overall generally usually
+    normally typically however today's hi hello hey remember thanks personally honestly truly highly strongly
+    particularly especially officially formally itself themselves ourselves myself himself herself then there
+    here that which who pretty rather somewhat apparently obviously essentially literally again yet hence thus
+    therefore indeed surely naturally nowadays lately recently anyway um uh particular specific certain mainly
+    mostly primarily simply eventually finally totally completely fully strictly etc it he she they them him
+    one's entirely exactly wholly altogether these those this such any ever
+    """.split()
+)
+"""Words."""
+_PHRASES = """
+in my opinion; as for me; if you ask me; as a user; for instance; as always; in principle; in terms of; per
+se; in short; long story short; at the end of the day; like i say; i mean; to be clear; to be precise; on
+the whole; by all means; at the moment; right now; these days; for now; at present; as of now; as of today;
+from now on; going forward; note that; keep in mind that; please note; remember that; remember to; be aware
+that; make sure to; be sure to; make sure that; make sure; it is important that; in general; as a rule; for
+the record; by the way; in the future; the fact is that; in order; kind of; sort of; a bit; a lot; of
+course; as usual; the user say that; the user mention that; the user state that; user say that; user mention
+that; i say that; user note that; it has been decide that; fyi; a total of; in total; at all; for sure; as a
+matter of fact; in fact; to be honest; located at the; from now; for the time being; so far; whenever
+possible; if possible; when possible; way to go; in addition; as well; once and for all; any more; anymore;
+in fact; also known as; a copy of; just so you know; you know; as you know; it turns out that; pretty much;
+as such; needless to say; as mentioned; as a reminder; reminder; heads up; for your information; it should
+be note that; it is worth noting that; the fact that; at this point; at the current time; in any case; I
+would say; in particular; once again; of all; as far as; for your reference; i want you to know that; this
+means that; i would like you to know that; the user has said that; the user has mentioned that; the user has
+stated that; it is known that
+"""
+FILLER_PHRASES = tuple(" ".join(phrase.lower().split()) for phrase in _PHRASES.split(";"))
+"""Phrases, in any inflection."""
+
+
+_Rest = tuple[tuple[str, ...], str]
+
+
+def _stems(phrase: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in phrase.split() if word not in POINTERS)
+
+
+def _phrases() -> tuple[dict[str, str], dict[str, list[_Rest]]]:
+    singles: dict[str, str] = {}
+    longer: dict[str, list[_Rest]] = {}
+    table = {**dict.fromkeys(FILLER_PHRASES, ""), **SYNONYMS}
+    for phrase, canonical in table.items():
+        stems = _stems(phrase)
+        if len(stems) == 1 and len(phrase.split()) > 1 and not ARTICLES & set(phrase.split()):
+            continue  # nothing but a small word makes it a phrase, and that one is gone by then
+        if len(stems) == 1:
+            singles.setdefault(stems[0], canonical)
+        elif stems:
+            longer.setdefault(stems[0], []).append((stems[1:], canonical))
+    for rests in longer.values():
+        rests.sort(key=lambda rest: -len(rest[0]))
+    return singles, longer
+
+
+_SINGLES, PHRASES = _phrases()
+"""By the first stem of each: the other stems and what stands for the phrase, the longest first."""
+_FILLER_STEMS = frozenset(FILLERS)
+
+
+@lru_cache(maxsize=50_000)
+def key_of(word: str) -> str:
+    """What stands for a word in lower case and for its synonyms; nothing for one that can be left out."""
+    if word in _FILLER_STEMS:
+        return ""
+    root = stem(word)
+    return _SINGLES.get(root, root)
+
+
+def keys_of(words: str) -> frozenset[str]:
+    """The keys of some words."""
+    return frozenset(key_of(word) or word for word in words.split())
+
+
+def _by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for word, names in table.items():
+        key = key_of(word) or word
+        found[key] = found.get(key, frozenset()) | names
+    return found
+
+
+VERBS: Final = keys_of(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
+"""Keys that can be the verb of a sentence."""
+NOUNS_TOO: Final = keys_of(" ".join(verbs.NOUNS_TOO))
+"""Those that can as well be a noun."""
+CLASSES: Final = _by_key(word_classes.CLASSES)
+"""The classes that a key is a member of."""
+OPPOSITES: Final = (
+    frozenset(
+        (" ".join(map(key_of, one.split())), " ".join(map(key_of, other.split())))
+        for one, other in word_classes.OPPOSITES
+    )
+    | word_classes.OPPOSITES
+)
+"""Pairs of keys, in both orders."""
+COMPLEMENTS: Final = frozenset((key_of(one), key_of(other)) for one, other in word_classes.COMPLEMENTS)
+"""Those of them between which there is nothing."""
+SCOPES: Final = frozenset(key_of(word) for word in word_classes.SCOPES)
+REGIONS: Final = frozenset(key_of(word) for word in word_classes.REGIONS)
+
+
+def are_opposite(one: str, other: str) -> bool:
+    """Whether the two keys say the opposite, or one is the other with a denying prefix."""
+    if (one, other) in OPPOSITES or (_adjective(one), _adjective(other)) in OPPOSITES:
+        return True
+    short, long = sorted((one, other), key=len)
+    return len(short) > 3 and any(
+        long == prefix + short for prefix in ("un", "in", "im", "dis", "non", "ir", "il")
+    )
+
+
+def are_complements(one: str, other: str) -> bool:
+    """Whether what is not the one is the other: open and closed, but not hot and cold."""
+    if (one, other) in COMPLEMENTS:
+        return True
+    return are_opposite(one, other) and (one, other) not in OPPOSITES
+
+
+def _adjective(key: str) -> str:
+    # "lazily" is "lazy", "quickly" is "quick".
+    if not key.endswith("ly"):
+        return key
+    bare = key[:-2]
+    return key_of(f"{bare[:-1]}y" if bare.endswith("i") else bare)
+
+
+def share_class(one: str, other: str) -> str:
+    """The name of a class that both keys are members of; nothing if there is none."""
+    both = CLASSES.get(one, frozenset()) & CLASSES.get(other, frozenset())
+    return min(both, default="")

@@ -1,0 +1,71 @@
+"""Makes entries of what is to be remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.entries import Entry, Tier, no_interval
+from langmem_tiers.long_term.models import IMPORTANCE, USUAL_IMPORTANCE
+from langmem_tiers.long_term.records import NewEntry
+from langmem_tiers.recall.entry_search import found_by, terms_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.long_term.dependencies import LastingParts
+    from langmem_tiers.long_term.models import EntryDraft
+
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""By how much, at most, the clock of another process may be ahead and be followed."""
+
+
+def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft, now: datetime) -> Entry:
+    """The long-term entry of a draft.
+
+    Raises:
+        InvalidInputError: It would cease to hold before it is stored.
+    """
+    importance = IMPORTANCE.get(draft.kind, USUAL_IMPORTANCE)
+    if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
+        raise no_interval(now, draft.valid_until)
+    return Entry(
+        id=parts.new_id(),
+        namespace=namespace,
+        tier=Tier.LONG_TERM,
+        kind=str(draft.kind),
+        content=draft.content,
+        created_at=now,
+        session=draft.session,
+        importance=importance if draft.importance is None else draft.importance,
+        relevance=importance if draft.importance is None else draft.importance,
+        token_count=parts.counter.count(draft.content),
+        valid_from=now if draft.valid_from is None else draft.valid_from,
+        valid_until=draft.valid_until,
+        tags=frozenset(draft.tags),
+        source=draft.source,
+        category=draft.category,
+        last_access_at=now,
+    )
+
+
+def made_after(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry:
+    """An entry that holds from now on, and now is not before what it is compared with was stored.
+
+    Who stores at the same time, or has a clock that is ahead, has a later now, and was first all the same.
+    """
+    if draft.valid_from is not None:
+        return entry
+    now = entry.created_at
+    latest = max((one.created_at for one in there if one.created_at - now <= _CLOCKS_DIFFER), default=now)
+    if latest <= now or (entry.valid_until is not None and entry.valid_until <= latest):
+        return entry
+    return replace(entry, created_at=latest, valid_from=latest, last_access_at=latest)
+
+
+def new_entry(entry: Entry) -> NewEntry:
+    """An entry ready to be kept: found by its words, its tags, its category and its kind."""
+    return NewEntry(entry=entry, terms=terms_for(found_by(entry)))

@@ -1,0 +1,86 @@
+"""The keywords that entries are stored and filtered by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, TypedDict
+
+from langmem_tiers.common.entries import check_score
+from langmem_tiers.common.messages import check_time
+from langmem_tiers.common.namespaces import check_name
+from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.long_term.models import EntryFilters
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class DraftWords(TypedDict, total=False):
+    """What an ``EntryDraft`` takes besides its content."""
+
+    kind: str
+    category: str | None
+    tags: AbstractSet[str]
+    importance: float | None
+    source: str | None
+    session: str | None
+    valid_from: datetime | None
+    valid_until: datetime | None
+
+
+class FilterWords(TypedDict, total=False):
+    """What ``EntryFilters`` take."""
+
+    kinds: Iterable[str] | None
+    categories: Iterable[str] | None
+    tags: Iterable[str] | None
+    valid_at: datetime | None
+    since: datetime | None
+    until: datetime | None
+    min_importance: float
+    sessions: Iterable[str] | None
+    archived: bool
+
+
+def filters_of(which: FilterWords, now: datetime) -> EntryFilters:
+    """The filters that keywords stand for, checked; those in force now, if no time is named.
+
+    Raises:
+        InvalidInputError: A value makes no sense.
+    """
+    unknown = which.keys() - FilterWords.__annotations__.keys()
+    if unknown:
+        known = ", ".join(FilterWords.__annotations__)
+        raise InvalidInputError(f"unknown filter {min(unknown)!r}: use one of {known}")
+    return EntryFilters(
+        kinds=names_in(which.get("kinds"), "kind"),
+        categories=names_in(which.get("categories"), "category"),
+        tags=names_in(which.get("tags"), "tag"),
+        valid_at=_time(which.get("valid_at", now)),
+        since=_time(which.get("since")),
+        until=_time(which.get("until")),
+        min_importance=check_score(which.get("min_importance", 0.0), "min_importance"),
+        sessions=names_in(which.get("sessions"), "session"),
+        archived=which.get("archived", False),
+    )
+
+
+def at(which: FilterWords, moment: datetime) -> FilterWords:
+    """The same at a time."""
+    found = which.copy()
+    found["valid_at"] = check_time(moment)
+    return found
+
+
+def names_in(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
+    """The names that a filter allows, checked; None allows all."""
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"a filter by {what} takes a set of names, got {values!r}: use {{...}}")
+    return frozenset(check_name(value, what) for value in values)
+
+
+def _time(moment: datetime | None) -> datetime | None:
+    return None if moment is None else check_time(moment)

@@ -1,0 +1,340 @@
+"""Long-term entries, episodes and chunks on SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, case, delete, exists, func, or_, select, update
+
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.common.namespaces import escape, namespace_key, unescape
+from langmem_tiers.errors import StorageBusyError
+from langmem_tiers.items.repository import parts_of
+from langmem_tiers.long_term.fact_repository import SqlExtractedFacts
+from langmem_tiers.long_term.models import Relation
+from langmem_tiers.long_term.records import Aged
+from langmem_tiers.long_term.rows import ENTRIES, packed, to_kept, unpacked
+from langmem_tiers.long_term.writes import TooLateError, archive_all, write_all
+from langmem_tiers.storage.driver_errors import OutrunError
+from langmem_tiers.storage.memory_tables import memories, memory_spaces, memory_tags, relations
+from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.schema import namespaces, sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.long_term.models import EntryFilters
+    from langmem_tiers.long_term.records import Access, KeptEntry, MemoryWrite
+    from langmem_tiers.storage.database import Database
+
+_TRIES = 20  # far more than two racing writers need
+_later = bindparam("last_at", type_=memories.c.last_access_at.type)
+_TOUCH = (
+    update(memories)
+    .where(memories.c.pk == bindparam("of"))
+    .values(
+        access_count=memories.c.access_count + bindparam("more"),
+        last_access_at=_later,
+    )
+)
+
+
+class SqlMemoryStore(SqlExtractedFacts):
+    """Serves the ``MemoryStore`` port."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._database = database
+
+    def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
+        """Make all changes in one transaction."""
+        for _ in range(_TRIES):
+            try:
+                with self._database.write() as connection:
+                    write_all(connection, namespace, write, now)
+                    return True
+            except TooLateError:
+                return False
+            except OutrunError:  # two who write to a new namespace at once: one of them looks again
+                continue
+        raise StorageBusyError("others write to the same memory all the time: try again later")
+
+    @repeatable
+    def revision(self, namespace: NamespacePath) -> int:
+        """The number of the last commit; 0 if there was none."""
+        query = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    @repeatable
+    def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
+        """Numbers that are others after any change, also of what is archived or used."""
+        own = _pk_of(namespace)
+        space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
+            memory_spaces.c.namespace_pk == own
+        )
+        archived = case((memories.c.archived_at.is_not(None), memories.c.pk), else_=0)
+        used = select(
+            func.count(memories.c.archived_at),
+            func.coalesce(func.sum(archived), 0),
+            func.coalesce(func.sum(archived * archived), 0),
+            func.coalesce(func.sum(memories.c.access_count), 0),
+        ).where(memories.c.namespace_pk == own)
+        with self._database.read() as connection:
+            numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())
+        return tuple(int(number) for number in numbers)
+
+    @repeatable
+    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
+        """Those of some entries that are there."""
+        found: dict[str, KeptEntry] = {}
+        with self._database.read() as connection:
+            for some in parts_of([escape(name) for name in ids]):
+                query = ENTRIES.where(memories.c.namespace_pk == _pk_of(namespace), memories.c.id.in_(some))
+                kept = (to_kept(row, namespace) for row in connection.execute(query))
+                found.update((one.entry.id, one) for one in kept)
+        return found
+
+    @repeatable
+    def fetch(
+        self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
+    ) -> Mapping[int, KeptEntry]:
+        """Those of some entries that are there and meant, by their keys."""
+        found: dict[int, KeptEntry] = {}
+        meant = (
+            memories.c.namespace_pk == _pk_of(namespace),
+            memories.c.tier.in_([tier.value for tier in tiers]),
+        )
+        query = ENTRIES.where(*meant, *_conditions(filters))
+        with self._database.read() as connection:
+            for some in parts_of(keys):
+                rows = connection.execute(query.where(memories.c.pk.in_(some)))
+                found.update((row.pk, to_kept(row, namespace)) for row in rows)
+        return found
+
+    @repeatable
+    def page(
+        self,
+        namespace: NamespacePath,
+        tier: Tier,
+        filters: EntryFilters,
+        *,
+        before: int | None = None,
+        limit: int,
+    ) -> tuple[KeptEntry, ...]:
+        """Entries of a tier, the last stored first."""
+        query = _of_tier(ENTRIES, namespace, tier).where(*_conditions(filters))
+        if before is not None:
+            query = query.where(memories.c.pk < before)
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(memories.c.pk.desc()).limit(limit)).all()
+        return tuple(to_kept(row, namespace) for row in rows)
+
+    @repeatable
+    def of_session(
+        self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
+    ) -> tuple[KeptEntry, ...]:
+        """The entries of a tier that go with a session, by their turns; the newest of too many."""
+        query = (
+            _of_tier(ENTRIES, namespace, tier)
+            .where(memories.c.session_pk == session_key, memories.c.archived_at.is_(None))
+            .order_by(memories.c.turn.desc(), memories.c.pk.desc())
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple(to_kept(row, namespace) for row in reversed(rows))
+
+    @repeatable
+    def count(self, namespace: NamespacePath, tier: Tier) -> int:
+        """How many entries of a tier are not archived."""
+        query = _of_tier(select(func.count()), namespace, tier).where(memories.c.archived_at.is_(None))
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    @repeatable
+    def relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
+        """The relations that begin or end at some entries, oldest first."""
+        source, target = memories.alias("source"), memories.alias("target")
+        query = (
+            select(source.c.id.label("source"), target.c.id.label("target"))
+            .add_columns(relations.c.kind, relations.c.strength, relations.c.created_at)
+            .join(source, source.c.pk == relations.c.source_pk)
+            .join(target, target.c.pk == relations.c.target_pk)
+        )
+        own = _pk_of(namespace)
+        found: dict[tuple[str, str, str], Relation] = {}
+        with self._database.read() as connection:
+            for some in parts_of([escape(name) for name in ids]):
+                for end in (source, target):
+                    here = query.where(end.c.namespace_pk == own, end.c.id.in_(some))
+                    for row in connection.execute(here):
+                        relation = Relation(
+                            source=unescape(row.source),
+                            target=unescape(row.target),
+                            kind=unescape(row.kind),
+                            strength=row.strength,
+                            created_at=row.created_at,
+                        )
+                        found[relation.source, relation.target, relation.kind] = relation
+        return tuple(
+            sorted(found.values(), key=lambda one: (one.created_at, one.source, one.target, one.kind))
+        )
+
+    @repeatable
+    def connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[KeptEntry, ...]:
+        """The entry with all that are reached from it over relations of one kind, either way, in one read."""
+        own = (memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
+        reached = select(memories.c.pk).where(*own).cte(recursive=True)
+        is_source = relations.c.source_pk == reached.c.pk
+        step = (
+            select(case((is_source, relations.c.target_pk), else_=relations.c.source_pk))
+            .join(reached, or_(is_source, relations.c.target_pk == reached.c.pk))
+            .where(relations.c.kind == escape(kind))
+        )
+        reached = reached.union(step)
+        with self._database.read() as connection:
+            rows = connection.execute(ENTRIES.where(memories.c.pk.in_(select(reached.c.pk)))).all()
+        return tuple(to_kept(row, namespace) for row in rows)
+
+    def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
+        """Count uses of entries, by their keys."""
+        own = select(memories.c.pk, memories.c.last_access_at).where(
+            memories.c.namespace_pk == _pk_of(namespace)
+        )
+        with self._database.write() as connection:
+            _lock(connection, namespace)
+            for some in parts_of(sorted(accesses)):
+                there = own.where(memories.c.pk.in_(some)).order_by(memories.c.pk)
+                rows = [
+                    {
+                        "of": row.pk,
+                        "more": accesses[row.pk].count,
+                        "last_at": max(row.last_access_at, accesses[row.pk].last_at),
+                    }
+                    for row in connection.execute(there)
+                ]
+                if rows:
+                    connection.execute(_TOUCH, rows)
+
+    def restore(self, namespace: NamespacePath, entry_id: str) -> bool:
+        """Show an archived entry again; whether it was archived."""
+        again = (
+            update(memories)
+            .where(memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
+            .where(memories.c.archived_at.is_not(None))
+            .values(archived_at=None)
+        )
+        with self._database.write() as connection:
+            _lock(connection, namespace)
+            return connection.execute(again).rowcount > 0
+
+    def erase(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
+        """Erase entries with their relations; how many there were."""
+        pk, erased = _pk_of(namespace), 0
+        with self._database.write() as connection:
+            _lock(connection, namespace)
+            for some in parts_of([escape(name) for name in ids]):
+                gone = delete(memories).where(memories.c.namespace_pk == pk, memories.c.id.in_(some))
+                erased += connection.execute(gone).rowcount
+            if erased:
+                # The next revision too: whoever has compared an entry with what is gone now looks again.
+                space = update(memory_spaces).where(memory_spaces.c.namespace_pk == pk)
+                counts = {"erased": memory_spaces.c.erased + 1, "revision": memory_spaces.c.revision + 1}
+                connection.execute(space.values(counts))
+        return erased
+
+    @repeatable
+    def aged(
+        self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
+    ) -> tuple[Aged, ...]:
+        """Long-term entries that are not archived and older than that, by their keys."""
+        columns = [getattr(memories.c, "pk" if name == "key" else name) for name in Aged._fields]
+        query = (
+            _of_tier(select(*columns), namespace, Tier.LONG_TERM)
+            .where(memories.c.archived_at.is_(None), memories.c.created_at < created_before)
+            .where(memories.c.pk > after)
+            .order_by(memories.c.pk)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return tuple(Aged(*row) for row in connection.execute(query))
+
+    def archive(self, namespace: NamespacePath, keys: Sequence[int], now: datetime) -> tuple[int, int]:
+        """Archive entries by their keys; how many were not archived yet, and their tokens."""
+        with self._database.write() as connection:
+            _lock(connection, namespace)
+            return archive_all(connection, _pk_of(namespace), sorted(keys), now)
+
+    @repeatable
+    def consolidation(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
+        """Where a consolidation stopped that did not come to its end."""
+        query = select(memory_spaces.c.consolidation).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
+        with self._database.read() as connection:
+            stored = connection.execute(query).scalar()
+        return None if stored is None else unpacked(stored)
+
+    def save_consolidation(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
+        """Note where a consolidation is."""
+        own = memory_spaces.c.namespace_pk == _pk_of(namespace)
+        value = None if state is None else packed(state)
+        with self._database.write() as connection:
+            connection.execute(update(memory_spaces).where(own).values(consolidation=value))
+
+
+def _lock(connection: Connection, namespace: NamespacePath) -> None:
+    # First, by all who change entries: two that lock the same entries in another order wait for ever.
+    own = namespaces.c.path == namespace_key(namespace)
+    connection.execute(select(namespaces.c.pk).where(own).with_for_update())
+
+
+def _pk_of(namespace: NamespacePath) -> ScalarSelect[int]:
+    return select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).scalar_subquery()
+
+
+def _of_tier(
+    query: Select[*tuple[Any, ...]], namespace: NamespacePath, tier: Tier
+) -> Select[*tuple[Any, ...]]:
+    return query.where(memories.c.namespace_pk == _pk_of(namespace), memories.c.tier == tier.value)
+
+
+def _conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if filters.kinds is not None:
+        found.append(memories.c.kind.in_([escape(kind) for kind in filters.kinds]))
+    if filters.categories is not None:
+        found.append(memories.c.category.in_([escape(name) for name in filters.categories]))
+    if filters.tags is not None:
+        tag = memory_tags.c.tag.in_([escape(name) for name in filters.tags])
+        found.append(exists().where(memory_tags.c.memory_pk == memories.c.pk, tag))
+    if filters.sessions is not None:
+        names = [escape(name) for name in filters.sessions]
+        found.append(func.coalesce(sessions.c.name, memories.c.session).in_(names))
+    if filters.since is not None:
+        found.append(memories.c.created_at >= filters.since)
+    if filters.until is not None:
+        found.append(memories.c.created_at < filters.until)
+    if filters.min_importance > 0:
+        found.append(memories.c.importance >= filters.min_importance)
+    return [*found, *_validity(filters)]
+
+
+def _validity(filters: EntryFilters) -> list[ColumnElement[bool]]:
+    moment, found = filters.valid_at, list[Any]()
+    if filters.meets is not None:
+        start, end = filters.meets
+        found.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > start))
+        if end is not None:
+            found.append(memories.c.valid_from < end)
+    if moment is not None:
+        found.append(memories.c.valid_from <= moment)
+        found.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > moment))
+    if not filters.archived:
+        is_shown = memories.c.archived_at.is_(None)
+        # Whoever asks how things stood then sees what was archived later.
+        found.append(is_shown if moment is None else or_(is_shown, memories.c.archived_at > moment))
+    return found

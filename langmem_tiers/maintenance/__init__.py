@@ -1,0 +1,1 @@
+"""Maintenance: retention, expiry, compaction and statistics of the database."""

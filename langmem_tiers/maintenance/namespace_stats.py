@@ -1,0 +1,110 @@
+"""What one namespace holds, from the rows of its sessions and of what was made of them; messages are not counted."""
+
+from __future__ import annotations
+
+from datetime import UTC, date
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import String, func, select, type_coerce
+
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.common.namespaces import namespace_key
+from langmem_tiers.maintenance.models import DayHoldings, Holdings, TierHoldings
+from langmem_tiers.storage.memory_tables import memories
+from langmem_tiers.storage.schema import entries, knowledge, messages, namespaces, sessions
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.storage.database import Database
+
+_NEWEST = 20_000
+"""Messages that growth is told of."""
+
+
+def held_by(database: Database, namespace: NamespacePath, since: datetime) -> Holdings | None:
+    """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
+    with database.read() as connection:
+        found = connection.execute(
+            select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace))
+        ).scalar()
+        if found is None:
+            return None
+        key = int(found)
+        row = sessions.c
+        count, said, tokens = _figures(
+            connection,
+            select(func.count(), func.sum(row.message_count), func.sum(row.token_count)).where(
+                row.namespace_pk == key
+            ),
+        )
+        tiers = _tiers(connection, key, TierHoldings(entries=said, tokens=tokens))
+        (known,) = _figures(connection, select(func.count()).where(knowledge.c.namespace_pk == key))
+        growth, is_whole = _growth(connection, key, since, is_sqlite=database.is_sqlite)
+    return Holdings(
+        sessions=count,
+        messages=said,
+        tokens=tokens,
+        tiers=tiers,
+        knowledge=known,
+        growth=growth,
+        growth_is_whole=is_whole,
+    )
+
+
+def _tiers(connection: Connection, key: int, said: TierHoldings) -> dict[str, TierHoldings]:
+    promoted = TierHoldings(
+        *_figures(
+            connection,
+            select(func.count(), func.sum(messages.c.token_count))
+            .select_from(entries.join(messages, messages.c.pk == entries.c.message_pk))
+            .where(entries.c.namespace_pk == key, entries.c.tier == Tier.LONG_TERM.value),
+        )
+    )
+    row = memories.c
+    made = connection.execute(
+        select(row.tier, func.count(), func.sum(row.token_count))
+        .where(row.namespace_pk == key)
+        .group_by(row.tier)
+    )
+    found = {Tier.SHORT_TERM.value: said - promoted, Tier.LONG_TERM.value: promoted}
+    for tier, count, tokens in made:
+        found[tier] = found.get(tier, TierHoldings()) + TierHoldings(int(count), int(tokens or 0))
+    return found
+
+
+def _growth(
+    connection: Connection, key: int, since: datetime, *, is_sqlite: bool
+) -> tuple[tuple[DayHoldings, ...], bool]:
+    row = messages.c
+    own = select(row.created_at, row.token_count).where(row.namespace_pk == key).limit(_NEWEST)
+    # PostgreSQL answers from its index by time alone; SQLite has none, and goes by the order of writing.
+    newest = (
+        own.order_by(row.pk.desc())
+        if is_sqlite
+        else own.where(row.created_at >= _start_of_day(since)).order_by(row.created_at.desc())
+    ).subquery()
+    day: ColumnElement[Any] = (
+        func.substr(type_coerce(newest.c.created_at, String), 1, 10)
+        if is_sqlite
+        else func.to_char(func.timezone("UTC", newest.c.created_at), "YYYY-MM-DD")
+    )
+    rows = connection.execute(select(day, func.count(), func.sum(newest.c.token_count)).group_by(day)).all()
+    days = sorted(
+        DayHoldings(date.fromisoformat(one), int(count), int(tokens)) for one, count, tokens in rows
+    )
+    is_whole = sum(one.messages for one in days) < _NEWEST
+    told = days if is_whole else days[1:]  # of the oldest day some may be older than what was looked at
+    inside = tuple(one for one in told if one.day >= since.date())
+    return inside, is_whole or bool(days and days[0].day < since.date())
+
+
+def _start_of_day(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _figures(connection: Connection, query: Any) -> tuple[int, ...]:  # noqa: ANN401 - any statement
+    return tuple(int(one or 0) for one in connection.execute(query).one())

@@ -1,0 +1,1 @@
+"""Pools: knowledge shared by several namespaces."""

@@ -1,0 +1,137 @@
+"""Pools and their members as rows, and the rights that a change of them needs, inside a transaction of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, func, select
+
+from langmem_tiers.common.namespaces import escape, namespace_from_key, namespace_key, unescape
+from langmem_tiers.errors import EntryNotFoundError, NotAllowedError
+from langmem_tiers.knowledge.models import name_from_id
+from langmem_tiers.pools.models import RIGHTS, Origin, PoolInfo, PoolMember, check_member, no_pool
+from langmem_tiers.storage.memory_tables import memories
+from langmem_tiers.storage.pool_tables import pool_members, pools
+from langmem_tiers.storage.schema import knowledge, namespaces
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.sessions.message_rows import AnyRow
+
+
+def lock_pool(connection: Connection, pool_id: str) -> AnyRow:
+    """The pool's row, which nobody else holds until the transaction ends.
+
+    Raises:
+        PoolNotFoundError: There is none.
+    """
+    query = select(pools).where(pools.c.id == escape(pool_id)).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        raise no_pool(pool_id)
+    return row
+
+
+def member_in(connection: Connection, pool_pk: int, namespace: NamespacePath) -> PoolMember | None:
+    """What a namespace is in a pool; nobody changes it while the pool is locked."""
+    own = and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == namespace_key(namespace))
+    row = connection.execute(select(pool_members).where(own)).first()
+    return None if row is None else to_member(row)
+
+
+def check_owner(connection: Connection, pool: AnyRow, by: NamespacePath | None) -> None:
+    """Refuse who is no owner; None is whoever holds the store."""
+    if by is not None:
+        member = member_in(connection, pool.pk, by)
+        check_member(member, unescape(pool.name), by, needs="is_owner")
+
+
+def check_owned(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
+    """Refuse to leave a pool without an owner, which nobody could add members to."""
+    others = (
+        select(func.count())
+        .select_from(pool_members)
+        .where(pool_members.c.pool_pk == pool.pk, pool_members.c.is_owner)
+        .where(pool_members.c.namespace != namespace_key(without))
+    )
+    if not connection.execute(others).scalar_one():
+        raise NotAllowedError(
+            f"the namespace {without!r} is the only owner of the pool {unescape(pool.name)!r}: "
+            "add another with pool.add(..., is_owner=True), or delete the pool; nothing was changed"
+        )
+
+
+def hold_origin(connection: Connection, origin: Origin) -> None:
+    """Let nobody erase what is contributed before the contribution is there to be erased with it.
+
+    Raises:
+        EntryNotFoundError: It is gone already.
+    """
+    if origin.entry_id is None:
+        return
+    own = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(origin.namespace))
+    entry = select(memories.c.pk).where(
+        memories.c.namespace_pk == own.scalar_subquery(), memories.c.id == escape(origin.entry_id)
+    )
+    found = connection.execute(entry.with_for_update(read=True, of=memories)).first()
+    name = name_from_id(origin.entry_id)
+    if found is None and name is not None:
+        category, key = name
+        known = select(knowledge.c.pk).where(
+            knowledge.c.namespace_pk == own.scalar_subquery(),
+            knowledge.c.category == escape(category),
+            knowledge.c.key == escape(key),
+        )
+        found = connection.execute(known.with_for_update(read=True, of=knowledge)).first()
+    if found is None:
+        raise EntryNotFoundError(
+            f"the namespace {origin.namespace!r} has no entry {origin.entry_id!r} to contribute: "
+            "use an id that store() or recall() gave; nothing was contributed"
+        )
+
+
+def to_info(row: AnyRow) -> PoolInfo:
+    """The pool of a row."""
+    return PoolInfo(id=unescape(row.id), name=unescape(row.name), created_at=row.created_at)
+
+
+def to_member(row: AnyRow) -> PoolMember:
+    """The member of a row."""
+    return PoolMember(
+        namespace=namespace_from_key(row.namespace),
+        can_read=row.can_read,
+        can_write=row.can_write,
+        is_owner=row.is_owner,
+        joined_at=row.joined_at,
+    )
+
+
+def member_rights(member: PoolMember) -> dict[str, bool]:
+    """The columns of a member's rights."""
+    return {name: getattr(member, name) for name in RIGHTS}
+
+
+def to_origin(row: AnyRow) -> Origin:
+    """The origin of a row; its ``entry_id`` is a column of its own name."""
+    return Origin(
+        namespace=namespace_from_key(row.origin),
+        entry_id=None if row.entry_id is None else unescape(row.entry_id),
+        copied_at=row.copied_at,
+        confidence=row.confidence,
+        ends_at=row.ends_at,
+    )
+
+
+def origin_row(origin: Origin, memory_pk: int, same_as_pk: int | None = None) -> dict[str, Any]:
+    """The columns of an origin."""
+    return {
+        "memory_pk": memory_pk,
+        "namespace": namespace_key(origin.namespace),
+        "entry_id": None if origin.entry_id is None else escape(origin.entry_id),
+        "copied_at": origin.copied_at,
+        "confidence": origin.confidence,
+        "ends_at": origin.ends_at,
+        "same_as_pk": same_as_pk,
+    }

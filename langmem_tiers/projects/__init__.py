@@ -1,0 +1,1 @@
+"""Projects: MemorySystem, one object for a project's conversations."""

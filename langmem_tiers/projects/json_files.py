@@ -1,0 +1,185 @@
+"""A project's memory as JSON that people can read: four files, in the form of the design that they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langmem_tiers.common.decay import decay_of, decayed
+from langmem_tiers.common.entries import Tier
+from langmem_tiers.episodes.service import to_episode
+from langmem_tiers.long_term.models import EntryFilters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from langmem_tiers.common.entries import Chunk, Entry
+    from langmem_tiers.common.messages import Message
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.episodes.models import Episode
+    from langmem_tiers.long_term.models import Relation
+    from langmem_tiers.long_term.records import KeptEntry
+    from langmem_tiers.projects.models import Conversation
+    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.session import Session
+
+LONG_TERM_FILE = "long-term-memory.json"
+EPISODIC_FILE = "episodic-memory.json"
+CONVERSATIONS_FILE = "conversations.json"
+CHUNKS_FILE = "conversation-chunks.json"
+_PAGE = 500
+_EVER = EntryFilters(archived=True)
+
+
+def project_files(
+    parts: MemoryParts, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
+) -> dict[str, list[dict[str, Any]]]:
+    """What each file is to hold.
+
+    Args:
+        parts: The stores.
+        namespace: The project.
+        conversations: Its conversations with their sessions.
+    """
+    now = parts.now()
+    files: dict[str, list[dict[str, Any]]] = {
+        LONG_TERM_FILE: list(_entries(parts, namespace, now)),
+        EPISODIC_FILE: [_episode(to_episode(one), now) for one in _all(parts, namespace, Tier.EPISODIC)],
+        CONVERSATIONS_FILE: [],
+        CHUNKS_FILE: [],
+    }
+    for conversation, session in conversations:
+        chunks = session.chunks()
+        files[CHUNKS_FILE] += [_chunk(one, session.messages_of(one)) for one in chunks]
+        recent = parts.chunks_of(session).recent()
+        files[CONVERSATIONS_FILE].append(_conversation(parts, conversation, session, chunks, recent))
+    return files
+
+
+def _all(
+    parts: MemoryParts, namespace: NamespacePath, tier: Tier, filters: EntryFilters = _EVER
+) -> Iterator[KeptEntry]:
+    before: int | None = None
+    while page := parts.lasting.store.page(namespace, tier, filters, before=before, limit=_PAGE):
+        yield from map(parts.lasting.uses.seen, page)
+        before = page[-1].key
+
+
+def _entries(parts: MemoryParts, namespace: NamespacePath, now: datetime) -> Iterator[dict[str, Any]]:
+    store, before = parts.lasting.store, None
+    while page := store.page(namespace, Tier.LONG_TERM, _EVER, before=before, limit=_PAGE):
+        before = page[-1].key
+        entries = [parts.lasting.uses.seen(one).entry for one in page]
+        relations: dict[str, list[Relation]] = {}
+        for relation in store.relations(namespace, [entry.id for entry in entries]):
+            relations.setdefault(relation.source, []).append(relation)
+        yield from (_entry(entry, relations.get(entry.id, []), now) for entry in entries)
+
+
+def _entry(entry: Entry, relations: Sequence[Relation], now: datetime) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "type": entry.kind,
+        "content": entry.content,
+        "category": entry.category,
+        "tags": sorted(entry.tags),
+        "relationships": [
+            {
+                "targetId": one.target,
+                "type": one.kind,
+                "strength": one.strength,
+                "createdAt": one.created_at.isoformat(),
+            }
+            for one in relations
+        ],
+        "validFrom": (entry.valid_from or entry.created_at).isoformat(),
+        "validUntil": None if entry.valid_until is None else entry.valid_until.isoformat(),
+        "createdAt": entry.created_at.isoformat(),
+        "state": entry.state.value,
+        "metadata": {
+            "source": entry.source,
+            "conversationId": entry.session,
+            "importance": entry.importance,
+            "accessCount": entry.access_count,
+            "lastAccessedAt": (entry.last_access_at or entry.created_at).isoformat(),
+            "decayFactor": round(decay_of(entry, now), 6),
+            "tokens": entry.token_count,
+        },
+    }
+
+
+def _episode(episode: Episode, now: datetime) -> dict[str, Any]:
+    last = episode.last_access_at or episode.created_at
+    return {
+        "id": episode.id,
+        "type": "episode",
+        "episodeType": episode.kind.value,
+        "title": episode.title,
+        "summary": episode.summary,
+        "context": episode.context,
+        "participants": list(episode.participants),
+        "outcome": episode.outcome,
+        "emotionalValence": episode.valence,
+        "significance": episode.significance,
+        "linkedMemories": list(episode.linked),
+        "conversationRef": {
+            "conversationId": episode.session,
+            "turnRange": {"start": episode.first_turn, "end": episode.last_turn},
+        },
+        "createdAt": episode.created_at.isoformat(),
+        "metadata": {
+            "source": f"conversation {episode.session}",
+            "importance": episode.significance,
+            "accessCount": episode.access_count,
+            "lastAccessedAt": last.isoformat(),
+            "decayFactor": round(decayed(last, episode.access_count, now), 6),
+            "tokens": episode.token_count,
+        },
+    }
+
+
+def _conversation(
+    parts: MemoryParts,
+    conversation: Conversation,
+    session: Session,
+    chunks: Sequence[Chunk],
+    recent: Sequence[Message],
+) -> dict[str, Any]:
+    arc = parts.episodes_of(session.namespace).arc(session.name)
+    own = EntryFilters(sessions=frozenset({session.name}), valid_at=parts.now())
+    facts = [one.entry.id for one in _all(parts, session.namespace, Tier.LONG_TERM, own)]
+    return {
+        "id": conversation.id,
+        "projectId": conversation.project_id,
+        "startedAt": conversation.started_at.isoformat(),
+        "endedAt": None if conversation.ended_at is None else conversation.ended_at.isoformat(),
+        "status": conversation.status.value,
+        "outcome": conversation.outcome,
+        "totalTurns": conversation.total_turns,
+        "chunks": [chunk.id for chunk in chunks],
+        "recentMessages": [_message(message) for message in recent],
+        "activeFacts": facts,
+        "milestones": [episode.id for episode in arc.key_moments],
+    }
+
+
+def _chunk(chunk: Chunk, messages: Sequence[Message]) -> dict[str, Any]:
+    return {
+        "id": chunk.id,
+        "conversationId": chunk.session,
+        "chunkNumber": chunk.number,
+        "messages": [_message(message) for message in messages],
+        "summary": chunk.summary,
+        "keyTopics": list(chunk.topics),
+        "tokenCount": chunk.token_count,
+        "createdAt": chunk.created_at.isoformat(),
+    }
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "role": message.role.value,
+        "content": message.content,
+        "timestamp": message.created_at.isoformat(),
+    }

@@ -1,0 +1,1 @@
+"""Recall: query in, ranked entries with reasons out."""

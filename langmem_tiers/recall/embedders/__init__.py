@@ -1,0 +1,1 @@
+"""Embedding models: the offline one, adapters for others, validation and caching."""

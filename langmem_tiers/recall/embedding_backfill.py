@@ -1,0 +1,360 @@
+"""Vectors for what has none yet: made outside a namespace's lock, used at once, stored as soon as that can be.
+
+Nothing of it may keep a recall: an embedder or a database that fails is told of, and what cannot be compared
+by meaning is found by its words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.recall_strategy import Strategy
+from langmem_tiers.errors import EmbeddingError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from langmem_tiers.common.background_tasks import Background
+    from langmem_tiers.common.clock import Clock
+    from langmem_tiers.config import EmbeddingConfig
+    from langmem_tiers.recall.embedders.embedding import Embedding
+    from langmem_tiers.recall.namespace_index import NamespaceIndex
+    from langmem_tiers.recall.query import Query
+    from langmem_tiers.recall.records import Floats, IndexStore, Tenant, Tried, Trust
+    from langmem_tiers.recall.vector_index import VectorIndex
+
+
+_UNINDEXED = 1000  # vectors that were made since the index was last looked after
+UNUSED = timedelta(days=7)
+"""For so long nobody must have used a model before its vectors are erased."""
+
+
+class VectorCare:
+    """Looks after the vectors of namespaces that are in use.
+
+    Args:
+        embedding: Knows the model and the store.
+        background: Does it.
+        clock: Where the time comes from.
+    """
+
+    def __init__(self, embedding: Embedding, background: Background, clock: Clock) -> None:
+        self._embedding = embedding
+        self._background = background
+        self._clock = clock
+
+    def look_after(self, held: NamespaceIndex, vectors: VectorIndex) -> None:
+        """Do later what there is to do."""
+        today = self._clock.now().toordinal()
+        # While two models are in use, as when one takes over from the other, neither erases the other's work.
+        if vectors.tidied_on != today and vectors.is_complete(held.places):
+            vectors.tidied_on = today
+            self._background.submit(("tidy", held.path), lambda: self._tidy(held))
+        if vectors.unindexed >= _UNINDEXED:
+            vectors.unindexed = 0
+            self._background.submit(("index", held.path), lambda: self._index_soon(held))
+
+    def tell(self, held: NamespaceIndex, vectors: VectorIndex, tried: Tried) -> None:
+        """Have other processes spared the trial that was made."""
+        tenant, trust = held.tenant, vectors.trust
+        if tenant is not None:
+            self._background.submit(("trust", held.path), lambda: self._tell(tenant, tried, trust))
+
+    def index(self, held: NamespaceIndex, go_on: Callable[[], bool]) -> None:
+        """Have the nearest of a large namespace found sooner."""
+        if held.tenant is not None:
+            self._embedding.store.index(held.tenant.key, self._embedding.model(), held.places.count, go_on)
+
+    def _index_soon(self, held: NamespaceIndex) -> None:
+        try:
+            self.index(held, lambda: not self._background.is_stopping)
+        except (EmbeddingError, StorageError):
+            return  # another time; until then they are found one by one
+
+    def _tell(self, tenant: Tenant, tried: Tried, trust: Trust) -> None:
+        try:
+            self._embedding.store.keep_trust(tenant, self._embedding.model(), tried, trust)
+        except (EmbeddingError, StorageError):
+            return  # they find out for themselves
+
+    def _tidy(self, held: NamespaceIndex) -> None:
+        tenant, since = held.tenant, self._clock.now() - UNUSED
+        try:
+            if tenant is not None:
+                self._embedding.store.drop_others(tenant.key, self._embedding.model(), since)
+        except (EmbeddingError, StorageError):
+            return  # another time
+
+
+INLINE_PATIENCE_SECONDS = 0.1
+"""How long a recall waits to store vectors, before it leaves that to the background."""
+_CLOSING_PATIENCE_SECONDS = 5.0
+_WAITING = 50  # new messages in sight, from which on they get their vectors all the same
+_WHOLE = {Strategy.SIMILARITY, Strategy.HYBRID}
+_BY_MEANING = {Strategy.BEST, Strategy.SECOND_LOOK, *_WHOLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The vector of a query, or why there is none."""
+
+    vector: Floats | None = None
+    embedder: str | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    tenant: Tenant
+    model: int
+    vectors: VectorIndex
+    keys: list[int]
+
+
+class Filling:
+    """Embeds the messages of namespaces and the queries that are put to them.
+
+    Args:
+        index: Words and places.
+        embedding: Makes vectors.
+        background: Goes on where a recall has no time.
+        config: Limits.
+        clock: Where the time comes from.
+    """
+
+    def __init__(
+        self,
+        index: IndexStore,
+        embedding: Embedding,
+        background: Background,
+        config: EmbeddingConfig,
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._embedding = embedding
+        self._background = background
+        self._config = config
+        self._clock = clock
+        self._care = VectorCare(embedding, background, clock)
+
+    def meaning_of(
+        self, held: NamespaceIndex, query: Query, strategy: Strategy, unneeded: Sequence[int] = ()
+    ) -> Meaning:
+        """The vector of a query, after new messages got theirs. Hold no lock.
+
+        Args:
+            held: The namespace.
+            query: What is asked.
+            strategy: How it will be answered.
+            unneeded: Keys of messages that cannot be the answer. If nothing else is new, it can wait.
+        """
+        if strategy not in _BY_MEANING:
+            return Meaning()
+        embedding, problems = self._embedding, list[str]()
+        try:
+            embedding.model(INLINE_PATIENCE_SECONDS)
+            problems += self._fill_some(held, unneeded)
+            with held.lock:
+                is_ready = self._is_ready(held)
+                text = query.text if strategy in _WHOLE else query.without(_speakers(held, query))
+            vector = embedding.query(text) if is_ready else None
+            if embedding.has_much_to_write:
+                self._background.submit("cache", embedding.write)
+        except (EmbeddingError, StorageError) as error:
+            return Meaning(problems=tuple(dict.fromkeys([*problems, str(error)])))
+        return Meaning(vector, None if vector is None else embedding.identity, tuple(problems))
+
+    def _loaded(self, held: NamespaceIndex) -> VectorIndex | None:
+        return None if held.tenant is None else held.load_vectors(self._embedding)
+
+    def _is_ready(self, held: NamespaceIndex) -> bool:
+        vectors = held.vectors or self._loaded(held)  # loaded a moment ago, unless somebody began anew
+        if vectors is None or not vectors.there(held.places.count).any():
+            return False
+        self._try(held, vectors, may_wait=True)
+        if vectors.trial_waits:
+            self._background.submit(("trial", held.path), lambda: self._try_now(held))
+        self._care.look_after(held, vectors)
+        return True
+
+    def _try(self, held: NamespaceIndex, vectors: VectorIndex, *, may_wait: bool) -> None:
+        tried = held.try_model(self._embedding, self._index, may_wait=may_wait)
+        if tried is not None:
+            self._care.tell(held, vectors, tried)
+
+    def _try_now(self, held: NamespaceIndex) -> None:
+        try:
+            with held.lock:
+                if held.vectors is not None and held.tenant is not None:
+                    self._try(held, held.vectors, may_wait=False)
+        except (EmbeddingError, StorageError):
+            return  # what was found before does until then
+
+    def fill(
+        self,
+        held: NamespaceIndex,
+        go_on: Callable[[], bool],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Embed and store every message that has no vector, for as long as it may go on; how many that were."""
+        self._embedding.model()
+        done = self._fill(held, go_on, waiting_seconds=-1, progress=progress)
+        self._save(held, None)
+        self._try_now(held)
+        self._care.index(held, go_on)
+        return done
+
+    def save(self, all_held: Iterable[NamespaceIndex]) -> None:
+        """Store what is not stored yet, if that can be done soon."""
+        try:
+            for held in all_held:
+                self._save(held, _CLOSING_PATIENCE_SECONDS)
+            self._embedding.write(_CLOSING_PATIENCE_SECONDS)
+        except (EmbeddingError, StorageError):
+            return  # they are made again when they are needed
+
+    def _fill_some(self, held: NamespaceIndex, unneeded: Sequence[int]) -> list[str]:
+        with held.lock:
+            vectors = self._loaded(held)
+            if vectors is None or (vectors.is_complete(held.places) and not vectors.unsaved):
+                return []
+            if self._can_wait(held, vectors, unneeded):
+                return []
+        end = self._clock.monotonic() + self._config.inline_seconds
+        # Somebody else may be at it: a recall waits for a batch only where that takes no time.
+        waiting = self._config.inline_seconds if self._embedding.is_quick else 0
+        try:
+            self._fill(held, lambda: self._clock.monotonic() < end, waiting, is_fresh=True)
+        except (EmbeddingError, StorageError) as error:
+            return [str(error), *self._left(held, goes_on=False)]
+        return self._left(held, goes_on=True)
+
+    def _can_wait(self, held: NamespaceIndex, vectors: VectorIndex, unneeded: Sequence[int]) -> bool:
+        # The newest messages of a conversation are in sight: they get their vectors together, later.
+        if not unneeded or vectors.unsaved:
+            return False
+        wanted = vectors.wanted(held.places, self._clock.monotonic(), _WAITING)
+        if len(wanted) == _WAITING or not set(unneeded).issuperset(wanted):
+            return False
+        if not self._embedding.is_quick:
+            self._background.submit(("embed", held.path), lambda: self._go_on(held))
+        return True
+
+    def _left(self, held: NamespaceIndex, *, goes_on: bool) -> list[str]:
+        problems = []
+        with held.lock:
+            vectors = self._loaded(held)
+            if vectors is None:
+                return []
+            wanted = vectors.wanted(held.places, self._clock.monotonic(), 1)
+            refused, is_saved = len(vectors.refused), not vectors.unsaved
+        if refused:
+            problems.append(
+                f"the embedder refuses {refused} of the messages: they are found by their words, and it is "
+                "asked again later"
+            )
+        if wanted and goes_on:
+            self._background.submit(("embed", held.path), lambda: self._go_on(held))
+            problems.append("some messages are not embedded yet: they are found by their words")
+        if not is_saved:
+            self._save_later(held)
+            problems.append("some vectors are not stored yet: the database is busy, or cannot be written")
+        return problems
+
+    def _go_on(self, held: NamespaceIndex) -> None:
+        try:
+            self._fill(held, lambda: not self._background.is_stopping, waiting_seconds=-1)
+        except (EmbeddingError, StorageError):
+            return  # the next recall tries again, and says so
+
+    def _save_later(self, held: NamespaceIndex) -> None:
+        self._background.submit(("save", held.path), lambda: self._save_now(held))
+
+    def _save_now(self, held: NamespaceIndex) -> None:
+        try:
+            self._save(held, None)
+        except StorageError:
+            return  # as above
+
+    def _fill(
+        self,
+        held: NamespaceIndex,
+        go_on: Callable[[], bool],
+        waiting_seconds: float,
+        *,
+        is_fresh: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        done = 0
+        while go_on():
+            if not held.filling.acquire(timeout=waiting_seconds):
+                return done
+            try:
+                batch = self._next(held, is_fresh=is_fresh)
+                is_fresh = False
+                made = None if batch is None else self._embed(held, batch, go_on)
+            finally:
+                held.filling.release()
+            if made is None:
+                return done
+            done += made
+            self._save_soon(held)
+            if progress is not None:
+                progress(done, done + self._count_missing(held))
+            if batch is not None and len(batch.keys) < self._embedding.batch_size:
+                return done  # that was all there was a moment ago
+        return done
+
+    def _count_missing(self, held: NamespaceIndex) -> int:
+        with held.lock:
+            return 0 if held.vectors is None else len(held.vectors.missing(held.places))
+
+    def _next(self, held: NamespaceIndex, *, is_fresh: bool) -> _Batch | None:
+        with held.lock:
+            if not is_fresh:
+                held.refresh(self._index)
+            if held.tenant is None:
+                return None
+            vectors = held.vectors if is_fresh and held.vectors else held.load_vectors(self._embedding)
+            keys = vectors.wanted(held.places, self._clock.monotonic(), self._embedding.batch_size)
+            return _Batch(held.tenant, self._embedding.model(), vectors, keys) if keys else None
+
+    def _embed(self, held: NamespaceIndex, batch: _Batch, go_on: Callable[[], bool]) -> int | None:
+        # Without the lock: whoever recalls by words meanwhile does not wait for a model.
+        texts = self._embedding.store.texts(batch.tenant, batch.keys)
+        if len(texts) < len(batch.keys):
+            return None  # something was erased: the next recall looks anew
+        made = self._embedding.documents([without_fences(texts[key]) for key in batch.keys], go_on)
+        retry_at = self._clock.monotonic() + self._config.retry_seconds
+        with held.lock:
+            batch.vectors.refuse([batch.keys[number] for number in made.refused], retry_at)
+            if made.done:
+                keys = [batch.keys[number] for number in made.done]
+                batch.vectors.add(held.places, keys, made.vectors[made.done])
+        return len(made.done)
+
+    def _save_soon(self, held: NamespaceIndex) -> None:
+        try:
+            self._save(held, INLINE_PATIENCE_SECONDS)
+        except StorageError:
+            self._save_later(held)
+
+    def _save(self, held: NamespaceIndex, patience_seconds: float | None) -> None:
+        while True:
+            with held.lock:
+                tenant, vectors = held.tenant, held.vectors
+                if tenant is None or vectors is None or not vectors.unsaved:
+                    return
+                keys, table = vectors.unsaved[0]
+            model = self._embedding.model()
+            self._embedding.store.put(tenant, model, keys, table, patience_seconds=patience_seconds)
+            with held.lock:
+                vectors.saved(held.places, keys)
+                vectors.unindexed += len(keys)
+
+
+def _speakers(held: NamespaceIndex, query: Query) -> set[str]:
+    return {name for name in query.names_among(held.places.speakers) if name in held.places.speakers}

@@ -1,1 +1,0 @@
-"""Numbers from text: pure functions, no I/O, no clock."""

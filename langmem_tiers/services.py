@@ -1,0 +1,132 @@
+"""What the flows stand on, handed in by the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from langmem_tiers.chunks.service import Chunks
+from langmem_tiers.episodes.service import Episodes
+from langmem_tiers.facts.service import Facts
+from langmem_tiers.knowledge.service import KnowledgeBase
+from langmem_tiers.long_term.service import LongTerm
+from langmem_tiers.tuning.models import TuningParameters, TuningState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from langmem_tiers.common.budget import TokenBudget
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import EntryStore, KnowledgeStore, TokenCounter, TuningStore
+    from langmem_tiers.compression.summarizer import Summarizer
+    from langmem_tiers.config import EngineConfig
+    from langmem_tiers.episodes.patterns import MomentPattern
+    from langmem_tiers.erasure.models import Eraser
+    from langmem_tiers.erasure.records import ErasureStore
+    from langmem_tiers.facts.extraction import FactExtractor
+    from langmem_tiers.facts.llm_extraction import ModelFacts
+    from langmem_tiers.long_term.dependencies import LastingParts
+    from langmem_tiers.maintenance.models import UpkeepStore
+    from langmem_tiers.pools.models import PoolStore
+    from langmem_tiers.recall.retriever import Retriever
+    from langmem_tiers.sessions.analysis import Analyzer
+    from langmem_tiers.sessions.batch_writer import BatchWriter
+    from langmem_tiers.sessions.cache import ViewCache
+    from langmem_tiers.sessions.service import ShortTerm, ShortTermParts
+    from langmem_tiers.telemetry.instruments import Instruments
+    from langmem_tiers.working_memory.service import WorkingMemories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryParts:
+    """The stores and the workers behind every session and namespace."""
+
+    short_term: ShortTermParts
+    entries: EntryStore
+    views: ViewCache
+    knowledge: KnowledgeStore
+    tuning: TuningStore
+    analyzer: Analyzer
+    summarizer: Summarizer
+    retriever: Retriever
+    lasting: LastingParts
+    pools: PoolStore
+    extractor: FactExtractor
+    model_facts: ModelFacts | None
+    moments: Sequence[MomentPattern]
+    working: WorkingMemories
+    config: EngineConfig
+    erasure: ErasureStore
+    upkeep: UpkeepStore
+    writers: WeakSet[BatchWriter] = field(default_factory=WeakSet)
+    """Those that the engine made and somebody still has."""
+    erasers: list[Eraser] = field(default_factory=list)
+    """Who keeps copies outside the database: each is told what is gone and erases its own."""
+
+    @property
+    def counter(self) -> TokenCounter:
+        """Counts tokens."""
+        return self.short_term.counter
+
+    @property
+    def instruments(self) -> Instruments:
+        """Told how long things take."""
+        return self.short_term.instruments
+
+    def within(self, budget: TokenBudget) -> MemoryParts:
+        """The same with another budget."""
+        return replace(self, config=replace(self.config, budget=budget))
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return self.short_term.now()
+
+    def knowledge_of(self, namespace: NamespacePath) -> KnowledgeBase:
+        """What is known in a namespace."""
+        return KnowledgeBase(self.knowledge, namespace, self.now)
+
+    def long_term_of(self, namespace: NamespacePath) -> LongTerm:
+        """The long-term entries of a namespace."""
+        return LongTerm(self.lasting, self.entries, namespace)
+
+    def facts_of(self, namespace: NamespacePath) -> Facts:
+        """The extracted facts of a namespace."""
+        return Facts(self.lasting, self.long_term_of(namespace), namespace)
+
+    def episodes_of(self, namespace: NamespacePath) -> Episodes:
+        """The episodes of a namespace."""
+        return Episodes(self.lasting, self.short_term.sessions, self.config.learning, namespace)
+
+    def chunks_of(self, session: ShortTerm) -> Chunks:
+        """The chunks of a session."""
+        return Chunks(
+            self.lasting,
+            self.summarizer,
+            self.config.learning,
+            namespace=session.namespace,
+            session=session.name,
+            key=session.key,
+        )
+
+    def parameters_of(self, namespace: NamespacePath) -> TuningParameters:
+        """What the optimizer has learned about a namespace, or the budget's own settings."""
+        return self.tuning_of(namespace).parameters
+
+    def tuning_of(self, namespace: NamespacePath) -> TuningState:
+        """What is remembered of the optimizer's runs; the target is always the budget's."""
+        state = self.tuning.load(namespace)
+        if state is None:
+            return TuningState(parameters=self.initial_parameters())
+        target = self.config.budget.target_usage
+        return replace(state, parameters=replace(state.parameters, target_usage=target))
+
+    def initial_parameters(self) -> TuningParameters:
+        """The budget's settings, where tuning starts."""
+        budget = self.config.budget
+        return TuningParameters(
+            compression_trigger=budget.compression_trigger,
+            full_message_window=budget.full_message_window,
+            target_usage=budget.target_usage,
+        )

@@ -1,0 +1,1 @@
+"""Sessions: the append-only record of each conversation and how it is shown."""

@@ -1,0 +1,1 @@
+"""Redis as a shared cache of each session's newest messages."""

@@ -1,0 +1,194 @@
+"""Lists of messages on SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import delete, insert, select, update
+
+from langmem_tiers.common.namespaces import escape
+from langmem_tiers.errors import MessageConflictError
+from langmem_tiers.sessions.message_repository import no_session, pieces
+from langmem_tiers.sessions.message_sql import LIST, LIST_COUNT, LIST_END
+from langmem_tiers.sessions.models import Listing
+from langmem_tiers.storage.driver_errors import OutrunError
+from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.schema import listings, messages, namespaces, sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection, ScalarSelect
+
+    from langmem_tiers.sessions.message_repository import SqlMessageStore
+    from langmem_tiers.sessions.message_rows import AnyRow
+    from langmem_tiers.sessions.models import ListChange, Tail
+    from langmem_tiers.storage.database import Database
+
+_ALL = 2**62
+
+
+class SqlTranscriptStore:
+    """Serves the ``TranscriptStore`` port.
+
+    Args:
+        database: Where.
+        messages: The record on the same database.
+    """
+
+    def __init__(self, database: Database, messages: SqlMessageStore) -> None:
+        self._database = database
+        self._messages = messages
+
+    def read(
+        self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
+    ) -> Tail:
+        """The messages that stand so in the list, oldest first."""
+        return self._messages.read(LIST, _values(key, listings, limit, offset))
+
+    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+        """The newest of these, oldest first."""
+        values = {"key": key, "listings": [one.value for one in listings], "limit": limit}
+        return self._messages.read(LIST_END, values)
+
+    @repeatable
+    def count(self, key: int, listings: Sequence[Listing]) -> int:
+        """How many messages stand so in the list."""
+        values = {"key": key, "listings": [one.value for one in listings]}
+        with self._database.read() as connection:
+            found: int | None = connection.execute(LIST_COUNT, values).scalar()
+        if found is None:
+            raise no_session()
+        return found
+
+    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+        """Carry a change out in one transaction."""
+        try:
+            with self._database.write() as connection:
+                if change.listed or change.added_as is not Listing.ACTIVE:
+                    _lock_namespace(connection, key)
+                there = _lock(connection, key)
+                if revision is not None and there != revision:
+                    return None
+                return self._carried_out(connection, key, change, now, there)
+        except OutrunError:
+            raise self._conflict(key, change) from None
+
+    def decide(
+        self,
+        key: int,
+        listings: Sequence[Listing],
+        make: Callable[[Tail], ListChange | None],
+        now: datetime,
+        *,
+        limit: int | None = None,
+    ) -> bool:
+        """Carry out what is made of the list while nobody else writes to the session."""
+        change: ListChange | None = None
+        try:
+            with self._database.write() as connection:
+                _lock_namespace(connection, key)
+                revision = _lock(connection, key)
+                change = make(self._messages.read_in(connection, LIST, _values(key, listings, limit, 0)))
+                if change is not None:
+                    self._carried_out(connection, key, change, now, revision)
+        except OutrunError:
+            raise self._conflict(key, change) from None
+        return change is not None
+
+    def _carried_out(
+        self, connection: Connection, key: int, change: ListChange, now: datetime, revision: int
+    ) -> int:
+        if change.added:
+            revision = self._messages.append_in(connection, key, change.added, now)
+        listed = dict(change.listed)
+        if change.added_as is not Listing.ACTIVE:
+            listed |= dict.fromkeys((one.id for one in change.added), change.added_as)
+        return _put(connection, key, listed, now) or revision
+
+    def _conflict(self, key: int, change: ListChange | None) -> MessageConflictError:
+        # Whoever holds the session's lock is outrun by nobody: an id of a new message is taken.
+        times = Counter(one.id for one in change.added) if change is not None else Counter[str]()
+        held = self._messages.holds(key, list(times))
+        taken = next((one for one, count in times.items() if one in held or count > 1), None)
+        return MessageConflictError(
+            f"the session holds a message with the id {taken!r} already: a message that comes anew, or to another "
+            "place of the list, needs an id of its own, so leave it out; nothing was changed"
+        )
+
+
+def _values(key: int, listings: Sequence[Listing], limit: int | None, offset: int) -> dict[str, Any]:
+    return {
+        "key": key,
+        "listings": [one.value for one in listings],
+        "limit": _ALL if limit is None else limit,
+        "offset": offset,
+    }
+
+
+def _lock_namespace(connection: Connection, key: int) -> None:
+    # Before the session's, as for all who erase: two that lock in another order wait for ever.
+    ours = namespaces.c.pk == _namespace_of(key)
+    connection.execute(select(namespaces.c.pk).where(ours).with_for_update(key_share=True))
+
+
+def _namespace_of(key: int) -> ScalarSelect[int]:
+    return select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
+
+
+def _lock(connection: Connection, key: int) -> int:
+    # The row of the session is the lock of its list, as of its record.
+    revision = connection.execute(
+        select(sessions.c.revision).where(sessions.c.pk == key).with_for_update()
+    ).scalar()
+    if revision is None:
+        raise no_session()
+    return int(revision)
+
+
+def _put(connection: Connection, key: int, listed: Mapping[str, Listing], now: datetime) -> int | None:
+    by_id = {escape(one): listing for one, listing in listed.items()}
+    changed: list[AnyRow] = []
+    for ids in pieces(list(by_id)):
+        query = (
+            select(messages.c.pk, messages.c.id, listings.c.listing)
+            .select_from(messages.outerjoin(listings, listings.c.message_pk == messages.c.pk))
+            .where(messages.c.session_pk == key, messages.c.id.in_(ids))
+        )
+        rows = [row for row in connection.execute(query) if by_id[row.id] != (row.listing or Listing.ACTIVE)]
+        connection.execute(delete(listings).where(listings.c.message_pk.in_([row.pk for row in rows])))
+        changed += rows
+    if not changed:
+        return None
+    new = [
+        {"message_pk": row.pk, "listing": by_id[row.id].value}
+        for row in changed
+        if by_id[row.id] is not Listing.ACTIVE
+    ]
+    if new:
+        connection.execute(insert(listings), new)
+    if any(Listing.REMOVED in (by_id[row.id], row.listing) for row in changed):
+        _have_recall_read_anew(connection, key)
+    return _advance(connection, key, now)
+
+
+def _have_recall_read_anew(connection: Connection, key: int) -> None:
+    ours = namespaces.c.pk == _namespace_of(key)
+    connection.execute(update(namespaces).where(ours).values(erased=namespaces.c.erased + 1))
+
+
+def _advance(connection: Connection, key: int, now: datetime) -> int:
+    # Whoever holds the view in memory sees by this that it has to be read anew.
+    changed = (
+        update(sessions)
+        .where(sessions.c.pk == key)
+        .values(
+            revision=sessions.c.revision + 1,
+            view_revision=sessions.c.view_revision + 1,
+            updated_at=now,
+        )
+        .returning(sessions.c.revision)
+    )
+    return int(connection.execute(changed).scalar_one())

@@ -1,0 +1,1 @@
+"""Agent task memory: cycles, loops, failures, patterns, site maps."""

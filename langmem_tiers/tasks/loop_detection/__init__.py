@@ -1,0 +1,1 @@
+"""Loop detection: when a run of an agent repeats itself without progress."""

@@ -1,0 +1,1 @@
+"""Reading text: tokens, sentences, facts, times, names, addresses."""

@@ -1,0 +1,340 @@
+"""What counts as a fact: one table of patterns, open to more.
+
+Where it can, a pattern begins with the character that it needs and looks behind it only then: the
+engine skips to such characters at once. No pattern can start again in the middle of what it has
+read, and repetitions are bounded or possessive, so a text of any shape is read in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from langmem_tiers.text.facts import TOKEN, FactKind, FactPattern
+
+_MONTH = (
+    r"(?i:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# Programs whose name is no word of a sentence: what follows them is a command.
+_PROGRAM = (
+    r"(?:ansible|apt(?:-get)?|awk|aws|az|bash|brew|cargo|cd|chmod|chown|cmake|conda|cp|curl|docker(?:-compose)?|"
+    r"gcloud|gh|git|gradle|grep|helm|java|javac|journalctl|kubectl|ls|mkdir|mv|mvn|mypy|mysql|npm|npx|nvm|pip3?|pipx|"
+    r"pnpm|podman|poetry|psql|pytest|python3?|redis-cli|rg|rm|rsync|ruff|rustc|scp|sed|sqlite3|ssh|systemctl|tar|"
+    r"terraform|tox|unzip|uv|uvicorn|wget|xargs|yarn|zsh)"
+)
+# Those that are: only with an option, a path or a value behind them.
+_PROGRAM_OR_WORD = (
+    r"(?:bundle|cat|composer|dig|echo|export|find|gem|go|head|kill|make|node|perl|php|ping|ps|ruby|sh|sort|source|"
+    r"tail|touch|which|zip)"
+)
+_SUFFIXES = tuple(
+    """
+    py pyi js mjs ts tsx jsx json jsonl yaml yml toml md rst txt csv tsv html htm css scss sql sh rb rs go java kt c h
+    cc cpp hpp cs php ini cfg conf env lock log db sqlite xml ipynb parquet pdf doc docx xls xlsx png jpg jpeg gif svg
+    zip tar gz whl proto vue swift scala lua ex exs tf gradle patch diff bak
+    """.split()
+)
+_DOT_FILES = ("env", "gitignore", "dockerignore", "editorconfig", "bashrc", "zshrc", "npmrc", "ssh")
+_VERSIONED = tuple(
+    "version release python node java ruby php postgres postgresql sqlite redis django numpy pandas".split()
+)
+_ELEMENTS = (
+    "div",
+    "span",
+    "input",
+    "button",
+    "form",
+    "table",
+    "select",
+    "textarea",
+    "label",
+    "section",
+    "img",
+    "nav",
+)
+_CURRENCY = r"(?:€|£|\$|USD|EUR|GBP|JPY|CHF|INR|SEK|dollars?|euros?|pounds?|cents?)"
+_FOLLOWING = rf"(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,6}}"
+_ERROR_WORD = (
+    r"(?:(?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception)|(?i:errors?|exception|failed|failure|fatal|panic))"
+)
+
+# The classes with their worth. The first eight kinds are those of the design document; the others
+# keep what agents need most and summaries lose first.
+FACT_PATTERNS: tuple[FactPattern, ...] = (
+    FactPattern(
+        FactKind.URL,
+        re.compile(
+            r"\b(?i:https?|ftp|wss?|s3|gs|file|git|ssh|postgres(?:ql)?|mysql|redis|sqlite|mongodb)://"
+            r"(?:\[[0-9A-Fa-f:.]{2,45}\])?(?:\([^\s()<>\"'`]{0,200}\)|[^\s<>\"'`\\|{}\[\]()])+"
+        ),
+        95,
+        ("://",),
+    ),
+    FactPattern(
+        FactKind.URL,
+        re.compile(r"\bwww\.[\w.-]{1,200}\.\w{2,20}(?:/[^\s<>\"'`\\|{}\[\]()]*)?"),
+        95,
+        ("www.",),
+    ),
+    FactPattern(
+        FactKind.EMAIL, re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), 85, ("@",)
+    ),
+    FactPattern(
+        FactKind.ERROR,
+        re.compile(
+            rf"(?<![\w.]){_ERROR_WORD}\b(?:['\"\]]?\s?[:=]\s?[^\n]{{1,160}}|\]\s[^\n]{{1,160}}|\([^\n()]{{1,120}}\)"
+            r"|\s\d{1,6}\b|\s(?:to|with|at|in|on|for|because|after|while)\s[^\n.;!?]{1,120})"
+        ),
+        90,
+        ("error", "exception", "fail", "fatal", "panic"),
+    ),
+    FactPattern(
+        FactKind.ERROR,
+        re.compile(r"\b(?i:failed|crashed|timed out|was refused|was rejected)\b"),
+        70,
+        ("failed", "crashed", "timed out", "was refused", "was rejected"),
+        words_before=4,
+    ),
+    FactPattern(
+        FactKind.SELECTOR,
+        re.compile(
+            r"(?i:\b(?:selector|xpath|css)\b['\"]?\s?[:=]\s?(?:'[^'\n]{1,160}'|\"[^\"\n]{1,160}\"|[^\s,;]{1,160}))"
+        ),
+        70,
+        ("selector", "xpath", "css"),
+    ),
+    FactPattern(
+        FactKind.SELECTOR,
+        re.compile(
+            r"#(?<![\w/&#.]#)[A-Za-z][\w-]{0,80}"
+            r"|\.(?<![\w.)/\]-]\.)[A-Za-z]\w{0,40}-[\w-]{1,80}"
+            r"|\[data-[\w-]{1,60}(?:[~|^$*]?=[^\]\n]{1,80})?\]"
+            r"|/(?<![:\w/]/)/[a-zA-Z*][\w-]{0,40}(?:\[[^\]\n]{1,120}\]|/{1,2}[\w*@:-]{1,40}(?:\(\))?){1,12}"
+        ),
+        70,
+        ("#", ".", "[data-", "//"),
+    ),
+    FactPattern(
+        FactKind.SELECTOR,
+        re.compile(
+            rf"\b(?:{'|'.join(_ELEMENTS)})(?:[.#][A-Za-z][\w-]{{0,60}}|\[[\w-]{{1,40}}[~|^$*]?=[^\]\n]{{1,80}}\]){{1,6}}"
+        ),
+        70,
+        tuple(f"{element}{mark}" for element in _ELEMENTS for mark in ".#["),
+    ),
+    FactPattern(
+        FactKind.CLASS_NAME,
+        re.compile(r"\bclass(?:Name)?=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')"),
+        60,
+        ("class=", "classname="),
+    ),
+    FactPattern(
+        FactKind.ELEMENT_ID, re.compile(r"\bid=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')"), 60, ("id=",)
+    ),
+    FactPattern(
+        FactKind.IP_ADDRESS,
+        re.compile(r"\d(?<![\w.]\d)\d{0,2}(?:\.\d{1,3}){3}(?:[:/]\d{1,5})?(?![\w-]|\.\d)"),
+        85,
+        (".",),
+    ),
+    FactPattern(
+        FactKind.IP_ADDRESS,
+        re.compile(
+            r"[0-9A-Fa-f](?<![\w:][0-9A-Fa-f])[0-9A-Fa-f]{0,3}:(?:(?:[0-9A-Fa-f]{1,4}:){6}[0-9A-Fa-f]{1,4}"
+            r"|(?:[0-9A-Fa-f]{1,4}:){0,5}:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,5})(?![\w:])"
+            r"|::1(?<![\w:]::1)(?![\w:])"
+        ),
+        85,
+        (":",),
+    ),
+    FactPattern(
+        FactKind.NUMBER,
+        re.compile(
+            r"[-+\d](?<![\w.][-+\d])\d?[\d,_]{0,40}\d(?:\.\d{1,20})?(?:\s?%)?(?!\w)|\d(?<![\w.]\d)\.\d{1,20}(?:\s?%)?(?![\w.])"
+        ),
+        35,
+    ),
+    FactPattern(
+        FactKind.IDENTIFIER, re.compile(r"(?<![\w-])(?:[\w-]*?\d\d[\w-]*|(?=[\w-]{16})[\w-]*?\d[\w-]*)"), 50
+    ),
+    FactPattern(
+        FactKind.PATH, re.compile(r"/(?<![\w/.<)\]}~-]/)[\w.+@%-]{1,120}(?:/[\w.+@%-]{1,120})*/?"), 80, ("/",)
+    ),
+    FactPattern(
+        FactKind.PATH,
+        re.compile(
+            r"(?<![\w:/.@<-])[\w.+@-]{1,120}(?:/[\w.+@-]{1,120}){0,40}/[\w+@-]{1,120}\.[A-Za-z]\w{0,7}\b"
+            r"|(?<![\w./~])(?:~|\.\.?)(?:/[\w.+@%-]{1,120})+/?"
+        ),
+        80,
+        ("/",),
+    ),
+    FactPattern(
+        FactKind.PATH,
+        re.compile(r"\b[A-Za-z]:[\\/](?![\\/])(?:[\w.+@ -]{1,120}[\\/]){0,40}[\w.+@-]{1,120}"),
+        80,
+        (":\\", ":/"),
+    ),
+    FactPattern(
+        FactKind.PATH,
+        re.compile(
+            rf"(?<![\w:/@-])\.?[\w-]{{1,120}}(?:\.[\w-]{{1,40}}){{0,3}}\.(?:{'|'.join(_SUFFIXES)})\b"
+            rf"|(?<![\w./])\.(?:{'|'.join(_DOT_FILES)})\b"
+        ),
+        80,
+        tuple(f".{suffix}" for suffix in (*_SUFFIXES, *_DOT_FILES)),
+    ),
+    FactPattern(
+        FactKind.DATE,
+        re.compile(
+            r"\d(?<!\w\d)(?:\d{3}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?\b"
+            r"|\d{3}/\d{1,2}/\d{1,2}\b|\d?/\d{1,2}/\d{2,4}\b|\d?\.\d{1,2}\.\d{4}\b"
+            rf"|\d?(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?:,?\s\d{{4}})?\b)"
+        ),
+        70,
+    ),
+    FactPattern(
+        FactKind.DATE,
+        re.compile(rf"\b{_MONTH}(?:\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?|\s\d{{4}})\b"),
+        70,
+        _MONTHS,
+    ),
+    FactPattern(
+        FactKind.TIME,
+        re.compile(
+            r"\d(?<![\w:.]\d)\d?(?::[0-5]\d(?::[0-5]\d)?(?:\s?[AaPp]\.?[Mm]\b)?(?:\s(?:UTC|GMT|[ECMP][SD]T))?(?![\d:])"
+            r"|\s?[AaPp](?:[Mm]\b|\.[Mm]\.))"
+        ),
+        45,
+        (":", "am", "pm", "a.m", "p.m"),
+        keeps_end=True,
+    ),
+    FactPattern(
+        FactKind.MONEY,
+        re.compile(
+            r"(?:[$€£¥₹]\s?|\b(?:USD|EUR|GBP|JPY|CHF|INR|SEK)\s?)\d[\d,]{0,20}(?:\.\d{1,4})?"
+            r"(?:\s?(?:[kKmMbB]n?|million|billion)\b)?"
+        ),
+        75,
+        ("$", "€", "£", "¥", "₹", "usd", "eur", "gbp", "jpy", "chf", "inr", "sek"),
+    ),
+    FactPattern(
+        FactKind.MONEY,
+        re.compile(rf"\d(?<!\w\d)[\d,]{{0,20}}(?:\.\d{{1,4}})?\s?{_CURRENCY}(?![\w])"),
+        75,
+        ("€", "£", "$", "usd", "eur", "gbp", "jpy", "chf", "inr", "sek", "dollar", "pound", "cent"),
+    ),
+    FactPattern(
+        FactKind.VERSION,
+        re.compile(
+            r"[v\d](?<![\w.][v\d])(?:(?<=v)\d{1,6}(?:\.\d{1,6}){0,4}|(?<=\d)\d{0,5}(?:\.\d{1,6}){2,4})"
+            r"(?:[-+.][0-9A-Za-z]{1,20}){0,4}\b"
+            r"|[<>=!~]=\s?\d{1,4}(?:\.\d{1,4}){1,3}"
+        ),
+        65,
+    ),
+    FactPattern(
+        FactKind.VERSION,
+        re.compile(rf"(?i:\b(?:{'|'.join(_VERSIONED)})[\s-]v?)\d{{1,4}}\.\d{{1,4}}(?:\.\d{{1,4}}){{0,3}}\b"),
+        65,
+        _VERSIONED,
+    ),
+    FactPattern(
+        FactKind.COMMAND,
+        re.compile(
+            r"(?m:^[ \t]*+(?:[$%❯][ \t]++|(?i:(?:[\w-]{1,20}[ \t]){0,2}(?:command|cmd)[ \t]?[:=][ \t]*+['\"]?))"
+            r"(?=[^\n]{0,300}[A-Za-z])([^\s][^\n]{1,300})$)"
+        ),
+        100,
+        keeps_end=True,
+    ),
+    FactPattern(
+        FactKind.COMMAND,
+        re.compile(r"\"(?:command|cmd)\"\s?:\s?\"((?:[^\"\\\n]|\\.){2,300})\""),
+        100,
+        ('"command"', '"cmd"'),
+        keeps_end=True,
+    ),
+    FactPattern(
+        FactKind.COMMAND,
+        re.compile(
+            r"(?m:^[ \t]*+((?:sudo[ \t]++)?(?:"
+            rf"{_PROGRAM}[ \t]++(?:(?=[^\n]{{0,300}}(?:[ \t]-{{1,2}}\w|/|\w\.\w|\||=|\*|&&|\.))[^\s][^\n]{{0,300}}"
+            r"|[\w:@.-]{1,40}(?:[ \t][\w:@.-]{1,40}){0,3})"
+            rf"|{_PROGRAM_OR_WORD}[ \t]++(?:[-./~$\"'*]|[^\s]{{0,60}}[/=]|[\w-]{{1,60}}\.\w|\d)[^\n]{{0,300}}"
+            r"|make[ \t][\w-]{2,30}|go[ \t](?:build|test|run|mod|get|install|vet|fmt)\b[^\n]{0,300}"
+            r"))[ \t]*+$)"
+        ),
+        100,
+        keeps_end=True,
+    ),
+    FactPattern(
+        FactKind.CODE, re.compile(r"(?<!`)`[^`\n]{1,300}`(?!`)|(?<!`)``[^`\n]{1,300}``(?!`)"), 70, ("`",)
+    ),
+    FactPattern(
+        FactKind.NEGATION,
+        re.compile(
+            rf"\b(?i:(?:not|never|cannot){_FOLLOWING}|(?<=\w )(?:not|never|cannot)\b"
+            rf"|(?:no|none of|without|instead of|rather than|neither|nor|avoid)\b{_FOLLOWING})"
+        ),
+        80,
+        (
+            "not",
+            "never",
+            "cannot",
+            "no ",
+            "none of",
+            "without",
+            "instead of",
+            "rather than",
+            "neither",
+            "nor",
+            "avoid",
+        ),
+        words_before=3,
+    ),
+    FactPattern(
+        FactKind.DECISION,
+        re.compile(
+            r"\b(?i:decided|decision|agreed|chosen?|replaces|switch(?:ed)? to|settled on|we will use|let['’]s use):?"
+            rf"(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+        ),
+        90,
+        (
+            "decided",
+            "decision",
+            "agreed",
+            "chose",
+            "replaces",
+            "switch",
+            "settled on",
+            "we will use",
+            "s use",
+        ),
+        words_before=2,
+    ),
+    FactPattern(
+        FactKind.PERSONAL,
+        re.compile(
+            r"\b(?i:my name is|i am called|call me|i prefer|i like|i hate|i am allergic to|i['’]m allergic to"
+            rf"|i live in|i work (?:at|for|as)|remember that|please remember)(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+        ),
+        95,
+        (
+            "my name is",
+            "called",
+            "call me",
+            "i prefer",
+            "i like",
+            "i hate",
+            "allergic",
+            "i live",
+            "i work",
+            "remember",
+        ),
+    ),
+    FactPattern(
+        FactKind.NEGATION, re.compile(rf"[nN]['’][tT]\b(?:{_FOLLOWING})?"), 80, ("n't", "n’t"), words_before=3
+    ),
+)

@@ -1,0 +1,1 @@
+"""The times that a text mentions: dates, durations, relative expressions."""

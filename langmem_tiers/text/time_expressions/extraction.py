@@ -1,0 +1,111 @@
+"""The times that a text speaks of, without a model and without a clock.
+
+A question looks back, so a date without a year is the most recent one that has begun. Everything is in
+UTC. The choices where words leave one:
+
+=========================== ==========================================================================
+words                       what they mean
+=========================== ==========================================================================
+7 May, in May, on Friday    the most recent one that has begun at ``now``
+last May, last Friday       the most recent one that is over at ``now``
+this May, next May          the one of this year (weekdays: this week); the first that has not begun
+last week, month, year      the one of the calendar before that of ``now``; weeks begin on Monday
+the last week, past 10 days so many whole days back, to the end of today
+last weekend                Saturday and Sunday of last week; over the weekend: the last that has begun
+two days ago                that day
+two weeks ago               the week of that day and two days on either side
+three months, years ago     that month, that year
+a couple of, a few, several 2 to 3, 2 to 5, 3 to 8
+last night, tonight         from noon to noon
+spring, summer, autumn      March to May, June to August, September to November: northern seasons
+winter 2022                 December 2022 to February 2023
+early, mid, late; end of    thirds; so are the beginning, the middle and the end of something
+5/7/2023, 15/7/2023         7 May (month first), 15 July (no other reading); 5.7.2023 is 5 July
+2023-05-07T10:30            that minute
+in 2022                     only beside a word that makes it a year; 1900 to 2100
+since May, after May        from its start, from its end, until the end of today
+before May, until May       from 1900 up to its start, up to its end
+between May and July        both are part of it
+the week before 3 June      the seven days before; the month after it likewise
+a week before 3 June        as "a week ago", seen from 3 June
+the weekend before 3 June   the last one that is over when 3 June begins
+the week of 3 June          its calendar week
+first week of May           days 1 to 7; the last week is its last seven days
+recently, the other day     nothing: too vague
+=========================== ==========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from langmem_tiers.text.time_expressions.chinese import chinese_times
+from langmem_tiers.text.time_expressions.phrases import PhraseReader
+from langmem_tiers.text.time_expressions.tokens import tokens_of
+from langmem_tiers.text.time_expressions.vocabulary import ALL_MONTHS, DAYS, SEASONS, UNITS, WEEKDAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from langmem_tiers.text.time_expressions.calendar import Span
+
+MAX_CHARACTERS: Final = 10_000
+"""Of a text that are read; a question that is longer names its time before."""
+
+
+_ANCHOR = re.compile(
+    r"\d|[年月日周週天期拜昨今明前春夏秋冬가-힣]"
+    rf"|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAYS, 'tonight'])})\b",
+    re.IGNORECASE,
+)
+"""Without one of these a text speaks of no time, which is told far sooner than by reading it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A half-open stretch of time that a text speaks of."""
+
+    start: datetime
+    """Aware, in UTC."""
+    end: datetime
+    text: str
+    """The words that said it, as in the text."""
+
+
+def time_ranges(text: str, now: datetime) -> tuple[TimeRange, ...]:
+    """The times that a text speaks of, in its order; of readings that overlap, the longest.
+
+    Args:
+        text: A question, or anything else; only the first ``MAX_CHARACTERS`` are read.
+        now: When it is asked, in UTC.
+    """
+    text = text[:MAX_CHARACTERS]
+    if _ANCHOR.search(text) is None:
+        return ()
+    found = [one for one in (*_phrases(text, now), *chinese_times(text, now)) if one[2].start < one[2].end]
+    return tuple(TimeRange(*span, text[first:last]) for first, last, span in _without_overlap(found))
+
+
+def _phrases(text: str, now: datetime) -> Iterator[tuple[int, int, Span]]:
+    tokens = tokens_of(text)
+    reader = PhraseReader(tokens, now)
+    index = 0
+    while index < len(tokens):
+        found = reader.phrase(index)
+        if found and found.span:
+            yield tokens[index].start, tokens[found.stop - 1].end, found.span
+        index = found.stop if found else index + 1
+
+
+def _without_overlap(found: list[tuple[int, int, Span]]) -> list[tuple[int, int, Span]]:
+    kept: list[tuple[int, int, Span]] = []
+    for one in sorted(found, key=lambda one: (one[0], -one[1])):
+        if kept and one[0] < kept[-1][1]:
+            if one[1] - one[0] > kept[-1][1] - kept[-1][0]:
+                kept[-1] = one
+            continue
+        kept.append(one)
+    return kept

@@ -1,0 +1,193 @@
+"""What a run of messages is about, in a few words of its own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from langmem_tiers.text.negation import DATE_WORDS, NUMBER_WORDS
+from langmem_tiers.text.stop_words import (
+    CHINESE_FILLERS,
+    CHINESE_STOP_WORDS,
+    JAPANESE_STOP_WORDS,
+    STOP_WORDS,
+)
+from langmem_tiers.text.tokenize import terms_of, unspaced_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+READ_CHARACTERS = 4000
+"""Of each text; of a longer one the beginning is read."""
+
+_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_ADDRESS = re.compile(r"\b(?:https?://|www\.)\S{1,500}")
+# A word with what belongs to it: src/app.py, retry_count, user-id, C++. An end of a sentence does not.
+_PIECE = re.compile(r"/?[^\W_][\w'’]{0,60}(?:[./_:-]{1,2}[^\W_][\w'’]{0,60}){0,6}(?:\+\+|#|\(\))?|[^\w\s]")
+_IDENTIFIER = re.compile(r"\w[./_:]{1,2}\w|[a-z][A-Z]|\(\)$|\+\+$|#$|^[A-Za-z]{1,12}\d|\d[A-Za-z]{1,12}\d")
+_HASH = re.compile(r"(?=.{0,60}\d)[0-9a-f-]{6,}", re.IGNORECASE)
+_LETTER = re.compile(r"[^\W\d_]")
+_HANGUL = re.compile(r"[\uac00-\ud7af]+")
+_HAN_OR_KATAKANA = re.compile(
+    r"[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003134f]{2,}|[\u30a1-\u30fa\u30fc]{2,}"
+)
+_OTHER_RUN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{3,16}")
+_PARTICLE = re.compile(r"(?<=..)(?:에서|으로|에게|까지|부터|하고|은|는|이|가|을|를|에|의|로|와|과|도|만)$")
+_SEPARATORS = re.compile(
+    "|".join(sorted(CHINESE_STOP_WORDS | JAPANESE_STOP_WORDS, key=len, reverse=True))
+    + f"|[{''.join(sorted(CHINESE_FILLERS))}得着过把被让给跟从到还再才又]"
+)
+_SENTENCE_END = re.compile(r"(?:니다|어요|아요|세요|네요|까요)$")
+_LONGEST_HAN = 4  # characters of a word that stands for a topic
+_EMPTY = (
+    STOP_WORDS
+    | DATE_WORDS
+    | NUMBER_WORDS
+    | frozenset(
+        """
+    assert async await class const debug def elif else error eur false foo function gbp import info int let none null
+    passed per print return self str sek true usd var via void warn warning
+    able actually again already always another anyone anything back best better bit both call called case change come
+    day different done each either else enough even ever every everything find fine first get gets getting give go
+    goes going good got great gonna help hey hi hello hope however idea instead keep kind know last later least less
+    lets little long look looks lot made make makes making many matter maybe mean means might much must need needs new
+    next nice nothing off ok okay old once one ones ours own part perhaps point probably put quite rather ready really
+    right run said same say see seems set shall show since something soon sorry start still stuff sure take talk thank
+    thanks thing things think though thought time today together tomorrow tried try trying two under until use used
+    uses using usually want wants way week well went whether without work working works yeah yes yesterday yet user
+    assistant agent system message dont doesnt didnt cant wont isnt im ive ill youre were theyre thats whats
+    """.split()
+    )
+)
+"""Words that fill a conversation without saying what it is about."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    weight: float
+    first: int
+    forms: Counter[str] = field(default_factory=Counter)
+    texts: set[int] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        return self.forms.total()
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    key: str
+    form: str
+    weight: float
+
+
+def key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
+    """What the texts are about: words, phrases of two words and identifiers, as they were written.
+
+    Those come first that are said often and in many of the texts. The same texts give the same topics.
+
+    Args:
+        texts: In their order.
+        limit: How many at most.
+    """
+    prose = [_CODE_BLOCK.sub("\n", text[:READ_CHARACTERS]) for text in texts]
+    topics = _counted(prose) or _counted([text[:READ_CHARACTERS] for text in texts])
+    ranked = sorted(topics.items(), key=lambda item: (-_score(item[1], len(texts)), item[1].first, item[0]))
+    chosen: list[str] = []
+    for _, topic in ranked:
+        if len(chosen) >= max(0, limit):
+            break
+        form = max(topic.forms, key=lambda one: (topic.forms[one], one.islower(), one))
+        if not any(_covers(other, form) for other in chosen):
+            chosen.append(form)
+    return tuple(chosen)
+
+
+def united_topics(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    """The first topics, then those of the second that are not among them, in whatever case."""
+    united: dict[str, str] = {}
+    for topic in (*first, *second):
+        united.setdefault(topic.casefold(), topic)
+    return tuple(united.values())
+
+
+def _counted(texts: Sequence[str]) -> dict[str, _Topic]:
+    topics: dict[str, _Topic] = {}
+    for number, text in enumerate(texts):
+        for mention in _mentions(_ADDRESS.sub(" . ", text)):
+            topic = topics.setdefault(mention.key, _Topic(mention.weight, len(topics)))
+            topic.forms[mention.form] += 1
+            topic.texts.add(number)
+    # A phrase, and a piece of a text without spaces, is one only where it comes again.
+    return {
+        key: topic
+        for key, topic in topics.items()
+        if topic.count > 1 or not (key.startswith(("phrase:", "piece:")))
+    }
+
+
+def _score(topic: _Topic, texts: int) -> float:
+    return topic.weight * math.log1p(topic.count) * (1 + len(topic.texts) / max(1, texts))
+
+
+def _covers(chosen: str, form: str) -> bool:
+    # "connection pool" stands for "pool" too, and the other way round.
+    one, other = set(chosen.casefold().split()), set(form.casefold().split())
+    is_part = not form.isascii() and (form in chosen or chosen in form)
+    return one <= other or other <= one or is_part
+
+
+def _mentions(text: str) -> Iterator[_Mention]:
+    before: _Mention | None = None
+    for piece in _PIECE.findall(text):
+        word = _word(piece)
+        if word is not None and before is not None and word.key != before.key:
+            yield _Mention(f"phrase:{before.key} {word.key}", f"{before.form} {word.form}", 1.6)
+        if word is not None:
+            yield word
+        before = word
+    yield from _unspaced(text)
+
+
+def _word(piece: str) -> _Mention | None:
+    form = re.sub(r"['’](?:s|t|d|m|ll|re|ve)$", "", piece)
+    lowered = form.casefold().replace("’", "'")
+    is_short = len(form) < 3 and not (len(form) == 2 and form.isupper())
+    if is_short or not _LETTER.search(form) or lowered.replace("'", "") in _EMPTY:
+        return None
+    if _HASH.fullmatch(form) or next(unspaced_runs(form), None) is not None:
+        return None
+    if _IDENTIFIER.search(form):
+        return _Mention(lowered, form, 1.3)
+    terms = terms_of(form)
+    if not terms:
+        return None
+    return _Mention(" ".join(terms), form, 1.15 if form[0].isupper() else 1.0)
+
+
+def _unspaced(text: str) -> Iterator[_Mention]:
+    for run in unspaced_runs(text):
+        if _HANGUL.match(run[0]):
+            for word in _HANGUL.findall(run[0]):
+                if len(root := _PARTICLE.sub("", word)) > 1 and not _SENTENCE_END.search(root):
+                    yield _Mention(root, root, 1.0)
+        for other in _OTHER_RUN.findall(run[0]):
+            yield _Mention(other, other, 1.0)
+        for part in _SEPARATORS.split(run[0]):
+            for word in _HAN_OR_KATAKANA.findall(part):
+                yield from _words_of(word)
+
+
+def _words_of(word: str) -> Iterator[_Mention]:
+    is_katakana = word[0] < "\u3400"
+    if is_katakana or len(word) <= _LONGEST_HAN:
+        yield _Mention(word, word, 1.0)
+    if is_katakana:
+        return
+    for length in range(2, min(_LONGEST_HAN, len(word) - 1) + 1):
+        for start in range(len(word) - length + 1):
+            piece = word[start : start + length]
+            yield _Mention(f"piece:{piece}", piece, 0.9 + 0.05 * length)

@@ -1,0 +1,1 @@
+"""Working memory: what agents hold in this process, saved to their sessions."""
