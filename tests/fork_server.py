@@ -19,7 +19,7 @@ _PRELOADED = (
     "pytest",  # without xdist it is the main module, which each child imports
     "snowballstemmer",
     "sqlalchemy.dialects.postgresql",
-    "tests.backups.children",
+    "tests.backup.children",
     "tests.faults.agent_writer",
     "tests.faults.batch_writer",
     "tests.faults.context_writer",
@@ -30,7 +30,7 @@ _PRELOADED = (
     "tests.faults.starters",
     "tests.faults.thread_writers",
     "tests.faults.writer",
-    "tests.flows.learners",
+    "tests.facts.learners",
     "tests.integrations.store_writer",
 )
 

@@ -1,6 +1,6 @@
 """The contracts between the engine and what it stands on.
 
-The stores have conformance suites in :mod:`langmem_tiers.testing.conformance`; run them over your own.
+The stores have conformance suites in :mod:`tests.contract.storage`; run them over your own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """For tests, ours and yours: fakes to hand in.
 
-Suites that a storage of your own must pass are in :mod:`langmem_tiers.testing.conformance`,
+Suites that a storage of your own must pass are in :mod:`tests.contract.storage`,
 which needs pytest.
 """
 

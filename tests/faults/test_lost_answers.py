@@ -19,7 +19,7 @@ from langmem_tiers import (
 from langmem_tiers.erasure.repository import SqlErasureStore
 from langmem_tiers.pools.repository import SqlPoolStore
 from langmem_tiers.storage.database import Database
-from langmem_tiers.testing.conformance import NOW
+from tests.contract.storage import NOW
 from tests.faults.cutting_proxy import COMMIT
 from tests.waiting import LIMIT_SECONDS, wait_until
 

@@ -22,8 +22,8 @@ from langmem_tiers.mcp.server import server_of
 from langmem_tiers.server import create_app
 from langmem_tiers.storage.migrations import _create_statements
 from langmem_tiers.testing import seeded_ids
-from tests.backups.filled import fill, lines_of
-from tests.backups.filled import opened as opened_for_backup
+from tests.backup.filled import fill, lines_of
+from tests.backup.filled import opened as opened_for_backup
 from tests.mcp.serving import InProcess
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 from langgraph.store.base import PutOp
 
 from langmem_tiers_langchain import TieredStore
-from langmem_tiers_langchain.testing import INDEX
+from tests.contract.langgraph_store import INDEX
 
 BATCH = 5
 

@@ -16,8 +16,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_tiers import EngineConfig, InvalidNameError, MemoryEngine
-from langmem_tiers.testing.conformance.base import HOSTILE_NAMES
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from tests.contract.storage.base import HOSTILE_NAMES
 from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from langgraph.store.base import InvalidNamespaceError, PutOp
 from langmem_tiers import EmbeddingError, EngineConfig, InvalidConfigError, InvalidInputError, MemoryEngine
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
-from langmem_tiers_langchain.testing import INDEX, TTL, StoreConformance, WordEmbeddings
+from tests.contract.langgraph_store import INDEX, TTL, StoreConformance, WordEmbeddings
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     from llama_index.core.utils import get_tokenizer
 
     from langmem_tiers_llamaindex import TieredChatStore, TieredMemoryBlock, to_message
-    from langmem_tiers_llamaindex.testing.base import MESSAGES, said, texts
+    from tests.contract.chat_stores.base import MESSAGES, said, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

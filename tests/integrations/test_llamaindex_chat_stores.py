@@ -39,8 +39,8 @@ with warnings.catch_warnings():
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
     from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, lists
-    from langmem_tiers_llamaindex.testing import AsyncChatStoreConformance, ChatStoreConformance
-    from langmem_tiers_llamaindex.testing.base import said, text, texts
+    from tests.contract.chat_stores import AsyncChatStoreConformance, ChatStoreConformance
+    from tests.contract.chat_stores.base import said, text, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

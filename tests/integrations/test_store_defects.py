@@ -12,7 +12,7 @@ from langgraph.store.base import PutOp
 from langmem_tiers import EngineConfig, MemoryEngine
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredStore
-from langmem_tiers_langchain.testing import INDEX
+from tests.contract.langgraph_store import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 from langmem_tiers import MemoryEngine
 from langmem_tiers.testing.threads import in_threads
 from langmem_tiers_langchain import TieredStore
-from langmem_tiers_langchain.testing import INDEX
+from tests.contract.langgraph_store import INDEX
 from tests.faults.killing import pause, start
 from tests.fork_server import fork_server
 from tests.integrations.store_writer import BATCH, put_one, write_until_killed

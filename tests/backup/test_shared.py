@@ -1,0 +1,70 @@
+"""What a namespace has synced from a pool comes along with where it is from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import InvalidInputError, MemoryEngine
+from langmem_tiers.backup.models import BackupScope
+from langmem_tiers.backup.tables import is_rooted, kept_tables, within
+from tests.backends import POSTGRES
+from tests.backup.filled import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.backup.conftest import NewUrl
+
+GIVER, READER = ("acme", "giver"), ("acme", "reader")
+LAMP = "The lamp of the harbour is green."
+
+
+def share(engine: MemoryEngine) -> None:
+    pool = engine.pools.create("docs", members=[GIVER, READER])
+    pool.contribute(GIVER, LAMP)
+    assert len(pool.sync_to(READER).copied) == 1
+
+
+def told(engine: MemoryEngine, *labels: str) -> list[str]:
+    return [entry.content for entry in engine.namespace(*labels).long_term]
+
+
+@pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
+@pytest.mark.parametrize("way", ["moved", "restored"])
+def test_a_synced_copy_is_known_as_one_where_it_is_now(
+    backend: str, way: str, new_url: NewUrl, tmp_path: Path
+) -> None:
+    with opened(new_url("sqlite")) as source, opened(new_url(backend), seed=1) as target:
+        share(source)
+        if way == "moved":
+            source.move_to(target, namespace=READER)
+        else:
+            source.backup(tmp_path / "b.gz", namespace=READER)
+            target.restore(tmp_path / "b.gz")
+        (copy,) = target.namespace(READER).long_term
+        other = target.pools.create("others", members=[READER])
+        with pytest.raises(InvalidInputError, match="synced"):
+            other.contribute(READER, copy)
+        assert target.forget(namespace=GIVER, scrub=False).elsewhere == {"pool copies": 1}
+        assert told(target, *READER) == []
+
+
+def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
+    new_url: NewUrl, tmp_path: Path
+) -> None:
+    with opened(new_url("sqlite")) as engine:
+        share(engine)
+        engine.backup(tmp_path / "b.gz", namespace="acme", prefix=True)
+        engine.restore(tmp_path / "b.gz", into="copy")
+        engine.forget(namespace=("copy", "giver"), scrub=False)
+        assert (told(engine, *READER), told(engine, "copy", "reader")) == ([LAMP], [])
+        engine.forget(namespace=GIVER, scrub=False)
+        assert told(engine, *READER) == []
+
+
+def test_a_row_is_found_by_what_every_row_of_its_table_names() -> None:
+    for kept in kept_tables().values():
+        if is_rooted(kept.table):
+            assert str(within(kept.table, BackupScope(("acme",)))) != "true", kept.kind

@@ -1,0 +1,153 @@
+"""What a store of items and its index must do."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.items.models import ItemWrite
+from langmem_tiers.recall.item_records import ItemText, TextPlace
+from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConformance
+
+if TYPE_CHECKING:
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.items.models import ItemStore
+    from langmem_tiers.recall.item_records import ItemIndex
+    from tests.contract.storage.base import Stores
+
+LATER = NOW + timedelta(seconds=10)
+VECTOR = b"\0\0\x80\x3f" * 4
+
+
+class ItemStoreConformance(StoreConformance):
+    """Suites for ``ItemStore`` and ``ItemIndex`` on one database."""
+
+    @pytest.fixture
+    def items(self, stores: Stores) -> ItemStore:
+        """The store."""
+        assert stores.items is not None
+        return stores.items
+
+    @pytest.fixture
+    def index(self, stores: Stores) -> ItemIndex:
+        """Its index."""
+        assert stores.item_index is not None
+        return stores.item_index
+
+    @pytest.fixture
+    def model(self, stores: Stores) -> int:
+        """A model to keep vectors of."""
+        assert stores.vectors is not None
+        return stores.vectors.model("conformance", 4, NOW)
+
+    def test_a_write_is_read_back_by_name_page_scan_and_key(
+        self, items: ItemStore, namespace: NamespacePath
+    ) -> None:
+        items.write([_write(namespace, "a", '{"n":1}'), _write(namespace, "b", "{}")], NOW, model=None)
+        kept = items.get([(namespace, "a"), (namespace, "c")], NOW)[namespace, "a"]
+        assert (kept.item.value, kept.item.created_at, kept.item.expires_at) == ({"n": 1}, NOW, None)
+        assert [each.item.key for each in items.page(namespace, NOW, skip=0, limit=9)] == ["b", "a"]
+        assert [each.item.key for each in items.page(namespace, NOW, skip=1, limit=9)] == ["a"]
+        some, mark = items.scan(namespace, NOW, after=None, limit=1)
+        assert [each.value for each in some] == [{}]
+        assert [each.pk for each in items.scan(namespace, NOW, after=mark, limit=9)[0]] == [kept.pk]
+        assert items.fetch([kept.pk], NOW) == {kept.pk: kept}
+        assert items.values([kept.pk], NOW)[kept.pk].value == {"n": 1}
+
+    def test_any_text_and_any_name_come_back_equal(self, items: ItemStore, namespace: NamespacePath) -> None:
+        for name in HOSTILE_NAMES:
+            items.write(
+                [_write((*namespace, name), name, json.dumps({"x": name}, ensure_ascii=False))],
+                NOW,
+                model=None,
+            )
+        for name in HOSTILE_NAMES:
+            (kept,) = items.page((*namespace, name), NOW, skip=0, limit=99)
+            assert (kept.item.namespace, kept.item.key) == ((*namespace, name), name)
+            assert kept.item.value == {"x": name}
+        assert set(items.namespaces(namespace, NOW)) == {(*namespace, name) for name in HOSTILE_NAMES}
+
+    def test_an_update_keeps_key_and_creation_and_takes_the_next_revision(
+        self, items: ItemStore, namespace: NamespacePath
+    ) -> None:
+        items.write([_write(namespace, "a", "{}")], NOW, model=None)
+        first = items.get([(namespace, "a")], NOW)[namespace, "a"]
+        items.write([_write(namespace, "a", '{"n":2}')], LATER, model=None)
+        second = items.get([(namespace, "a")], LATER)[namespace, "a"]
+        assert (second.pk, second.item.created_at, second.item.updated_at) == (first.pk, NOW, LATER)
+        assert second.revision > first.revision
+
+    def test_the_last_deletion_takes_the_namespace_with_it(
+        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath
+    ) -> None:
+        items.write([_write(namespace, "a", "{}")], NOW, model=None)
+        before = index.states(namespace)
+        assert items.write([_write(namespace, key, None) for key in ("a", "b")], NOW, model=None) == 1
+        assert items.namespaces(namespace, NOW) == ()
+        assert index.states(namespace) == ()
+        items.write([_write(namespace, "a", "{}")], NOW, model=None)
+        assert {state.pk for state in before}.isdisjoint(state.pk for state in index.states(namespace))
+
+    def test_what_has_expired_is_not_there_and_refreshing_does_not_bring_it_back(
+        self, items: ItemStore, namespace: NamespacePath
+    ) -> None:
+        items.write([_write(namespace, "a", "{}", ttl=5.0)], NOW, model=None)
+        kept = items.get([(namespace, "a")], NOW)[namespace, "a"]
+        items.refresh([kept], NOW + timedelta(seconds=4))
+        assert items.get([(namespace, "a")], NOW + timedelta(seconds=8))
+        items.refresh([kept], LATER)
+        assert not items.get([(namespace, "a")], LATER)
+        assert not items.fetch([kept.pk], LATER)
+        assert not items.values([kept.pk], LATER)
+        assert items.page(namespace, LATER, skip=0, limit=9) == ()
+        assert items.namespaces(namespace, LATER) == ()
+        assert items.sweep(LATER) >= 1
+        assert not items.get([(namespace, "a")], NOW)
+
+    def test_the_index_tells_what_changed_and_gives_terms_and_vectors(
+        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath, model: int
+    ) -> None:
+        texts = (ItemText(text="a boat", terms="boat", vector=VECTOR), ItemText(text=ANY_TEXT, terms="x y"))
+        items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=model)
+        (state,) = index.states(namespace)
+        (loaded,) = index.load([state.pk], 0, model)
+        assert loaded.texts == (("boat", VECTOR), ("x y", None))
+        assert index.load([state.pk], state.revision, model) == []
+        assert index.keys([state.pk]) == {loaded.pk}
+        items.write([_write(namespace, "b", "{}")], NOW, model=None)
+        (then,) = index.states(namespace)
+        assert (then.pk, then.erased) == (state.pk, state.erased)
+        assert [item.texts for item in index.load([state.pk], state.revision, model)] == [()]
+        items.write([_write(namespace, "b", None)], NOW, model=None)
+        assert index.states(namespace)[0].erased > state.erased
+
+    def test_vectors_are_kept_only_for_texts_that_are_as_they_were(
+        self, items: ItemStore, index: ItemIndex, namespace: NamespacePath, model: int
+    ) -> None:
+        texts = (ItemText(text="a boat", terms="boat"),)
+        items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=None)
+        (state,) = index.states(namespace)
+        (loaded,) = index.load([state.pk], 0, model)
+        place = TextPlace(loaded.pk, loaded.revision, 0)
+        assert index.texts([place], model) == {place: ("a boat", None)}
+        index.put_vectors({TextPlace(loaded.pk, loaded.revision + 1, 0): VECTOR}, model)
+        assert index.texts([place], model) == {place: ("a boat", None)}
+        index.put_vectors({place: VECTOR}, model)
+        index.put_vectors({place: VECTOR}, model)
+        assert index.texts([place], model) == {place: ("a boat", VECTOR)}
+        items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=None)
+        assert index.texts([place], model) == {}
+
+
+def _write(
+    namespace: NamespacePath,
+    key: str,
+    value_json: str | None,
+    *,
+    texts: tuple[ItemText, ...] = (),
+    ttl: float | None = None,
+) -> ItemWrite:
+    return ItemWrite(namespace=namespace, key=key, value_json=value_json, texts=texts, ttl_seconds=ttl)

@@ -1,0 +1,272 @@
+"""What every ``KnowledgeStore`` must do."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.knowledge.models import Kept, Knowledge, PastKnowledge
+from langmem_tiers.testing.threads import in_threads
+from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, Stores
+from tests.contract.storage.knowledge_search import (
+    KnowledgeSearchConformance,
+    found,
+    known,
+    put,
+    put_after,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import KnowledgeStore
+
+THREADS = 8
+
+
+def past(item: Knowledge, days: int = 1) -> PastKnowledge:
+    """The same as it no longer holds after so many days."""
+    return PastKnowledge(
+        category=item.category,
+        key=item.key,
+        value=item.value,
+        confidence=item.confidence,
+        valid_from=item.created_at,
+        valid_until=item.created_at + timedelta(days=days),
+        reason="superseded",
+        source=item.source,
+    )
+
+
+def keys(items: Sequence[Knowledge]) -> list[str]:
+    """The keys, for comparing."""
+    return [item.key for item in items]
+
+
+class KnowledgeStoreConformance(KnowledgeSearchConformance):
+    """What every ``KnowledgeStore`` must do."""
+
+    @pytest.mark.parametrize("text", [ANY_TEXT, "\0", "\udfff", "base64:AA==", "base64:\0", " \n"])
+    def test_what_goes_in_comes_out_equal(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath, text: str
+    ) -> None:
+        given = Knowledge(
+            category=text,
+            key=text,
+            value=text,
+            confidence=0.123456789,
+            created_at=datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
+            updated_at=NOW + timedelta(microseconds=1),
+            fresh_at=NOW + timedelta(microseconds=2),
+            last_used_at=NOW + timedelta(microseconds=3),
+            use_count=2**40,
+            store_count=7,
+            source="session 12 é 😀",
+        )
+        put(knowledge, namespace, given)
+        assert knowledge.get(namespace, text, text) == given
+        assert knowledge.page(namespace, text, after=None, limit=9) == (given,)
+        assert knowledge.stale(namespace, before=NOW + timedelta(days=1), below=0.1, limit=9) == (given,)
+
+    def test_any_source_comes_out_equal(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
+        given = replace(known(), source=ANY_TEXT)
+        put(knowledge, namespace, given)
+        assert knowledge.get(namespace, "domain", "key") == given
+
+    def test_what_is_not_known_is_not_made_up(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("other"))
+        assert knowledge.get(namespace, "domain", "key") is None
+        assert knowledge.history(namespace, "domain", "key") == ()
+        assert knowledge.page((*namespace, "x"), None, after=None, limit=9) == ()
+
+    def test_tenants_never_meet(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
+        for name in HOSTILE_NAMES:
+            item = known(value=f"walrus of {name!r}")
+            put_after(knowledge, (*namespace, name), item, past(item))
+        for name in HOSTILE_NAMES:
+            own, item = (*namespace, name), known(value=f"walrus of {name!r}")
+            assert knowledge.get(own, "domain", "key") == item
+            assert knowledge.page(own, None, after=None, limit=9) == (item,)
+            assert knowledge.stale(own, before=NOW, below=0.1, limit=9) == (item,)
+            assert knowledge.history(own, "domain", "key") == (past(item),)
+            hits = knowledge.search(own, ["walrus"], category=None, limit=99)
+            assert [hit.knowledge for hit in hits] == [item]
+
+    def test_categories_and_keys_match_exactly(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        names = [(name, name) for name in HOSTILE_NAMES]
+        names += [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c")]
+        items = [known(key, repr((category, key)), category=category) for category, key in names]
+        put(knowledge, namespace, *items)
+        assert [knowledge.get(namespace, *name) for name in names] == items
+        of_a = {item.key for item in items if item.category == "a"}
+        assert set(keys(knowledge.page(namespace, "a", after=None, limit=99))) == of_a
+
+    def test_a_key_that_many_store_at_once_is_there_once(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        start = threading.Barrier(THREADS)
+        counts: list[int] = []
+
+        def decide(old: Knowledge | None) -> Kept:
+            return Kept(known() if old is None else replace(old, store_count=old.store_count + 1))
+
+        def store() -> None:
+            start.wait()
+            (kept,) = knowledge.change(namespace, [("domain", "key")], decide, NOW)
+            assert kept.knowledge is not None
+            counts.append(kept.knowledge.store_count)
+
+        in_threads(THREADS, store)
+        assert sorted(counts) == list(range(1, THREADS + 1))
+        (only,) = knowledge.page(namespace, None, after=None, limit=99)
+        assert only.store_count == THREADS
+
+    def test_many_names_are_changed_at_once(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        old = [known(f"{n}") for n in range(3)]
+        put(knowledge, namespace, *old)
+        results = {"0": Kept(known("0", "zero"), past(old[0])), "1": Kept(None, past(old[1]))}
+        results |= {"2": Kept(old[2])}
+        asked: list[Knowledge | None] = []
+
+        def decide(item: Knowledge | None) -> Kept:
+            asked.append(item)
+            return Kept(known("new")) if item is None else results[item.key]
+
+        names = [("domain", key) for key in ("2", "new", "1", "0")]
+        kept = knowledge.change(namespace, names, decide, NOW)
+        assert kept == (results["2"], Kept(known("new")), results["1"], results["0"])
+        assert asked == [old[2], None, old[1], old[0]]
+        now = knowledge.page(namespace, None, after=None, limit=9)
+        assert now == (known("0", "zero"), old[2], known("new"))
+        assert knowledge.history(namespace, "domain", "0") == (past(old[0]),)
+        assert knowledge.history(namespace, "domain", "1") == (past(old[1]),)
+
+    def test_more_names_than_a_statement_takes_values_are_changed_at_once(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("0"))
+        names = [("domain", f"{n}") for n in range(40_000)]
+        kept = knowledge.change(namespace, names, lambda _: Kept(None), NOW)
+        assert kept == (Kept(None),) * len(names)
+        assert knowledge.get(namespace, "domain", "0") is None
+
+    def test_a_decision_that_fails_leaves_everything_untouched(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        items = [known(f"{n}") for n in range(3)]
+        put(knowledge, namespace, *items)
+
+        def decide(old: Knowledge | None) -> Kept:
+            if old is None:
+                raise RuntimeError("undecided")
+            return Kept(None if old.key == "0" else replace(old, value="changed"), past(old))
+
+        names = [("domain", key) for key in ("0", "1", "2", "new")]
+        with pytest.raises(RuntimeError, match="undecided"):
+            knowledge.change(namespace, names, decide, NOW)
+        assert knowledge.page(namespace, None, after=None, limit=9) == tuple(items)
+        assert [knowledge.history(namespace, *name) for name in names] == [()] * 4
+        assert found(knowledge, namespace, "changed") == []
+
+    def test_taking_away_what_is_not_there_changes_nothing(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        assert knowledge.change(namespace, [("domain", "key")], Kept, NOW) == (Kept(None),)
+        assert knowledge.change(namespace, [], Kept, NOW) == ()
+        assert knowledge.page(namespace, None, after=None, limit=9) == ()
+
+    def test_pages_come_by_category_and_key_and_join_to_the_whole(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        names = [(category, key) for category in ("a", "b", "c") for key in ("k", "l", "m", "n")]
+        put(knowledge, namespace, *(known(key, category=category) for category, key in reversed(names)))
+        seen: list[tuple[str, str]] = []
+        while page := knowledge.page(namespace, None, after=seen[-1] if seen else None, limit=5):
+            seen += [(item.category, item.key) for item in page]
+        assert seen == names
+        assert keys(knowledge.page(namespace, "b", after=("b", "l"), limit=9)) == ["m", "n"]
+        assert keys(knowledge.page(namespace, "b", after=("b", "gone"), limit=1)) == ["k"]
+        assert knowledge.page(namespace, None, after=names[-1], limit=9) == ()
+
+    def test_pages_over_any_names_miss_none(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, *(known(name, category=name) for name in HOSTILE_NAMES))
+        seen: list[str] = []
+        while page := knowledge.page(namespace, None, after=(seen[-1],) * 2 if seen else None, limit=3):
+            seen += keys(page)
+        assert sorted(seen) == sorted(HOSTILE_NAMES)
+
+    def test_what_was_not_used_since_then_comes_oldest_first(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, *(known(f"{days}", days=days) for days in (3, 1, 2, 0)))
+        put(knowledge, (*namespace, "other"), known("other"))
+        before = NOW + timedelta(days=2)
+        assert keys(knowledge.stale(namespace, before=before, below=0.1, limit=9)) == ["0", "1", "2"]
+        assert keys(knowledge.stale(namespace, before=before, below=0.1, limit=2)) == ["0", "1"]
+        assert keys(
+            knowledge.stale(namespace, before=before - timedelta(microseconds=1), below=0.1, limit=9)
+        ) == ["0", "1"]
+
+    def test_history_is_oldest_first_and_equal(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        values = [known(ANY_TEXT, text, category=ANY_TEXT) for text in ("b", ANY_TEXT, "a", "b")]
+        for item in values:
+            put_after(knowledge, namespace, item, past(item))
+        assert knowledge.history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
+
+    def test_what_held_at_a_time_is_found_from_its_beginning_to_before_its_end(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        old = known("b", "old", category=ANY_TEXT)
+        put_after(knowledge, namespace, known("b", "new", category=ANY_TEXT), past(old))
+        put_after(knowledge, namespace, known("a", "new"), past(known("a", "old"), days=2))
+        put_after(knowledge, ("other", *namespace), known("c", "new"), past(known("c", "old")))
+        start = old.created_at
+        moment, day = timedelta(microseconds=1), timedelta(days=1)
+
+        def at(when: datetime, limit: int = 9) -> list[tuple[str, str]]:
+            return [(one.key, one.value) for one in knowledge.past_at(namespace, when, limit=limit)]
+
+        assert at(start - moment) == []
+        assert at(start) == at(start + day - moment) == [("a", "old"), ("b", "old")]
+        assert at(start, limit=1) == [("a", "old")]
+        assert at(start + day) == [("a", "old")]
+        assert at(start + 2 * day) == []
+
+    def test_knowledge_outlives_sessions(
+        self, stores: Stores, knowledge: KnowledgeStore, namespace: NamespacePath, key: int
+    ) -> None:
+        put(knowledge, namespace, known())
+        stores.sessions.delete(key)
+        assert knowledge.get(namespace, "domain", "key") == known()
+
+    @pytest.mark.parametrize("has_session", [True, False])
+    def test_a_deleted_namespace_leaves_nothing(
+        self, stores: Stores, knowledge: KnowledgeStore, namespace: NamespacePath, *, has_session: bool
+    ) -> None:
+        child = (*namespace, "child")
+        for path in (namespace, child):
+            put_after(knowledge, path, known("walrus"), past(known("walrus")))
+        if has_session:
+            stores.sessions.open(namespace, "session", NOW)
+        stores.sessions.delete_namespace(namespace)
+        put(knowledge, namespace, known("another"))
+        assert keys(knowledge.page(namespace, None, after=None, limit=9)) == ["another"]
+        assert knowledge.history(namespace, "domain", "walrus") == ()
+        assert found(knowledge, namespace, "walrus") == []
+        assert found(knowledge, child, "walrus") == ["walrus"]
+        assert len(knowledge.history(child, "domain", "walrus")) == 1

@@ -1,0 +1,175 @@
+"""What every ``KnowledgeStore`` must find."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.knowledge.models import Kept, Knowledge
+from langmem_tiers.text.tokenize import terms_of
+from tests.contract.storage.base import ANY_TEXT, NOW, StoreConformance
+
+if TYPE_CHECKING:
+    from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.common.ports import KnowledgeStore
+    from langmem_tiers.knowledge.models import PastKnowledge
+
+
+def known(
+    key: str = "key",
+    value: str = "value",
+    *,
+    category: str = "domain",
+    days: int = 0,
+    confidence: float = 0.5,
+) -> Knowledge:
+    """Something known, so many days after the start."""
+    at = NOW + timedelta(days=days)
+    return Knowledge(
+        category=category,
+        key=key,
+        value=value,
+        confidence=confidence,
+        created_at=at,
+        updated_at=at,
+        fresh_at=at,
+    )
+
+
+def put(store: KnowledgeStore, namespace: NamespacePath, *items: Knowledge) -> None:
+    """Store them as they are."""
+    for item in items:
+        put_after(store, namespace, item, None)
+
+
+def put_after(
+    store: KnowledgeStore, namespace: NamespacePath, item: Knowledge, former: PastKnowledge | None
+) -> None:
+    """Store it in place of what held before."""
+    store.change(namespace, [(item.category, item.key)], lambda _: Kept(item, former), NOW)
+
+
+def found(
+    store: KnowledgeStore,
+    namespace: NamespacePath,
+    *words: str,
+    category: str | None = None,
+    limit: int = 10,
+) -> list[str]:
+    """The keys that a search finds, best first."""
+    terms = terms_of(" ".join(words))
+    return [hit.knowledge.key for hit in store.search(namespace, terms, category=category, limit=limit)]
+
+
+class KnowledgeSearchConformance(StoreConformance):
+    """The part of the suite for a ``KnowledgeStore`` that searches."""
+
+    def test_search_finds_words_of_key_and_value_in_any_form(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("cookie banner", "Click it before navigation"), known("rest", "none"))
+        assert found(knowledge, namespace, "cookies") == ["cookie banner"]
+        assert found(knowledge, namespace, "clicked", "unheard") == ["cookie banner"]
+        assert found(knowledge, namespace, "unheard") == []
+        assert found(knowledge, (*namespace, "x"), "cookies") == []
+
+    @pytest.mark.parametrize("word", ["example", "checkout", "page", "submit", "alice", "100", "app"])
+    def test_search_finds_the_words_inside_addresses_names_and_paths(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath, word: str
+    ) -> None:
+        text = "www.example.com/checkout #page-title form_submit alice@mail.org 100% src/app.py"
+        put(knowledge, namespace, known("k", text), known(text, "v"), known("rest"))
+        assert sorted(found(knowledge, namespace, word)) == ["k", text]
+
+    def test_search_reads_a_key_as_it_was_given(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("100%cotton"), known("null\0walrus"), known("rest"))
+        assert found(knowledge, namespace, "cotton") == ["100%cotton"]
+        assert found(knowledge, namespace, "walrus") == ["null\0walrus"]
+        assert found(knowledge, namespace, "25", "25cotton", "00walrus") == []
+
+    def test_search_ranks_more_words_higher_and_keeps_to_limit_and_category(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(
+            knowledge,
+            namespace,
+            known("one", "a queue of people, and they talked about boats and the weather"),
+            known("both", "the queue holds ten boats: a queue of boats"),
+            known("none", "something else"),
+            known("other", "one queue", category="error_pattern"),
+        )
+        assert found(knowledge, namespace, "queue", "boat", category="domain") == ["both", "one"]
+        assert found(knowledge, namespace, "queue", "boat", category="domain", limit=1) == ["both"]
+        assert sorted(found(knowledge, namespace, "queue")) == ["both", "one", "other"]
+        assert found(knowledge, namespace, "queue", category="error_pattern") == ["other"]
+        assert found(knowledge, namespace, "queue", category="user_preference") == []
+
+    def test_search_does_not_find_what_no_longer_holds(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("shape", "round walrus"))
+        put(knowledge, namespace, known("shape", "square narwhal"))
+        assert found(knowledge, namespace, "walrus") == []
+        assert found(knowledge, namespace, "narwhal") == ["shape"]
+        knowledge.change(namespace, [("domain", "shape")], lambda _: Kept(None), NOW)
+        assert found(knowledge, namespace, "narwhal", "shape") == []
+
+    def test_search_finds_nothing_for_no_terms_and_where_nothing_is_known(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        assert found(knowledge, namespace, "walrus") == []
+        put(knowledge, namespace, known("walrus"))
+        assert found(knowledge, namespace) == []
+        knowledge.change(namespace, [("domain", "walrus")], lambda _: Kept(None), NOW)
+        assert found(knowledge, namespace, "walrus") == []
+
+    def test_search_finds_words_of_scripts_without_spaces(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("停车", "红色的船每月付四百克朗"), known("晚饭", "不吃鱼"))
+        assert found(knowledge, namespace, "红色的船要付多少?") == ["停车"]
+        assert found(knowledge, namespace, "晚飯") == ["晚饭"]
+
+    def test_search_counts_a_rare_word_more_than_a_common_one(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, *(known(f"{n}", "boat") for n in range(5)), known("rare", "walrus"))
+        assert found(knowledge, namespace, "boat", "walrus")[0] == "rare"
+
+    def test_search_puts_the_surer_first_where_both_are_as_good(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        items = [
+            known(f"walrus {n}", confidence=sure) for n, sure in ((3, 0.5), (1, 0.2), (4, 0.9), (2, 0.5))
+        ]
+        put(knowledge, namespace, *items)
+        assert found(knowledge, namespace, "walrus") == ["walrus 4", "walrus 2", "walrus 3", "walrus 1"]
+        assert found(knowledge, namespace, "walrus", limit=2) == ["walrus 4", "walrus 2"]
+
+    def test_what_others_know_changes_neither_what_is_found_nor_its_order_nor_its_score(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(
+            knowledge,
+            namespace,
+            known("one", "a boat with a sail"),
+            known("two", "boat boat, and a long talk about this and that and the weather"),
+            known("three", "a walrus with a sail"),
+        )
+        terms = terms_of("boat walrus sail")
+        alone = knowledge.search(namespace, terms, category=None, limit=2)
+        for other in ((*namespace, "other"), (*namespace[:-1], f"{namespace[-1]}0")):
+            put(knowledge, other, *(known(f"{n}", "walrus walrus sail") for n in range(20)))
+        assert knowledge.search(namespace, terms, category=None, limit=2) == alone
+
+    def test_search_takes_operators_and_any_text_as_words(
+        self, knowledge: KnowledgeStore, namespace: NamespacePath
+    ) -> None:
+        put(knowledge, namespace, known("text", f"a walrus {ANY_TEXT}"))
+        for word in ('"', "*", "NEAR", "AND", "-", ":", "(", "value:walrus", "'", "\\", "a & b", "|", "!x"):
+            found(knowledge, namespace, word)
+        assert found(knowledge, namespace, "walrus", '"') == ["text"]

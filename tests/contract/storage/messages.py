@@ -1,0 +1,226 @@
+"""What every ``MessageStore`` must do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role, ToolCall
+from langmem_tiers.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
+from langmem_tiers.testing.threads import in_threads
+from tests.contract.storage.base import (
+    NOW,
+    StoreConformance,
+    Stores,
+    contents,
+    message,
+)
+
+if TYPE_CHECKING:
+    from langmem_tiers.common.namespaces import NamespacePath
+
+
+class MessageStoreConformance(StoreConformance):
+    """What every ``MessageStore`` must do."""
+
+    def test_what_goes_in_comes_out_equal(self, stores: Stores, key: int) -> None:
+        given = Message(
+            id="any/id%",
+            role=Role.ASSISTANT,
+            content="null \0, lone \ud83d\ude00 \udc00, real 😀, שלום",
+            created_at=datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
+            token_count=17,
+            token_counter="test",
+            name="Ag\0ent",
+            tool_calls=(ToolCall("c1", "search", '{"q": 1'), ToolCall("c2", "\udfff")),
+            tool_call_id="c0",
+            payload_json='{"a":[1,2.5,null,true,"\ud83d\ude00"],"":{}}',
+        )
+        stores.messages.append(key, [given], NOW)
+        assert stores.messages.get(key, "any/id%") == given
+        assert stores.messages.latest(key, 1).messages == (given,)
+        assert stores.messages.page(key, after=None, limit=1) == (given,)
+
+    def test_messages_keep_their_order_whatever_their_times(self, stores: Stores, key: int) -> None:
+        stores.messages.append(
+            key, [message("1"), replace(message("2"), created_at=NOW - timedelta(days=9))], NOW
+        )
+        stores.messages.append(key, [message("3")], NOW)
+        assert contents(stores.messages.page(key, after=None, limit=9)) == ["1", "2", "3"]
+
+    def test_the_session_counts_what_was_added(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        later = NOW + timedelta(hours=1)
+        stores.messages.append(key, [message(), message(), message()], later)
+        info = stores.sessions.find(namespace, "session")
+        assert info is not None
+        assert (info.message_count, info.token_count, info.updated_at) == (3, 6, later)
+
+    def test_the_same_id_is_stored_once(self, stores: Stores, key: int) -> None:
+        first, second = message("1", id="a"), message("2", id="b")
+        stores.messages.append(key, [first], NOW)
+        done = stores.messages.append(key, [first, second, second], NOW)
+        assert (done.stored, done.duplicates) == ((second,), (first, second))
+        assert contents(stores.messages.latest(key, 9).messages) == ["1", "2"]
+
+    def test_the_record_tells_which_ids_it_has(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        ids = ["a", "A", "any/id%", "\ud800", "it's", *(f"n{number}" for number in range(1200))]
+        stores.messages.append(key, [replace(message(), id=one) for one in ids], NOW)
+        other = stores.sessions.open(namespace, "other", NOW).key
+        stores.messages.append(other, [replace(message(), id="elsewhere")], NOW)
+        assert stores.messages.holds(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
+        assert stores.messages.holds(key, []) == set()
+
+    def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
+        batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
+        in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
+        assert contents(stores.messages.latest(key, 99).messages) == [f"{n}" for n in range(31)]
+
+    def test_ids_said_to_be_new_are_looked_up_if_they_are_not(self, stores: Stores, key: int) -> None:
+        known, new = message("1", id="a"), message("2", id="b")
+        stores.messages.append(key, [known], NOW, new_ids=True)
+        done = stores.messages.append(key, [known, new], NOW, new_ids=True)
+        assert (done.stored, done.duplicates) == ((new,), (known,))
+
+    def test_a_batch_of_known_messages_changes_nothing(self, stores: Stores, key: int) -> None:
+        known = message(id="a")
+        revision = stores.messages.append(key, [known], NOW).revision
+        done = stores.messages.append(key, [known], NOW)
+        assert (done.stored, done.duplicates, done.revision) == ((), (known,), revision)
+
+    def test_an_empty_batch_changes_nothing(self, stores: Stores, key: int) -> None:
+        done = stores.messages.append(key, [], NOW)
+        assert (done.stored, done.duplicates, done.revision) == (
+            (),
+            (),
+            stores.sessions.revision(key),
+        )
+        assert stores.messages.latest(key, 9).messages == ()
+
+    def test_a_duplicate_may_differ_in_time_count_and_key_order(self, stores: Stores, key: int) -> None:
+        first = replace(message(id="a"), payload_json='{"x":1,"y":2}')
+        again = replace(first, created_at=NOW + timedelta(1), token_count=9, payload_json='{"y":2,"x":1}')
+        stores.messages.append(key, [first], NOW)
+        assert stores.messages.append(key, [again], NOW).duplicates == (first,)
+
+    def test_an_id_for_another_message_is_refused_and_nothing_is_stored(
+        self, stores: Stores, key: int
+    ) -> None:
+        stores.messages.append(key, [message("one", id="a")], NOW)
+        with pytest.raises(MessageConflictError, match="'a'"):
+            stores.messages.append(key, [message("new"), message("another", id="a")], NOW)
+        assert contents(stores.messages.latest(key, 9).messages) == ["one"]
+
+    def test_two_sessions_may_use_the_same_id(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        other = stores.sessions.open(namespace, "other", NOW).key
+        stores.messages.append(key, [message("here", id="a")], NOW)
+        stores.messages.append(other, [message("there", id="a")], NOW)
+        found = stores.messages.get(other, "a")
+        assert found is not None
+        assert found.content == "there"
+
+    def test_a_deleted_session_takes_no_messages(self, stores: Stores, key: int) -> None:
+        stores.sessions.delete(key)
+        with pytest.raises(SessionNotFoundError):
+            stores.messages.append(key, [message()], NOW)
+        with pytest.raises(SessionNotFoundError):
+            stores.messages.latest(key, 1)
+        with pytest.raises(SessionNotFoundError):
+            stores.messages.page(key, after=None, limit=1)
+
+    def test_latest_gives_the_newest_oldest_first(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
+        tail = stores.messages.latest(key, 3)
+        assert contents(tail.messages) == ["4", "5", "6"]
+        assert tail.revision == stores.sessions.revision(key)
+        assert len(stores.messages.latest(key, 100).messages) == 7
+
+    def test_pages_join_to_the_record(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
+        seen: list[Message] = []
+        while page := stores.messages.page(key, after=seen[-1].id if seen else None, limit=3):
+            seen.extend(page)
+        assert [m.content for m in seen] == [str(i) for i in range(7)]
+
+    @pytest.mark.parametrize("limit", [1, 3, 7, 100])
+    def test_pages_backwards_join_to_the_record(self, stores: Stores, key: int, limit: int) -> None:
+        stores.messages.append(key, [message(str(number)) for number in range(7)], NOW)
+        pages, before = list[tuple[str, ...]](), None
+        while found := stores.messages.page_back(key, before=before, limit=limit):
+            pages.insert(0, tuple(one.content for one in found))
+            before = found[0].id
+        assert [one for page in pages for one in page] == [str(number) for number in range(7)]
+        with pytest.raises(MessageNotFoundError, match="'nowhere'"):
+            stores.messages.page_back(key, before="nowhere", limit=limit)
+
+    def test_a_page_after_an_unknown_message_is_an_error(self, stores: Stores, key: int) -> None:
+        with pytest.raises(MessageNotFoundError, match="'nowhere'"):
+            stores.messages.page(key, after="nowhere", limit=3)
+        assert stores.messages.get(key, "nowhere") is None
+
+    def test_compress_hides_what_is_older_and_keeps_it(
+        self, stores: Stores, namespace: NamespacePath, key: int
+    ) -> None:
+        stores.messages.append(key, [message(str(i), id=str(i)) for i in range(5)], NOW)
+        summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
+        assert stores.messages.compress(key, summary, before="3", hidden=3, was_hidden=0)
+        record = stores.messages.page(key, after=None, limit=9)
+        assert [(m.id, m.is_compressed) for m in record] == [
+            ("0", True), ("1", True), ("2", True), ("s", False), ("3", False), ("4", False),
+        ]  # fmt: skip
+        assert [m.id for m in stores.messages.view(key, 9)] == [
+            "s",
+            "3",
+            "4",
+        ]
+        info = stores.sessions.find(namespace, "session")
+        assert info is not None
+        assert (info.message_count, info.compressed_count) == (6, 3)
+
+    def test_a_later_summary_replaces_the_one_before(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)
+        for number, (before, hidden, was_hidden) in enumerate([("1", 1, 0), ("3", 3, 1), ("3", 1, 4)]):
+            text = message(f"{SUMMARY_PREFIX}\n{number}", id=f"s{number}", role=Role.SYSTEM)
+            assert stores.messages.compress(key, text, before=before, hidden=hidden, was_hidden=was_hidden)
+        shown = stores.messages.view(key, 9)
+        assert [m.id for m in shown] == ["s2", "3"]
+        assert [m.id for m in stores.messages.latest(key, 9).messages] == [
+            "0",
+            "s0",
+            "1",
+            "2",
+            "s1",
+            "s2",
+            "3",
+        ]
+
+    def test_a_limited_view_holds_the_summary_and_the_newest(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i), id=str(i)) for i in range(9)], NOW)
+        assert [m.id for m in stores.messages.view(key, 2)] == ["7", "8"]
+        summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
+        stores.messages.compress(key, summary, before="3", hidden=3, was_hidden=0)
+        assert [m.id for m in stores.messages.view(key, 2)] == ["s", "7", "8"]
+        assert [m.id for m in stores.messages.view(key, 7)] == ["s", "3", "4", "5", "6", "7", "8"]
+        assert [m.id for m in stores.messages.view(key, 99)] == ["s", "3", "4", "5", "6", "7", "8"]
+
+    def test_compress_gives_way_to_another_compressor(self, stores: Stores, key: int) -> None:
+        stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)
+        first, second = (message(f"{SUMMARY_PREFIX}\n{i}", role=Role.SYSTEM) for i in range(2))
+        assert stores.messages.compress(key, first, before="2", hidden=2, was_hidden=0)
+        assert not stores.messages.compress(key, second, before="3", hidden=3, was_hidden=0)
+        assert stores.messages.get(key, second.id) is None
+
+    def test_a_megabyte_is_stored(self, stores: Stores, key: int) -> None:
+        text = "narwhal " + " ".join(f"word{i}" for i in range(120_000))
+        stores.messages.append(key, [message(text, id="big")], NOW)
+        found = stores.messages.get(key, "big")
+        assert found is not None
+        assert found.content == text

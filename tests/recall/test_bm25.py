@@ -1,0 +1,259 @@
+"""Words score as BM25 says, for messages, neighbourhoods and sessions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langmem_tiers.recall.bm25 import COMMON, K1, B, WordScores, own_scores, score_words, words_of
+from langmem_tiers.storage.search.postings import Postings
+from tests.recall.test_positions import KERNELS, filled, index_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from langmem_tiers.recall.positions import Kernel, Places
+
+Corpus = list[tuple[int, str]]
+"""Messages as their session and their terms."""
+TINY: Corpus = [
+    (1, "narwhal swims"),
+    (1, "whale swims swims far"),
+    (1, "boat"),
+    (2, "narwhal narwhal tusk swims deep"),
+    (2, "far away boat boat boat"),
+    (3, "tea"),
+]
+
+
+def places_of(corpus: Corpus, kernels: tuple[Kernel, ...] = KERNELS) -> Places:
+    sessions = [session for session, _ in corpus]
+    return filled(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
+
+
+def postings_of(corpus: Corpus, terms: Sequence[str]) -> Postings:
+    """What a store would give: only terms that are somewhere, keys ascending."""
+    counts = [Counter(text.split()) for _, text in corpus]
+    there = [term for term in terms if any(term in each for each in counts)]
+    found = [
+        (number, key, each[term])
+        for number, term in enumerate(there)
+        for key, each in enumerate(counts, 1)
+        if term in each
+    ]
+    of, keys, many = zip(*found, strict=True) if found else ((), (), ())
+    return Postings(there, np.array(of, np.int64), np.array(keys, np.int64), np.array(many, np.float32))
+
+
+def scores_of(corpus: Corpus, query: str) -> WordScores:
+    places = places_of(corpus)
+    return score_words(places, words_of(places, postings_of(corpus, query.split())))
+
+
+def idf_of(count: int, holding: int) -> float:
+    """How rare a word is; one that is everywhere still counts a little."""
+    rarest = math.log(1 + (count + 0.5) / 0.5)
+    return max(COMMON * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
+
+
+def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
+    """BM25 as it is written in books, as a share of what all words are worth."""
+    counts = [Counter(text.split()) for text in texts]
+    average = sum(len(text.split()) for text in texts) / len(texts)
+    holding = {term: sum(term in each for each in counts) for term in query.split()}
+    idf = {t: idf_of(len(texts), n) for t, n in holding.items() if n}
+    total = sum(idf.values()) if total is None else total
+    scores = []
+    for text, each in zip(texts, counts, strict=True):
+        norm = K1 * (1 - B + B * len(text.split()) / average)
+        gained = (idf[t] * each[t] * (K1 + 1) / (each[t] + norm) for t in idf)
+        scores.append(sum(gained) / total)
+    return scores
+
+
+def worth(texts: Sequence[str], query: str) -> float:
+    """What all words of a query are worth among messages."""
+    holding = [sum(term in text.split() for text in texts) for term in query.split()]
+    return sum(idf_of(len(texts), n) for n in holding if n)
+
+
+QUERIES = ("narwhal", "swims", "narwhal swims", "far boat tea", "narwhal unicorn", "tea deep away whale")
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_messages_score_as_the_formula_says(query: str) -> None:
+    assert scores_of(TINY, query).own == pytest.approx(by_hand([text for _, text in TINY], query), rel=1e-5)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
+    texts = [" ".join(text for of, text in TINY if of == session) for session in (1, 2, 3)]
+    expected = by_hand(texts, query, worth([text for _, text in TINY], query))
+    places = places_of(TINY)
+    numbers = [places.session_number(session) or 0 for session in (1, 2, 3)]
+    assert scores_of(TINY, query).sessions[numbers] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("kernel", range(len(KERNELS)))
+def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
+    places, terms = places_of(TINY), [t for t in query.split() if any(t in text.split() for _, text in TINY)]
+    lengths = places.lengths_with_neighbours(kernel).astype(np.float64)
+    norms = K1 * (1 - B + B * lengths / lengths.mean())
+    expected = np.zeros(len(TINY))
+    for term in terms:
+        held = np.array([text.split().count(term) for _, text in TINY], np.float64)
+        borrowed = _with_lent(places, kernel, held)
+        expected += worth([text for _, text in TINY], term) * borrowed * (K1 + 1) / (borrowed + norms)
+    expected /= worth([text for _, text in TINY], query)
+    assert scores_of(TINY, query).with_neighbours[kernel] == pytest.approx(expected, rel=1e-4)
+
+
+def _with_lent(places: Places, kernel: int, held: NDArray[np.float64]) -> NDArray[np.float64]:
+    borrowed = held.copy()
+    for row, near in enumerate(places["neighbours"]):
+        for slot, other in enumerate(near):
+            if other >= 0:
+                borrowed[other] += places.lent(kernel)[row, slot] * held[row]
+    return borrowed
+
+
+def test_a_rare_word_outweighs_a_common_one() -> None:
+    corpus: Corpus = [(n, "common") for n in range(9)] + [(10, "rare")]
+    own = scores_of(corpus, "common rare").own
+    assert own[9] > 2 * own[0] > 0
+
+
+def test_a_word_that_all_hold_still_counts_for_a_little() -> None:
+    assert scores_of([(1, "same"), (2, "same")], "same").own[0] > 0
+
+
+def test_more_of_the_same_word_adds_less_and_less() -> None:
+    texts = ["w a a a", "w w a a", "w w w a"]
+    one, two, three = scores_of(list(enumerate(texts)), "w").own
+    assert one < two < three
+    assert three - two < two - one
+
+
+def test_of_two_texts_with_a_word_the_shorter_one_says_more_of_it() -> None:
+    short, long = scores_of([(1, "w a"), (2, "w a b c d e f g")], "w").own
+    assert short > long
+
+
+@pytest.mark.parametrize("kernel", range(len(KERNELS)))
+def test_the_words_of_a_neighbour_count_less_than_its_own(kernel: int) -> None:
+    corpus: Corpus = [(1, "a b c"), (1, "narwhal b c"), (1, "a b c"), (1, "a b c"), (2, "a b c")]
+    before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbours[kernel]
+    assert own > after > later > elsewhere == 0
+    assert after > before > 0  # what was said explains what follows
+
+
+def test_neighbours_of_another_session_lend_nothing() -> None:
+    corpus: Corpus = [(1, "narwhal"), (2, "tea"), (1, "tusk"), (2, "milk")]
+    for scores in scores_of(corpus, "narwhal").with_neighbours:
+        assert (scores > 0).tolist() == [True, False, True, False]
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> tuple[Corpus, str]:
+    """A small corpus and a query, some of whose words are nowhere."""
+    text = st.lists(st.sampled_from("a b c d e f".split()), min_size=1, max_size=9).map(" ".join)
+    corpus = draw(st.lists(st.tuples(st.integers(1, 3), text), min_size=1, max_size=25))
+    query = draw(st.lists(st.sampled_from("a b c d e f g h".split()), unique=True, max_size=8))
+    return corpus, " ".join(query)
+
+
+@given(corpora())
+def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpus, str]) -> None:
+    corpus, query = given
+    texts = [text for _, text in corpus]
+    together, expected = scores_of(corpus, query), np.zeros((len(KERNELS) + 1, len(corpus)))
+    for word in query.split():
+        alone = scores_of(corpus, word)
+        expected += worth(texts, word) * np.array([alone.own, *alone.with_neighbours])
+    expected /= worth(texts, query) or 1
+    assert np.array([together.own, *together.with_neighbours]) == pytest.approx(expected, rel=1e-9)
+
+
+@given(corpora())
+def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpus, str]) -> None:
+    corpus, query = given
+    scores, wanted = scores_of(corpus, query), set(query.split())
+    for part in (scores.own, *scores.with_neighbours):
+        assert len(part) == len(corpus)
+        assert ((part >= 0) & (part <= K1 + 1)).all()
+    assert (scores.own > 0).tolist() == [bool(wanted & set(text.split())) for _, text in corpus]
+
+
+@given(corpora())
+def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
+    corpus, query = given
+    places = places_of(corpus)
+    words = words_of(places, postings_of(corpus, query.split()))
+    assert (own_scores(places, words) == score_words(places, words).own).all()
+
+
+@pytest.mark.parametrize("postings", [None, postings_of(TINY, ["unicorn"])], ids=["none", "nowhere"])
+def test_without_words_nothing_scores(postings: Postings | None) -> None:
+    places = places_of(TINY)
+    words = words_of(places, postings)
+    scores = score_words(places, words)
+    assert words.total == 1.0
+    assert not scores.own.any()
+    assert not scores.sessions.any()
+    assert not any(part.any() for part in scores.with_neighbours)
+
+
+def test_what_was_written_since_the_places_were_read_is_left_for_the_next_time() -> None:
+    places, late = places_of(TINY[:3]), postings_of(TINY, ["narwhal", "tusk"])
+    words = words_of(places, late)
+    assert words.rows.tolist() == [0]
+    assert words.idf[1] == 0
+    known = words_of(places, postings_of(TINY[:3], ["narwhal"]))
+    assert own_scores(places, words) == pytest.approx(own_scores(places, known))
+
+
+def test_scores_follow_when_messages_are_added() -> None:
+    places = places_of(TINY[:4])
+    score_words(places, words_of(places, postings_of(TINY[:4], ["narwhal"])))
+    lengths = [len(text.split()) for _, text in TINY[4:]]
+    places.extend(index_rows([session for session, _ in TINY[4:]], lengths=lengths, first_key=5))
+    scores = score_words(places, words_of(places, postings_of(TINY, ["narwhal"])))
+    assert scores.own == pytest.approx(scores_of(TINY, "narwhal").own)
+    assert scores.sessions == pytest.approx(scores_of(TINY, "narwhal").sessions)
+
+
+def test_a_word_of_two_characters_counts_about_as_much_as_a_word_of_letters() -> None:
+    said = [(1, "google"), (1, "上 上海 海"), (2, "other"), (2, "words")]
+    own = scores_of(said, "google 上 上海 海").own
+    assert own[1] == pytest.approx(own[0], rel=0.3)
+    assert own[2] == own[3] == 0
+
+
+def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_than_to_half() -> None:
+    places = places_of(TINY)
+
+    def best(asked: list[str]) -> float:
+        return float(own_scores(places, words_of(places, postings_of(TINY, asked), asked)).max())
+
+    found, half, worse = best(["narwhal"]), best(["narwhal", "zebra"]), best(["narwhal", *"vwxyz"])
+    assert found > half == pytest.approx(worse)
+    assert half == pytest.approx(found / 2, rel=0.35)
+
+
+def test_the_words_of_the_message_that_asks_are_not_found_in_it() -> None:
+    places = places_of(TINY)
+    asking = next(row for row, (_, text) in enumerate(TINY) if "narwhal" in text.split())
+    postings = postings_of(TINY, ["narwhal"])
+    with_it, without = words_of(places, postings), words_of(places, postings, (), asking)
+    assert asking in with_it.rows
+    assert asking not in without.rows
+    assert without.idf[0] > with_it.idf[0]

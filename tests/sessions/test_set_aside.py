@@ -1,0 +1,101 @@
+"""A conversation that is over, under another name, on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langmem_tiers import MemoryEngine, SessionNotFoundError
+from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.common.namespaces import MAX_NAME_BYTES
+from tests.sessions.lists import ARCHIVED, context, drafts, listed, recalled, record
+
+if TYPE_CHECKING:
+    from langmem_tiers import Session
+    from langmem_tiers.testing import FrozenClock
+
+
+@pytest.fixture
+def session(engine: MemoryEngine, tenant: str) -> Session:
+    return engine.session(tenant, "s")
+
+
+def test_a_session_that_is_set_aside_leaves_its_name_and_keeps_its_record(
+    engine: MemoryEngine, session: Session, clock: FrozenClock, tenant: str
+) -> None:
+    session.transcript.add(drafts("the walrus one", "the walrus two"))
+    session.transcript.move_oldest(1, ARCHIVED)
+    name = session.set_aside()
+    assert name == session.name == "s (until 2025-01-15T10:30:00.000000Z)"
+    anew = engine.session(tenant, "s")
+    assert (anew.key != session.key, anew.count(), listed(anew), context(anew)) == (True, 0, [], [])
+    aside = engine.namespace(tenant).find_session(name)
+    assert aside is not None
+    for one in (session, aside):
+        assert one.info().message_count == 2
+        assert listed(one) == record(one) == ["the walrus one", "the walrus two"]
+        assert listed(one, ARCHIVED) == ["the walrus one"]
+    assert recalled(engine, tenant, "walrus") == {"the walrus one", "the walrus two"}
+    assert {hit.session for hit in engine.namespace(tenant).recall("walrus")} == {name}
+    assert {info.name for info in engine.namespace(tenant).sessions().sessions} == {"s", name}
+
+
+def test_sessions_that_are_set_aside_at_the_same_time_are_told_apart(
+    engine: MemoryEngine, clock: FrozenClock, tenant: str
+) -> None:
+    names = []
+    for number in range(3):
+        session = engine.session(tenant, "s")
+        session.add("user", f"{number}")
+        names.append(session.set_aside())
+    at = "s (until 2025-01-15T10:30:00.000000Z"
+    assert names == [f"{at})", f"{at} 2)", f"{at} 3)"]
+    assert [record(engine.session(tenant, name)) for name in names] == [["0"], ["1"], ["2"]]
+    clock.advance(microseconds=1)
+    assert engine.session(tenant, "s").set_aside() == "s (until 2025-01-15T10:30:00.000001Z)"
+
+
+@pytest.mark.parametrize("character", ["x", "%", "\0", "\ud83d", "😀", "é"])
+def test_a_session_with_a_very_long_name_is_set_aside_under_one_that_begins_like_it(
+    engine: MemoryEngine, tenant: str, character: str
+) -> None:
+    stored = {"%": 3, "\0": 3, "\ud83d": 6}.get(character) or len(character.encode())
+    longest = character * (MAX_NAME_BYTES // stored)
+    names = set()
+    for ending in ("1", "2"):  # of which only the ends differ
+        session = engine.session(tenant, longest[:-1] + ending)
+        session.add("user", ending)
+        name = session.set_aside()
+        names.add(name)
+        assert name.startswith(f"{character * 100}… ")
+        assert was_set_aside(name, of=longest[:-1] + ending)
+        assert record(engine.session(tenant, name)) == [ending]
+        assert engine.namespace(tenant).find_session(longest[:-1] + ending) is None
+    assert len(names) == 2
+    hundred = engine.session(tenant, character * 100)
+    assert hundred.set_aside().startswith(f"{character * 100} (until ")
+
+
+def test_a_handle_that_somebody_else_set_aside_says_so(engine: MemoryEngine, tenant: str) -> None:
+    stale, mine = engine.session(tenant, "s"), engine.session(tenant, "s")
+    mine.add("user", "one")
+    name = mine.set_aside()
+    anew = engine.session(tenant, "s")
+    for use in (stale.info, stale.count, stale.set_aside):
+        with pytest.raises(SessionNotFoundError, match="set aside: open it anew"):
+            use()
+    assert (mine.info().name, anew.info().name) == (name, "s")
+    stale.add("user", "two")  # what was said in the conversation that is over stays there
+    assert (record(mine), record(anew)) == (["one", "two"], [])
+
+
+def test_what_was_set_aside_can_be_set_aside_again_and_deleted(engine: MemoryEngine, tenant: str) -> None:
+    session = engine.session(tenant, "s")
+    session.add("user", "walrus")
+    first = session.set_aside()
+    second = session.set_aside()
+    assert second.startswith(f"{first} (until ")
+    assert record(engine.session(tenant, second)) == ["walrus"]
+    assert session.delete().messages == 1
+    assert recalled(engine, tenant, "walrus") == set()

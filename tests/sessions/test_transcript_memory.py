@@ -1,0 +1,292 @@
+"""What lists mean for views, contexts, summaries and recall, on every database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langmem_tiers import MemoryEngine, MessageDraft, Strategy, TokenBudget, ToolCall
+from langmem_tiers.testing import HashEmbedder
+from tests.sessions.lists import (
+    ACTIVE,
+    ARCHIVED,
+    REMOVED,
+    REPLACED,
+    context,
+    drafts,
+    ids,
+    listed,
+    recalled,
+    record,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from langmem_tiers import Session
+    from langmem_tiers.testing import FrozenClock
+
+
+@pytest.fixture
+def session(engine: MemoryEngine, tenant: str) -> Session:
+    return engine.session(tenant, "s")
+
+
+def test_the_former_messages_become_what_is_asked(
+    engine: MemoryEngine, session: Session, tenant: str
+) -> None:
+    session.transcript.add(drafts("walrus one", "walrus two"))
+    session.transcript.replace(drafts("walrus two", "walrus three"), former=REMOVED)
+    assert (listed(session, REMOVED), listed(session, REPLACED)) == (["walrus one"], [])
+    assert recalled(engine, tenant, "walrus") == {"walrus two", "walrus three"}
+    session.transcript.replace([], former=ARCHIVED)
+    assert listed(session) == ["walrus two", "walrus three"]
+
+
+def test_what_was_replaced_is_in_no_view_or_context_and_recall_finds_it(
+    engine: MemoryEngine, session: Session, tenant: str
+) -> None:
+    session.transcript.add(drafts("The walrus lives in Tromsø", "A long tusk has the walrus"))
+    assert len(context(session)) == 2
+    session.transcript.replace(drafts("Where does the walrus live?"))
+    assert shown(session) == context(session) == ["Where does the walrus live?"]
+    assert [entry.content for entry in session.entries()] == ["Where does the walrus live?"]
+    assert len(recalled(engine, tenant, "walrus")) == 3
+    with_memories = session.build_context()
+    assert "The walrus lives in Tromsø" in {hit.entry.content for hit in with_memories.recalled}
+    assert [message.content for message in with_memories.messages if message.id in session.holds(
+        [one.id for one in with_memories.messages]
+    )] == ["Where does the walrus live?"]  # fmt: skip
+
+
+def test_what_was_removed_is_neither_shown_nor_recalled_until_it_comes_back(
+    engine: MemoryEngine, session: Session, tenant: str
+) -> None:
+    session.transcript.add(
+        drafts("The walrus lives in Tromsø", "The walrus is called Ole", "Where is the walrus?")
+    )
+    other = engine.session(tenant, "other")
+    other.add("user", "Tell me of the walrus")
+    everything = {*record(session), *record(other)}
+    assert recalled(engine, tenant, "walrus") == everything
+    (secret,) = ids(session, "The walrus is called Ole")
+    session.transcript.move([secret], REMOVED)
+    assert "Ole" not in "".join([*shown(session), *context(session)])
+    for asked in (session, other):
+        built = asked.build_context()
+        assert not any("Ole" in message.content for message in built.messages)
+        assert not any("Ole" in hit.entry.content for hit in (*built.recalled, *built.left_out))
+    assert recalled(engine, tenant, "walrus") == everything - {"The walrus is called Ole"}
+    for strategy in Strategy:
+        found = engine.namespace(tenant).recall("walrus called Ole", strategy=strategy, limit=50)
+        assert secret not in {hit.entry.id for hit in found}
+        assert found.hits
+    assert session.get(secret).content in record(session)
+    session.transcript.move([secret], ACTIVE)
+    assert recalled(engine, tenant, "walrus") == everything
+    assert context(session) == record(session)
+
+
+def test_a_session_of_which_everything_was_removed_says_nothing(
+    engine: MemoryEngine, session: Session, tenant: str
+) -> None:
+    session.transcript.add(drafts("walrus one", "walrus two"))
+    assert len(recalled(engine, tenant, "walrus")) == 2
+    session.transcript.move_oldest(2, REMOVED)
+    assert recalled(engine, tenant, "walrus") == set()
+    assert context(session) == listed(session) == []
+    session.add("user", "walrus three")
+    assert context(session) == listed(session) == ["walrus three"]
+    assert recalled(engine, tenant, "walrus") == {"walrus three"}
+
+
+def test_what_was_removed_is_not_recalled_by_meaning_either(
+    url: str, clock: FrozenClock, tenant: str
+) -> None:
+    with MemoryEngine(url, clock=clock, embedder=HashEmbedder()) as engine:
+        session = engine.session(tenant, "s")
+        session.add_many(drafts(*(f"walrus number {n} swims" for n in range(30))))
+        namespace = engine.namespace(tenant)
+        namespace.embed()
+        session.transcript.move_oldest(10, REMOVED)
+        for strategy in (Strategy.BEST, Strategy.SIMILARITY, Strategy.HYBRID):
+            found = namespace.recall("walrus number swims", strategy=strategy, limit=30)
+            numbers = {int(hit.entry.content.split()[2]) for hit in found}
+            assert (found.problems, numbers) == ((), set(range(10, 30)))
+
+
+def test_what_was_removed_is_no_long_term_memory(engine: MemoryEngine, session: Session, tenant: str) -> None:
+    (message,) = session.transcript.add(drafts("The walrus is called Ole")).stored
+    session.promote(message)
+    assert [entry.id for entry in engine.namespace(tenant).long_term] == [message.id]
+    session.transcript.move([message.id], REMOVED)
+    assert list(engine.namespace(tenant).long_term) == []
+    session.transcript.move([message.id], ACTIVE)
+    assert [entry.id for entry in engine.namespace(tenant).long_term] == [message.id]
+
+
+def test_lists_go_on_behind_a_summary(session: Session) -> None:
+    session.transcript.add(drafts(*"abcdef"))
+    session.compress(ids(session, "d")[0], summary="three letters")
+    assert listed(session) == list("abcdef")  # the summary is the engine's own
+    report = session.transcript.replace(drafts(*"abcdefg"), behind_summaries=False)
+    assert report is not None
+    assert (report.kept, len(report.added), report.replaced) == (6, 1, 0)
+    report = session.transcript.replace(drafts(*"abcxg"), behind_summaries=False)
+    assert report is not None
+    assert (report.kept, len(report.added), report.replaced) == (3, 2, 4)
+    assert session.view()[0].is_summary
+    assert (listed(session), shown(session)) == (list("abcxg"), ["x", "g"])
+
+
+def test_a_list_without_what_a_summary_tells_of_is_put_in_place_only_if_that_is_allowed(
+    session: Session,
+) -> None:
+    session.transcript.add(drafts(*"abcdef"))
+    session.compress(ids(session, "d")[0], summary="three letters")
+    before = session.info()
+    for new in ("", "acdef", "def", "xabcdef"):
+        assert session.transcript.replace(drafts(*new), behind_summaries=False) is None
+        assert (session.info(), listed(session)) == (before, list("abcdef"))
+    report = session.transcript.replace(drafts(*"acdef"))
+    assert report is not None
+    assert (report.kept, report.replaced) == (5, 1)
+    assert (listed(session), shown(session)) == (list("acdef"), list("def"))
+    # What is out already, a summary may tell of for ever.
+    assert session.transcript.replace(drafts(*"acdefg"), behind_summaries=False) is not None
+
+
+def test_a_list_with_gaps_is_summed_up_without_what_is_gone(session: Session) -> None:
+    session.transcript.add(drafts(*"abcdef"))
+    session.transcript.move(ids(session, "b"), REPLACED)
+    report = session.compress(ids(session, "d")[0], summary="two letters")
+    assert report.compressed == 2
+    assert shown(session) == list("def")
+    assert session.transcript.replace(drafts(*"acdefg"), behind_summaries=False) is not None
+    assert listed(session) == list("acdefg")
+
+
+def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
+    texts = [f"Part {n}: " + f"it goes on {n} times " * 20 for n in range(40)]
+    session.transcript.add(drafts(*texts))
+    session.build_context(budget=TokenBudget.of(2000), tidy=True, recall=False)
+    assert session.view()[0].is_summary
+    assert listed(session) == texts
+    session.transcript.replace(drafts(*texts[:-1], "and more"))
+    assert listed(session) == [*texts[:-1], "and more"]
+    assert texts[-1] not in context(session)
+    assert context(session)[-1] == "and more"
+
+
+def test_a_tool_result_whose_call_was_taken_out_is_not_shown_alone(session: Session) -> None:
+    session.transcript.add(
+        [
+            MessageDraft("user", "go"),
+            MessageDraft("assistant", "", id="call", tool_calls=[ToolCall("c", "look")]),
+            MessageDraft("tool", "found", tool_call_id="c"),
+            MessageDraft("user", "and?"),
+        ]
+    )
+    assert len(context(session)) == 4
+    session.transcript.move(["call"], REPLACED)
+    assert shown(session) == context(session) == ["go", "and?"]
+    assert listed(session) == ["go", "found", "and?"]
+
+
+def other_lists(session: Session) -> Iterable[list[str]]:
+    """What the list becomes by each way to change it, one after the other."""
+    transcript = session.transcript
+    transcript.move(ids(session, "b"), REPLACED)
+    yield list("acd")
+    transcript.replace(drafts(*"acx"))
+    yield list("acx")
+    transcript.move(ids(session, "b"), ACTIVE)
+    yield list("abcx")
+    transcript.move_oldest(2, REMOVED)
+    yield ["c", "x"]
+    transcript.add(drafts("y"), ARCHIVED)
+    yield ["c", "x", "y"]
+    transcript.add(drafts("z"), REPLACED)
+    session.add("user", "end")
+    yield ["c", "x", "y", "end"]
+
+
+def test_another_engine_on_the_same_database_sees_each_change_at_once(url: str, tenant: str) -> None:
+    if url == "sqlite://":
+        url = "sqlite:///file:lists?mode=memory&cache=shared&uri=true"
+    with MemoryEngine(url) as one, MemoryEngine(url) as other:
+        mine, theirs = one.session(tenant, "s"), other.session(tenant, "s")
+        mine.transcript.add(drafts(*"abcd"))
+        assert context(theirs) == context(mine) == list("abcd")
+        for expected in other_lists(mine):
+            assert context(theirs) == context(mine) == expected
+            assert listed(theirs) == shown(theirs) == expected
+            assert theirs.latest(9) == mine.latest(9) == tuple(mine.messages())
+
+
+def test_what_another_engine_removes_is_recalled_no_more(tmp_path: Path) -> None:
+    with MemoryEngine(tmp_path / "m.db") as one, MemoryEngine(tmp_path / "m.db") as other:
+        mine = one.session("a", "s")
+        mine.transcript.add(drafts("walrus one", "walrus two"))
+        for engine in (one, other):
+            assert len(recalled(engine, "a", "walrus")) == 2
+        mine.transcript.move_oldest(1, REMOVED)
+        assert recalled(other, "a", "walrus") == recalled(one, "a", "walrus") == {"walrus two"}
+        mine.transcript.move(ids(mine, "walrus one"), REPLACED)
+        assert len(recalled(other, "a", "walrus")) == 2
+
+
+@pytest.mark.soak
+def test_a_list_is_put_in_place_while_others_write_all_the_time(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = session._parts.transcripts
+    look, decide = store.read, store.decide
+    session.transcript.add(drafts(*"abc"))
+    session.transcript.move_oldest(2, ARCHIVED)
+
+    def outrun(*arguments: Any, **options: Any) -> Any:
+        found = look(*arguments, **options)
+        session.add("user", "in between")
+        return found
+
+    def decide_alone(key: int, listings: Any, make: Any, now: Any, **options: Any) -> bool:
+        def make_alone(there: Any) -> Any:
+            with monkeypatch.context() as patched:  # others wait: whoever asks a store now may wait for them
+                patched.delattr(type(store), "read")
+                patched.delattr(type(store), "count")
+                return make(there)
+
+        return decide(key, listings, make_alone, now, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read", outrun)
+        patched.setattr(store, "decide", decide_alone)
+        report = session.transcript.replace(drafts(*"abx"))
+        moved = session.transcript.move_oldest(2, REPLACED)
+    assert report is not None
+    outran = record(session).count("in between")
+    assert (report.kept, len(report.added), report.replaced) == (2, 1, 1 + outran // 2)
+    assert [message.content for message in moved] == ["a", "b"]
+    assert listed(session) == listed(session, ACTIVE) == ["x", *["in between"] * (outran // 2)]
+
+
+def test_who_is_outrun_by_a_summary_takes_nothing_out_behind_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = type(session._parts.transcripts)
+    look = store.read
+    session.transcript.add(drafts(*"abc"))
+
+    def outrun(self: Any, *arguments: Any, **options: Any) -> Any:
+        found = look(self, *arguments, **options)
+        session.compress(ids(session, "c")[0], summary="two letters")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read", outrun)
+        assert session.transcript.replace(drafts("x"), behind_summaries=False) is None
+    assert listed(session) == record(session) == list("abc")
