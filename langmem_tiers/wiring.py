@@ -124,7 +124,7 @@ def open_database(url: str | os.PathLike[str], given: Given) -> Database:
     """The database, brought to the schema of today."""
     database = Database(url, given.config)
     try:
-        migrate(database, check_time(given.clock.now()), Indexer(given.scoring.importance), terms_of)
+        migrate(database, check_time(given.clock.now()))
     except BaseException:
         database.close()
         raise

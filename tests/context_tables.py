@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.sessions.analysis import IMPORTANCE
 from langmem_tiers.storage.context_tables import metadata
 from langmem_tiers.storage.migrations import migrate
-from langmem_tiers.text.tokenize import terms_of
 from tests.messages import NOW
 
 if TYPE_CHECKING:
@@ -17,6 +14,6 @@ if TYPE_CHECKING:
 
 def with_context_tables(database: Database) -> None:
     """Bring a database to the schema of today, and add the tables of contexts if that has none."""
-    migrate(database, NOW, Indexer(IMPORTANCE), terms_of)
+    migrate(database, NOW)
     with database.write() as connection:
         metadata.create_all(connection, checkfirst=True)

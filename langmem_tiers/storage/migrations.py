@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, whoever else is opening it at the same time."""
+"""Create the schema of a new database, or bring an older one up to date."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ import os
 import secrets
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, create_mock_engine, func, insert, inspect, select
 
 from langmem_tiers.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
-from langmem_tiers.storage.migration_steps import MIGRATIONS
-from langmem_tiers.storage.reindex import INDEXED_SINCE, index_knowledge, index_messages
 from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 from langmem_tiers.storage.tables import SCHEMAS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from sqlalchemy.schema import ExecutableDDLElement
 
-    from langmem_tiers.common.messages import Message
-    from langmem_tiers.recall.records import IndexText
     from langmem_tiers.storage.database import Database
 
 OLDEST_POSTGRES = 130_000
-"""The first with ``xid8``, by which recall sees what others write."""
+"""The first version with ``xid8``, by which recall sees what other processes write."""
 _ADVISORY_LOCK = 0x6C6D7469  # "lmti": one number for all who migrate this database
+_UNRELEASED_TABLE = "lmt_schema_versions"  # only databases of development versions have it
 
 
-def migrate(
-    database: Database,
-    now: datetime,
-    index_text: Callable[[Message], IndexText],
-    terms_of: Callable[[str], Sequence[str]],
-) -> None:
-    """Create what is missing, or bring an older schema up to date after a backup copy.
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step, from ``version - 1`` to ``version``, as SQL for each database."""
 
-    Args:
-        database: Which.
-        now: When.
-        index_text: What recall is to find of a message, for those of an older schema.
-        terms_of: The terms of a text, for what was known in an older schema.
+    version: int
+    sqlite: tuple[str, ...]
+    postgresql: tuple[str, ...]
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""The numbered steps after schema 1. Never change a released step: it is written out, not derived from the tables."""
+
+
+def migrate(database: Database, now: datetime) -> None:
+    """Create missing tables, or bring an older schema up to date after a backup copy.
 
     Raises:
-        SchemaVersionError: The database is newer than this release; it is left untouched.
+        SchemaVersionError: The database is newer than this release, or older than the first one. It is unchanged.
     """
     with database.read() as connection:
         _refuse_server(database, connection)
+        _refuse_unreleased(database, connection)
         version = _version(connection)
     _refuse_newer(database, version)
     if version < SCHEMA_VERSION:
-        _upgrade(database, now, index_text, terms_of)
+        _upgrade(database, now)
     database.prepare()
 
 
@@ -66,12 +66,7 @@ def identity_of(database: Database) -> str:
         return str(connection.execute(select(databases.c.id)).scalar_one())
 
 
-def _upgrade(
-    database: Database,
-    now: datetime,
-    index_text: Callable[[Message], IndexText],
-    terms_of: Callable[[str], Sequence[str]],
-) -> None:
+def _upgrade(database: Database, now: datetime) -> None:
     with database.write() as connection:
         if not database.is_sqlite:
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
@@ -84,9 +79,6 @@ def _upgrade(
         else:
             _back_up(database, connection, version, now)
             _apply(connection, version)
-            if version < INDEXED_SINCE:
-                index_messages(connection, index_text)
-                index_knowledge(connection, terms_of)
         connection.execute(insert(schema_versions).values(version=SCHEMA_VERSION, applied_at=now))
 
 
@@ -101,6 +93,15 @@ def _refuse_newer(database: Database, version: int) -> None:
         raise SchemaVersionError(
             f"{database.label!r} has schema version {version}, this release knows up to {SCHEMA_VERSION}: "
             "upgrade with pip install -U langmem-tiers; the database was left untouched"
+        )
+
+
+def _refuse_unreleased(database: Database, connection: Connection) -> None:
+    if inspect(connection).has_table(_UNRELEASED_TABLE):
+        raise SchemaVersionError(
+            f"{database.label!r} was written by a development version from before the first release: export its "
+            "sessions with that version (langmem-tiers export) and import them into a new database; "
+            "nothing was changed"
         )
 
 
@@ -154,7 +155,10 @@ def _back_up(database: Database, connection: Connection, version: int, now: date
     # We hold the write lock, so nobody writes while the copy is made; it is whole once it has its name.
     if not database.is_sqlite or database.is_memory:
         return
-    source = Path(connection.exec_driver_sql("PRAGMA database_list").one()[2])
+    # By name: a connection that looked for a missing table has a "temp" database besides.
+    source = Path(
+        connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+    )
     copy = source.with_name(f"{source.name}.v{version}-{now:%Y%m%dT%H%M%SZ}.backup")
     partial = copy.with_name(f"{copy.name}.partial")
     try:

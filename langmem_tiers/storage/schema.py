@@ -38,7 +38,7 @@ from sqlalchemy import (
 
 from langmem_tiers.storage.column_types import KEY, NAME, TextVector, UtcDateTime
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 1
 
 POSITION_STEP = 2
 """Messages stand on even positions, so that a summary finds room between two of them."""
@@ -46,7 +46,7 @@ POSITION_STEP = 2
 metadata = MetaData()
 
 schema_versions = Table(
-    "lmt_schema_versions",
+    "lmt_schema",
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("applied_at", UtcDateTime, nullable=False),

@@ -71,7 +71,7 @@ INDEXER = Indexer(IMPORTANCE)
 def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
     """The stores as an engine puts them together; Redis, if there is one, answers whatever it is asked."""
     database = Database(url, EngineConfig())
-    migrate(database, NOW, INDEXER, terms_of)
+    migrate(database, NOW)
     cache = None if redis is None else RedisCache(redis, database, FrozenClock().monotonic)
     record = SqlMessageStore(database, INDEXER)
     lists = SqlTranscriptStore(database, record)

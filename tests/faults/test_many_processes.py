@@ -16,7 +16,6 @@ from langmem_tiers.testing import FrozenClock, HashEmbedder
 from tests.faults.starters import start_and_add
 from tests.faults.together import all_at_once
 from tests.fork_server import fork_server
-from tests.storage.test_memory_migration import back_to_version_8
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -90,20 +89,16 @@ class Worker:
         return self.process.returncode
 
 
-@pytest.mark.parametrize("database", ["empty", "of version 8"])
-def test_eight_processes_that_start_together_migrate_once(
-    new_postgres_database: Callable[[], str], database: str
+def test_eight_processes_that_start_together_create_the_tables_once(
+    new_postgres_database: Callable[[], str],
 ) -> None:
     url = new_postgres_database()
-    if database == "of version 8":
-        MemoryEngine(url, embedder=None).close()
-        back_to_version_8(url)
     texts = [str(number) for number in range(STARTERS)]
     all_at_once(fork_server(), start_and_add, [(url, text) for text in texts])
     with psycopg.connect(url) as connection:
-        versions = connection.execute("SELECT version FROM lmt_schema_versions ORDER BY version").fetchall()
+        versions = connection.execute("SELECT version FROM lmt_schema ORDER BY version").fetchall()
         identities = connection.execute("SELECT count(*) FROM lmt_database").fetchone()
-    assert versions == ([(8,)] if database == "of version 8" else []) + [(SCHEMA_VERSION,)]
+    assert versions == [(SCHEMA_VERSION,)]
     assert identities == (1,)
     with MemoryEngine(url, embedder=None) as engine:
         stored = sorted(message.content for message in engine.session("acme", "s").messages())
