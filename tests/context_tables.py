@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers.storage.context_tables import metadata
 from langmem_tiers.storage.migrations import migrate
+from langmem_tiers.storage.schema import metadata
 from tests.messages import NOW
 
 if TYPE_CHECKING:

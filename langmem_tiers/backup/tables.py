@@ -14,14 +14,15 @@ from sqlalchemy import Column, String, Table, UniqueConstraint, false, or_, sele
 from sqlalchemy.schema import sort_tables
 
 from langmem_tiers.common.namespaces import BESIDE, namespace_key
-from langmem_tiers.storage.memory_tables import memory_spaces
 from langmem_tiers.storage.schema import (
+    SCHEMAS,
     databases,
     embedders,
     embedding_cache,
     item_namespaces,
     knowledge,
     leases,
+    memory_spaces,
     messages,
     namespaces,
     schema_versions,
@@ -29,7 +30,6 @@ from langmem_tiers.storage.schema import (
     trials,
     vectors,
 )
-from langmem_tiers.storage.tables import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from langmem_tiers.backup.tables import ROOTS
 from langmem_tiers.common.namespaces import namespace_from_key, namespace_key
 from langmem_tiers.errors import DamagedBackupError
 from langmem_tiers.storage.column_types import UtcDateTime
-from langmem_tiers.storage.pool_tables import pool_members, pools
+from langmem_tiers.storage.schema import pool_members, pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

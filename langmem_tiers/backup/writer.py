@@ -24,8 +24,7 @@ from langmem_tiers.common.namespaces import unescape
 from langmem_tiers.errors import DamagedBackupError
 from langmem_tiers.sessions.message_rows import to_message
 from langmem_tiers.storage.column_types import storable, unpack_json
-from langmem_tiers.storage.pool_tables import origins
-from langmem_tiers.storage.schema import embedders, knowledge, messages, sessions, vectors
+from langmem_tiers.storage.schema import embedders, knowledge, messages, origins, sessions, vectors
 from langmem_tiers.storage.search import index_columns, known_columns
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from langmem_tiers.context_files.store_models import (
 )
 from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageCorruptError
 from langmem_tiers.sessions.repository import namespace_pk_of
-from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.driver_errors import OutrunError
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import namespaces
+from langmem_tiers.storage.schema import context_files, context_versions, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

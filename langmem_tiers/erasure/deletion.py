@@ -21,18 +21,22 @@ from langmem_tiers.sessions.message_sql import INSERT, IS_IN_LIST
 from langmem_tiers.sessions.override_repository import put_marks
 from langmem_tiers.sessions.repository import count_erasure, delete_namespace, delete_sessions
 from langmem_tiers.storage.column_types import storable
-from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.memory_tables import extracted_facts, memories, memory_spaces, memory_vectors
 from langmem_tiers.storage.schema import (
     POSITION_STEP,
+    context_files,
+    context_versions,
     embedding_cache,
+    extracted_facts,
     item_namespaces,
     item_vectors,
     items,
     knowledge,
     knowledge_history,
     leases,
+    memories,
+    memory_spaces,
+    memory_vectors,
     messages,
     namespaces,
     sessions,

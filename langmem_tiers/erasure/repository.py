@@ -19,7 +19,6 @@ from langmem_tiers.sessions.message_sql import IS_IN_LIST
 from langmem_tiers.sessions.repository import delete_sessions, is_of_callers
 from langmem_tiers.storage.column_types import unpack_json
 from langmem_tiers.storage.driver_errors import OutrunError, undamaged
-from langmem_tiers.storage.pool_tables import origins, pool_members
 from langmem_tiers.storage.retry_read import repeatable
 from langmem_tiers.storage.schema import (
     POSITION_STEP,
@@ -28,6 +27,8 @@ from langmem_tiers.storage.schema import (
     item_namespaces,
     messages,
     namespaces,
+    origins,
+    pool_members,
     sessions,
 )
 

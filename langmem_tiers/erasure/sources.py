@@ -16,8 +16,14 @@ from langmem_tiers.knowledge.models import name_from_id
 from langmem_tiers.long_term.models import Relation, RelationKind
 from langmem_tiers.long_term.rows import ENTRIES, FACTS, to_fact, to_kept
 from langmem_tiers.storage.column_types import storable, unpack_json
-from langmem_tiers.storage.memory_tables import extracted_facts, memories, relations
-from langmem_tiers.storage.schema import knowledge, knowledge_history, messages
+from langmem_tiers.storage.schema import (
+    extracted_facts,
+    knowledge,
+    knowledge_history,
+    memories,
+    messages,
+    relations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,17 @@ from langmem_tiers.long_term.records import Cursor, Turn
 from langmem_tiers.long_term.rows import FACTS, to_fact
 from langmem_tiers.sessions.message_rows import to_message
 from langmem_tiers.sessions.models import IN_LIST
-from langmem_tiers.storage.memory_tables import extracted_facts, learned_sessions
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import POSITION_STEP, RECORD, listings, messages, namespaces, sessions
+from langmem_tiers.storage.schema import (
+    POSITION_STEP,
+    RECORD,
+    extracted_facts,
+    learned_sessions,
+    listings,
+    messages,
+    namespaces,
+    sessions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,9 +12,8 @@ from langmem_tiers.items.repository import parts_of
 from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
 from langmem_tiers.storage.driver import DriverStatement
 from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.memory_tables import memories, memory_spaces, memory_vectors
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import namespaces
+from langmem_tiers.storage.schema import memories, memory_spaces, memory_vectors, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

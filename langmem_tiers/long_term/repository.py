@@ -16,9 +16,8 @@ from langmem_tiers.long_term.records import Aged
 from langmem_tiers.long_term.rows import ENTRIES, packed, to_kept, unpacked
 from langmem_tiers.long_term.writes import TooLateError, archive_all, write_all
 from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.memory_tables import memories, memory_spaces, memory_tags, relations
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import namespaces, sessions
+from langmem_tiers.storage.schema import memories, memory_spaces, memory_tags, namespaces, relations, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,7 @@ from langmem_tiers.common.namespaces import escape, unescape
 from langmem_tiers.facts.models import ExtractedFact, FactState
 from langmem_tiers.long_term.records import KeptEntry
 from langmem_tiers.storage.column_types import pack_json, storable, unpack_json
-from langmem_tiers.storage.memory_tables import extracted_facts, memories
-from langmem_tiers.storage.schema import sessions
+from langmem_tiers.storage.schema import extracted_facts, memories, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

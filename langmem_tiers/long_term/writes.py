@@ -20,16 +20,17 @@ from langmem_tiers.sessions.message_repository import no_session
 from langmem_tiers.sessions.repository import namespace_pk_of
 from langmem_tiers.storage.column_types import KEY
 from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.memory_tables import (
+from langmem_tiers.storage.schema import (
     extracted_facts,
     learned_sessions,
     memories,
     memory_spaces,
     memory_tags,
     memory_vectors,
+    namespaces,
     relations,
+    sessions,
 )
-from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

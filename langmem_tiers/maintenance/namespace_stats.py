@@ -10,8 +10,7 @@ from sqlalchemy import String, func, select, type_coerce
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.namespaces import namespace_key
 from langmem_tiers.maintenance.models import DayHoldings, Holdings, TierHoldings
-from langmem_tiers.storage.memory_tables import memories
-from langmem_tiers.storage.schema import entries, knowledge, messages, namespaces, sessions
+from langmem_tiers.storage.schema import entries, knowledge, memories, messages, namespaces, sessions
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,7 +16,7 @@ from langmem_tiers.maintenance.namespace_stats import held_by
 from langmem_tiers.maintenance.postgres_wal import let_go
 from langmem_tiers.maintenance.statistics import measured, sqlite_bytes
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.tables import SCHEMAS
+from langmem_tiers.storage.schema import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,9 +10,7 @@ from langmem_tiers.common.namespaces import escape, namespace_from_key, namespac
 from langmem_tiers.errors import EntryNotFoundError, NotAllowedError
 from langmem_tiers.knowledge.models import name_from_id
 from langmem_tiers.pools.models import RIGHTS, Origin, PoolInfo, PoolMember, check_member, no_pool
-from langmem_tiers.storage.memory_tables import memories
-from langmem_tiers.storage.pool_tables import pool_members, pools
-from langmem_tiers.storage.schema import knowledge, namespaces
+from langmem_tiers.storage.schema import knowledge, memories, namespaces, pool_members, pools
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -14,9 +14,15 @@ from sqlalchemy import bindparam, delete, insert, or_, select, update
 from langmem_tiers.common.namespaces import escape, namespace_key
 from langmem_tiers.items.repository import parts_of
 from langmem_tiers.long_term.models import RelationKind
-from langmem_tiers.storage.memory_tables import memories, memory_spaces, relations
-from langmem_tiers.storage.pool_tables import origins, pool_members, pools
-from langmem_tiers.storage.schema import namespaces
+from langmem_tiers.storage.schema import (
+    memories,
+    memory_spaces,
+    namespaces,
+    origins,
+    pool_members,
+    pools,
+    relations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

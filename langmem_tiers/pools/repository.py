@@ -29,10 +29,8 @@ from langmem_tiers.pools.copy_deletion import erase_contributed, erase_copies, l
 from langmem_tiers.pools.models import PoolErasure, PoolNews, check_member, no_pool
 from langmem_tiers.sessions.repository import namespace_pk_of
 from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.memory_tables import memories, memory_spaces
-from langmem_tiers.storage.pool_tables import origins, pool_members, pools
 from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import namespaces
+from langmem_tiers.storage.schema import memories, memory_spaces, namespaces, origins, pool_members, pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import func, select, text
 
 from langmem_tiers.errors import EngineClosedError, StorageError
-from langmem_tiers.storage.memory_tables import memories
-from langmem_tiers.storage.schema import knowledge, messages, sessions
+from langmem_tiers.storage.schema import knowledge, memories, messages, sessions
 from langmem_tiers.telemetry.instruments import Figures
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, create_mock_engine, func, insert, inspect, select
 
 from langmem_tiers.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
-from langmem_tiers.storage.schema import SCHEMA_VERSION, databases, schema_versions
+from langmem_tiers.storage.schema import SCHEMA_VERSION, SCHEMAS, databases, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
-from langmem_tiers.storage.tables import SCHEMAS
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -318,3 +319,186 @@ item_vectors = Table(
         ["item_pk", "number"], [item_texts.c.item_pk, item_texts.c.number], ondelete="CASCADE"
     ),
 )
+
+
+context_metadata = MetaData()
+
+context_files = Table(
+    "lmt_context_files",
+    context_metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("session_id", NAME, nullable=False),
+    Column("current", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    UniqueConstraint("namespace_pk", "session_id"),
+)
+
+context_versions = Table(
+    "lmt_context_versions",
+    context_metadata,
+    Column("file_pk", KEY, ForeignKey(context_files.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("saved_at", UtcDateTime, nullable=False),
+    Column("damage", Text),
+)
+
+
+memory_metadata = MetaData()
+
+memory_spaces = Table(
+    "lmt_memory_spaces",
+    memory_metadata,
+    Column(
+        "namespace_pk",
+        KEY,
+        ForeignKey(namespaces.c.pk, ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("revision", BigInteger, nullable=False),
+    Column("erased", BigInteger, nullable=False),
+    Column("consolidation", Text),  # where one that did not come to its end goes on
+)
+
+memories = Table(
+    "lmt_memories",
+    memory_metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("tier", String(10), nullable=False),
+    Column("id", NAME, nullable=False),
+    Column("kind", NAME, nullable=False),
+    Column("category", NAME),
+    Column("content", Text, nullable=False),
+    Column("importance", Double, nullable=False),
+    Column("token_count", BigInteger, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("valid_from", UtcDateTime, nullable=False),
+    Column("valid_until", UtcDateTime),
+    Column("archived_at", UtcDateTime),
+    Column("access_count", BigInteger, nullable=False),
+    Column("last_access_at", UtcDateTime, nullable=False),
+    # Chunks and episodes go with their session; what was learned in one stays, and only names it.
+    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
+    Column("session", NAME),
+    Column("turn", BigInteger),  # of the last message that it is made of
+    Column("revision", BigInteger, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("namespace_pk", "id"),
+    Index("lmt_memories_by_revision", "namespace_pk", "revision"),
+    Index("lmt_memories_by_tier", "namespace_pk", "tier", "pk"),
+    Index("lmt_memories_by_age", "namespace_pk", "tier", "archived_at", "created_at", "pk"),
+    Index("lmt_memories_by_session", "session_pk", "tier", "turn"),
+    sqlite_autoincrement=True,  # a key is never used again: what is held of an entry is never another's
+)
+
+memory_tags = Table(
+    "lmt_memory_tags",
+    memory_metadata,
+    Column("memory_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("tag", NAME, primary_key=True),
+)
+
+memory_vectors = Table(
+    "lmt_memory_vectors",
+    memory_metadata,
+    Column("memory_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+
+relations = Table(
+    "lmt_relations",
+    memory_metadata,
+    Column("source_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("target_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("kind", NAME, primary_key=True),
+    Column("strength", Double, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Index("lmt_relations_by_target", "target_pk"),
+)
+
+extracted_facts = Table(
+    "lmt_extracted_facts",
+    memory_metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
+    Column("id", NAME, nullable=False),
+    Column("state", String(11), nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("extracted_at", UtcDateTime, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("namespace_pk", "id"),
+    Index("lmt_extracted_facts_by_state", "namespace_pk", "state", "pk"),
+    Index("lmt_extracted_facts_by_session", "session_pk"),
+)
+
+learned_sessions = Table(
+    "lmt_learned_sessions",
+    memory_metadata,
+    Column(
+        "session_pk",
+        KEY,
+        ForeignKey(sessions.c.pk, ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("learned", BigInteger, nullable=False),  # up to which turn facts and episodes were looked for
+    Column("chunked", BigInteger, nullable=False),  # up to which turn messages are in chunks
+)
+
+
+pool_metadata = MetaData()
+
+pools = Table(
+    "lmt_pools",
+    pool_metadata,
+    Column("pk", KEY, primary_key=True),
+    Column("id", NAME, nullable=False, unique=True),
+    Column("name", NAME, nullable=False, unique=True),
+    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing
+)
+
+pool_members = Table(
+    "lmt_pool_members",
+    pool_metadata,
+    Column("pool_pk", KEY, ForeignKey(pools.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("namespace", NAME, primary_key=True),  # by name: a member need not have stored anything yet
+    Column("can_read", Boolean, nullable=False),
+    Column("can_write", Boolean, nullable=False),
+    Column("is_owner", Boolean, nullable=False),
+    Column("joined_at", UtcDateTime, nullable=False),
+    Column("synced", BigInteger, nullable=False),  # up to which revision of the pool's memory
+    Index("lmt_pool_members_by_namespace", "namespace"),
+)
+
+origins = Table(
+    "lmt_origins",
+    pool_metadata,
+    Column(
+        "memory_pk",
+        KEY,
+        ForeignKey(memories.c.pk, ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("namespace", NAME, nullable=False),
+    Column("entry_id", NAME),
+    Column("copied_at", UtcDateTime, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("ends_at", UtcDateTime),
+    # The entry that says so already; this one is archived, and takes its place once that one is erased.
+    Column("same_as_pk", KEY, ForeignKey(memories.c.pk, ondelete="SET NULL")),
+    Index("lmt_origins_by_namespace", "namespace", "entry_id"),
+    Index("lmt_origins_by_same", "same_as_pk"),
+)
+
+
+SCHEMAS = (metadata, context_metadata, memory_metadata, pool_metadata)
+"""In the order in which they are created."""

@@ -13,8 +13,8 @@ from langmem_tiers.context_files.file_store import FileContextStore
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.context_files.store_models import ContextFilesConfig
-from langmem_tiers.storage.context_tables import context_files, context_versions
 from langmem_tiers.storage.database import Database
+from langmem_tiers.storage.schema import context_files, context_versions
 from tests.context_tables import with_context_tables
 from tests.contract.storage import NOW
 from tests.contract.storage.context_files import KEPT, ContextStoreConformance
