@@ -91,7 +91,7 @@ def _record(
     memory.start_task("Find what every lamp of the shop costs, and which of them are in stock")
     times: dict[str, list[float]] = {"record": [], "session_add": [], "sqlite": []}
     told: list[float] = []
-    bare = _bare(bare_file)
+    bare = _open_bare_database(bare_file)
     for place, (thought, action, seen) in enumerate(cycles(number)):
         text = f"{thought}\n{action.tool_name} {action.parameters_json}\n{seen}"
         times["record"].append(_timed(partial(memory.record_cycle, thought, action, seen)))
@@ -103,7 +103,7 @@ def _record(
     return times, told, memory.format_for_prompt()
 
 
-def _bare(path: Path) -> sqlite3.Connection:
+def _open_bare_database(path: Path) -> sqlite3.Connection:
     # As safe as ours: a row is on the disk when its commit returns.
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=WAL")

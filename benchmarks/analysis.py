@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langmem_tiers import MemoryEngine, MessageDraft, find_redundant
-from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
+from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
 from langmem_tiers.testing import FrozenClock
 
 THRESHOLD = 0.9
@@ -35,7 +35,7 @@ SECONDS, MEGABYTES = 2.0, 300.0
 FLAT = 3.0  # how much more an entry may cost among a hundred times as many
 
 
-def texts(number: int) -> list[str]:
+def make_texts(number: int) -> list[str]:
     """Texts of 5 to 50 words with the word statistics of a language, some said again, some nearly so."""
     rng = random.Random(7)  # noqa: S311 - repeatable on purpose
     vocabulary = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(20_000)]
@@ -56,7 +56,7 @@ def texts(number: int) -> list[str]:
 
 def all_pairs(some: list[str]) -> set[int]:
     """The baseline: every text beside every newer one."""
-    prints = [fingerprint(text) for text in some]
+    prints = [compute_fingerprint(text) for text in some]
     found = set()
     for older, one in enumerate(prints):
         words = one.words
@@ -69,9 +69,9 @@ def all_pairs(some: list[str]) -> set[int]:
     return found
 
 
-def redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
+def measure_redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
     """Ours beside all pairs, and how the cost of an entry grows."""
-    some = texts(compared)
+    some = make_texts(compared)
     start = time.perf_counter()
     ours = set(find_redundant(some, THRESHOLD))
     seconds = time.perf_counter() - start
@@ -80,7 +80,7 @@ def redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
     baseline = time.perf_counter() - start
     growth = {}
     for size in sizes:
-        many = texts(size)
+        many = make_texts(size)
         start = time.perf_counter()
         find_redundant(many, THRESHOLD)
         growth[str(size)] = (time.perf_counter() - start) / size * 1e6
@@ -95,12 +95,12 @@ def redundancy(compared: int, sizes: list[int]) -> dict[str, Any]:
     }
 
 
-def analysis(number: int) -> dict[str, Any]:
+def measure_analysis(number: int) -> dict[str, Any]:
     """Analyse a session of so many entries and carry the plan out, in this process."""
     clock = FrozenClock()
     with MemoryEngine(clock=clock) as engine:
         session = engine.session("benchmark", "s")
-        session.add_many(MessageDraft("user", text) for text in texts(number))
+        session.add_many(MessageDraft("user", text) for text in make_texts(number))
         clock.advance(timedelta(days=2))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
@@ -129,7 +129,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     sizes = [1000, 4000] if quick else [1000, 10_000, 100_000]
     figures = {
         "python": platform.python_version(),
-        "redundancy": redundancy(1000 if quick else 10_000, sizes),
+        "redundancy": measure_redundancy(1000 if quick else 10_000, sizes),
         "analysis": json.loads(child.stdout),
     }
     growth = list(figures["redundancy"]["microseconds_per_entry"].values())
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--only-analysis", type=int, metavar="N", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only_analysis:
-        print(json.dumps(analysis(options.only_analysis)))
+        print(json.dumps(measure_analysis(options.only_analysis)))
         return
     figures = measure(quick=options.quick)
     if options.json:

@@ -108,7 +108,7 @@ def newest_first(turns: Sequence[Turn]) -> list[str]:
     return [turn.id for turn in sorted(turns, key=lambda turn: turn.said_at, reverse=True)]
 
 
-def rankers(turns: Sequence[Turn], embedder: Embedder | None) -> dict[str, Callable[[str], list[str]]]:
+def build_rankers(turns: Sequence[Turn], embedder: Embedder | None) -> dict[str, Callable[[str], list[str]]]:
     """The baselines over the turns, by name; dense only where there is an embedder."""
     texts = {turn.id: turn.words for turn in turns}
     newest = newest_first(turns)
@@ -116,7 +116,7 @@ def rankers(turns: Sequence[Turn], embedder: Embedder | None) -> dict[str, Calla
     return {"bm25": Bm25(texts).rank, **dense, "recency": lambda _: newest}
 
 
-def filled(ranked: Sequence[str], tokens: Mapping[str, int], limit: int) -> list[str]:
+def take_until_full(ranked: Sequence[str], tokens: Mapping[str, int], limit: int) -> list[str]:
     """The first ids that fit so many tokens together, none skipped."""
     used = 0
     for number, key in enumerate(ranked):

@@ -47,7 +47,7 @@ def browser_path() -> str:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def open_browser() -> Iterator[Browser]:
     """A headless browser."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - it takes a while, and not all need it
 
@@ -60,7 +60,7 @@ def browsing() -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serve_app(app: FastAPI) -> Iterator[str]:
     """The URL of the app, served on a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))

@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.trajectories import Run, load_runs
 from langmem_tiers import Compressor, ContentAwareCounter, EngineConfig, FactFinder, MemoryEngine, TokenBudget
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.compression.message_text import speech
+from langmem_tiers.compression.message_text import message_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,19 +94,19 @@ class Bench:
         """Each message by itself."""
         messages = [message for run in runs for message in run]
         start = time.perf_counter()
-        short = [self.compressor.message(message) for message in messages]
+        short = [self.compressor.compress_message(message) for message in messages]
         seconds = time.perf_counter() - start
         survival, baseline = Survival(), Survival()
         for before, after in zip(messages, short, strict=True):
-            text, facts = speech(after), self.facts(speech(before))
+            text, facts = message_to_text(after), self.facts(message_to_text(before))
             survival.add(facts, text)
-            baseline.add(facts, self.newest(speech(before), after.token_count))
+            baseline.add(facts, self.newest(message_to_text(before), after.token_count))
         return {
             "messages": len(messages),
             "tokens_before": sum(message.token_count for message in messages),
             "tokens_after": sum(message.token_count for message in short),
             "longer_than_before": sum(
-                len(speech(after)) > len(speech(before))
+                len(message_to_text(after)) > len(message_to_text(before))
                 for before, after in zip(messages, short, strict=True)
             ),
             "milliseconds_per_message": seconds / len(messages) * 1000,
@@ -123,11 +123,13 @@ class Bench:
             tokens = sum(message.token_count for message in run)
             limit = int(tokens * share)
             start = time.perf_counter()
-            summary = Digest.of(run, self.finder).render(self.counter, limit)
+            summary = Digest.from_messages(run, self.finder).render(self.counter, limit)
             seconds += time.perf_counter() - start
-            facts = list(dict.fromkeys(fact for message in run for fact in self.facts(speech(message))))
+            facts = list(
+                dict.fromkeys(fact for message in run for fact in self.facts(message_to_text(message)))
+            )
             survival.add(facts, summary.text)
-            baseline.add(facts, self.newest("\n".join(speech(message) for message in run), limit))
+            baseline.add(facts, self.newest("\n".join(message_to_text(message) for message in run), limit))
             before, after = before + tokens, after + summary.tokens
             over += summary.tokens > limit
             missing += len(summary.missing)
@@ -169,8 +171,8 @@ def live_contexts(runs: list[Run], share: float) -> dict[str, Any]:
             session = engine.session("benchmark", run.id)
             session.add_many(run.drafts)
             context = session.build_context(recall=False)
-        text = "\n".join(speech(message) for message in context.messages)
-        facts = dict.fromkeys(fact for message in messages for fact in bench.facts(speech(message)))
+        text = "\n".join(message_to_text(message) for message in context.messages)
+        facts = dict.fromkeys(fact for message in messages for fact in bench.facts(message_to_text(message)))
         survival.add(facts, text)
         tokens_after += context.token_count
         over += context.token_count > budget.available

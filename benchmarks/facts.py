@@ -36,8 +36,8 @@ from benchmarks.reporting import empty_table
 from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import Kinship
-from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
+from langmem_tiers.recall.word_similarity import WordSimilarity
+from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
 from langmem_tiers.text.negation import NEGATIONS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Pair:
     """The judges that are known to take them for different."""
 
 
-def pairs_in(path: Path) -> list[Pair]:
+def load_pairs(path: Path) -> list[Pair]:
     """The pairs of a file of JSON lines."""
     rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     return [
@@ -81,39 +81,39 @@ def pairs_in(path: Path) -> list[Pair]:
     ]
 
 
-def ours(pair: Pair) -> Verdict:
+def judge_statements(pair: Pair) -> Verdict:
     """The verdict under test."""
     return compare(read_statement(pair.old), read_statement(pair.new)).verdict
 
 
-def by_words(kin: Kinship) -> Callable[[Pair], Verdict]:
+def build_word_judge(kin: WordSimilarity) -> Callable[[Pair], Verdict]:
     """The verdict under test, with the nearness of words."""
     return lambda pair: compare(read_statement(pair.old), read_statement(pair.new), kin).verdict
 
 
-def by_jaccard(pair: Pair) -> Verdict:
+def judge_by_jaccard(pair: Pair) -> Verdict:
     """The same from a similarity of words on; contradicting if many are common and a number or denial differs."""
     one, other = (_WORD.findall(text.lower()) for text in (pair.old, pair.new))
     similarity = len({*one} & {*other}) / max(1, len({*one} | {*other}))
     if similarity >= JACCARD:
         return Verdict.SAME
-    turns = _turning(one) != _turning(other)
+    turns = _list_reversing_words(one) != _list_reversing_words(other)
     return Verdict.CONTRADICTS if turns and similarity >= OVERLAP else Verdict.DIFFERENT
 
 
-def by_redundancy(pair: Pair) -> Verdict:
+def judge_by_redundancy(pair: Pair) -> Verdict:
     """The same if the redundancy analysis takes them for duplicates."""
-    is_same = are_duplicates(fingerprint(pair.old), fingerprint(pair.new), JACCARD)
+    is_same = are_duplicates(compute_fingerprint(pair.old), compute_fingerprint(pair.new), JACCARD)
     return (
         Verdict.SAME
         if is_same
-        else by_jaccard(pair)
-        if by_jaccard(pair) != Verdict.SAME
+        else judge_by_jaccard(pair)
+        if judge_by_jaccard(pair) != Verdict.SAME
         else Verdict.DIFFERENT
     )
 
 
-def _turning(words: Sequence[str]) -> list[str]:
+def _list_reversing_words(words: Sequence[str]) -> list[str]:
     return sorted(word for word in words if _DIGIT.search(word) or word in NEGATIONS or word.endswith("n't"))
 
 
@@ -134,7 +134,7 @@ def score(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return figures
 
 
-def by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def count_by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """How many of each class are right, and how the others are wrong."""
     groups: defaultdict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for pair, found in zip(pairs, verdicts, strict=True):
@@ -148,24 +148,28 @@ def by_class(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> dict[str, An
 
 def measure() -> dict[str, Any]:
     """All figures, for each set that is there and for all of them together."""
-    sets = {name: pairs_in(path) for name in SETS if (path := FOLDER / f"{name}.jsonl").exists()}
+    sets = {name: load_pairs(path) for name in SETS if (path := FOLDER / f"{name}.jsonl").exists()}
     known = {name: text for name, text in SETS.items() if name in sets}
     sets["all"] = [pair for pairs in sets.values() for pair in pairs]
     figures: dict[str, Any] = {"python": platform.python_version(), "learned_from": known, "sets": {}}
-    kin = Kinship(OfflineEmbedder().embed_documents)
+    kin = WordSimilarity(OfflineEmbedder().embed_documents)
     judges: dict[str, Callable[[Pair], Verdict]] = dict(
-        zip(JUDGES, (ours, by_words(kin), by_jaccard, by_redundancy), strict=True)
+        zip(
+            JUDGES,
+            (judge_statements, build_word_judge(kin), judge_by_jaccard, judge_by_redundancy),
+            strict=True,
+        )
     )
     for name, pairs in sets.items():
         verdicts = {judge: [decide(pair) for pair in pairs] for judge, decide in judges.items()}
         figures["sets"][name] = {judge: score(pairs, found) for judge, found in verdicts.items()}
-        figures["sets"][name]["classes"] = by_class(pairs, verdicts["ours"])
-    figures["microseconds"] = costs(sets["all"], kin)
+        figures["sets"][name]["classes"] = count_by_class(pairs, verdicts["ours"])
+    figures["microseconds"] = measure_costs(sets["all"], kin)
     figures["ok"] = _within_limits(figures)
     return figures
 
 
-def costs(pairs: Sequence[Pair], kin: Kinship) -> dict[str, float]:
+def measure_costs(pairs: Sequence[Pair], kin: WordSimilarity) -> dict[str, float]:
     """The time to read a statement and to compare two that were read, without and with the nearness of words.
 
     Each comparison is made twice before the last is timed: what is asked often finds its words cached.
@@ -220,7 +224,7 @@ def main() -> None:
     else:
         _show(figures, Console())
     if options.errors:
-        print("\n".join(errors(pairs_in(FOLDER / "tuned.jsonl"))), file=sys.stderr)
+        print("\n".join(errors(load_pairs(FOLDER / "tuned.jsonl"))), file=sys.stderr)
     sys.exit(0 if all(figures["ok"].values()) else 1)
 
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_engines import Opened, engine_cases
+from benchmarks.growth_engines import EngineWork, engine_cases
 from benchmarks.growth_lists import list_cases
 from benchmarks.growth_texts import text_cases
 from benchmarks.reporting import empty_table, report
@@ -46,7 +46,7 @@ SHORTEST_SECONDS = 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CaseResult:
     """One case at both sizes."""
 
     name: str
@@ -86,7 +86,7 @@ def all_cases() -> list[Case[Any]]:
     return sorted(cases, key=lambda case: places[case.name])
 
 
-def measure_case(case: Case[Any], scale: float = 1.0, timer: Timer | None = None) -> Measured:
+def measure_case(case: Case[Any], scale: float = 1.0, timer: Timer | None = None) -> CaseResult:
     """Measure one case at both sizes. A flagged result is measured again before it counts.
 
     Args:
@@ -96,15 +96,15 @@ def measure_case(case: Case[Any], scale: float = 1.0, timer: Timer | None = None
     """
     seconds = timer or best_cpu_seconds
     size = max(1, round(case.size * scale))
-    found = _measured(case, size, seconds(case, size), seconds(case, FACTOR * size))
+    found = _build_result(case, size, seconds(case, size), seconds(case, FACTOR * size))
     if found.is_flagged:
-        again = _measured(case, size, seconds(case, size), seconds(case, FACTOR * size))
+        again = _build_result(case, size, seconds(case, size), seconds(case, FACTOR * size))
         found = min(found, again, key=lambda one: one.exponent)
     return found
 
 
-def _measured(case: Case[Any], size: int, small: float, large: float) -> Measured:
-    return Measured(
+def _build_result(case: Case[Any], size: int, small: float, large: float) -> CaseResult:
+    return CaseResult(
         name=case.name,
         detail=case.detail,
         size=size,
@@ -137,7 +137,7 @@ def cpu_seconds(case: Case[Any], size: int) -> float:
     finally:
         if was_enabled:
             gc.enable()
-        if isinstance(given, Opened):
+        if isinstance(given, EngineWork):
             given.close()
 
 
@@ -152,13 +152,13 @@ def measure(cases: Sequence[Case[Any]], scale: float = 1.0, timer: Timer | None 
     }
 
 
-def as_row(one: Measured) -> dict[str, Any]:
+def as_row(one: CaseResult) -> dict[str, Any]:
     """Return a measured case with its derived values."""
     names = ("ratio", "exponent", "microseconds_per_item", "is_flagged")
     return asdict(one) | {name: getattr(one, name) for name in names}
 
 
-def worst_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def find_worst_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the row that grows fastest among those with a meaningful time, or else the slowest row."""
     meaningful = [row for row in rows if row["seconds_at_4n"] >= MEANINGFUL_SECONDS]
     if meaningful:
@@ -208,7 +208,7 @@ def _show(figures: dict[str, Any], console: Console, *, is_whole: bool) -> None:
     table = empty_table("Growth of CPU time from n to 4n", headings)
     for name, group in groupby(figures["cases"], key=lambda row: row["name"]):
         rows = list(group)
-        for row in rows if is_whole else [worst_of(rows)]:
+        for row in rows if is_whole else [find_worst_row(rows)]:
             table.add_row(name, str(len(rows)), *_cells(row))
     console.print(table)
     flagged = figures["flagged"]

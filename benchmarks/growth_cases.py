@@ -45,6 +45,6 @@ class Case(Generic[Given]):
     limit: float = LINEAR
 
 
-def repeated(unit: str, size: int, head: str = "", tail: str = "") -> str:
+def repeat_to_size(unit: str, size: int, head: str = "", tail: str = "") -> str:
     """Return a unit repeated to about `size` characters."""
     return head + unit * max(1, size // len(unit)) + tail

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_cases import CONSTANT, HOME, LINEAR, NOW, Case, repeated
+from benchmarks.growth_cases import CONSTANT, HOME, LINEAR, NOW, Case, repeat_to_size
 from langmem_tiers import (
     AgentAction,
     AgentMemory,
@@ -28,7 +28,7 @@ BLANKS = (" ", "\t", "\n", "- ", "[1] ")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class EngineWork:
     """An engine in memory and the work to measure on it."""
 
     engine: MemoryEngine
@@ -47,11 +47,11 @@ def _engine(clock: FrozenClock | None = None) -> MemoryEngine:
     return MemoryEngine(embedder=None, clock=clock or FrozenClock())
 
 
-def _recall(unit: str, size: int) -> Opened:
+def _recall(unit: str, size: int) -> EngineWork:
     engine = MemoryEngine(embedder=HashEmbedder())
     engine.session("a", "s").add_many([MessageDraft("user", "the red boat"), MessageDraft("user", "at noon")])
-    query = repeated(unit, size)
-    return Opened(engine, lambda: engine.namespace("a").recall(query))
+    query = repeat_to_size(unit, size)
+    return EngineWork(engine, lambda: engine.namespace("a").recall(query))
 
 
 def chain(engine: MemoryEngine, count: int) -> list[str]:
@@ -62,17 +62,17 @@ def chain(engine: MemoryEngine, count: int) -> list[str]:
     ids = [receipt.entry.id for receipt in receipts if receipt.entry is not None]
     pairs = reversed(list(zip(ids[1:], ids, strict=False)))  # the newest first, so that no path is searched
     made = (Relation(source=newer, target=older, kind="supersedes", created_at=NOW) for newer, older in pairs)
-    engine.parts.lasting.store.commit(("a",), MemoryWrite(relate=tuple(made)), NOW)
+    engine.services.long_term.store.commit(("a",), MemoryWrite(relate=tuple(made)), NOW)
     return ids
 
 
-def _chain_history(count: int) -> Opened:
+def _chain_history(count: int) -> EngineWork:
     engine = _engine()
     ids = chain(engine, count)
-    return Opened(engine, lambda: engine.namespace("a").long_term.history(ids[count // 2]))
+    return EngineWork(engine, lambda: engine.namespace("a").long_term.history(ids[count // 2]))
 
 
-def _chain_top(count: int) -> Opened:
+def _chain_top(count: int) -> EngineWork:
     clock = FrozenClock()
     engine = _engine(clock)
     memory = engine.namespace("a").long_term
@@ -86,10 +86,10 @@ def _chain_top(count: int) -> Opened:
             clock.advance(timedelta(days=1))
             memory.store(f"The deadline is March {day}.")
 
-    return Opened(engine, change)
+    return EngineWork(engine, change)
 
 
-def _learning(count: int) -> Opened:
+def _learning(count: int) -> EngineWork:
     engine = _engine()
     memory = AgentMemory(engine=engine)
     for number in range(90):
@@ -107,21 +107,21 @@ def _learning(count: int) -> Opened:
     for number in range(count):
         action = AgentAction("type", {"selector": f"#{number * number % 97}", "text": f"words {number}"})
         memory.record_cycle("", action, url=HOME)
-    return Opened(engine, memory.learn_from_success)
+    return EngineWork(engine, memory.learn_from_success)
 
 
-def _recording(thought: str = "", seen: str | Observation = "x", value: object = "x") -> Opened:
+def _recording(thought: str = "", seen: str | Observation = "x", value: object = "x") -> EngineWork:
     engine = _engine()
     memory = AgentMemory(engine=engine)
     action = AgentAction("extract_text", {"value": value})
-    return Opened(engine, lambda: memory.record_cycle(thought, action, seen))
+    return EngineWork(engine, lambda: memory.record_cycle(thought, action, seen))
 
 
 def _many_words(size: int) -> str:
-    return repeated("so many words ", size, "begin ", " end")
+    return repeat_to_size("so many words ", size, "begin ", " end")
 
 
-LARGE_CYCLES: dict[str, Callable[[int], Opened]] = {
+LARGE_CYCLES: dict[str, Callable[[int], EngineWork]] = {
     "observation": lambda n: _recording(seen=_many_words(n)),
     "summary": lambda n: _recording(seen=Observation("x", _many_words(n))),
     "thought": lambda n: _recording(thought=_many_words(n)),
@@ -134,11 +134,11 @@ def _engine_case(
     name: str,
     detail: str,
     size: int,
-    build: Callable[[int], Opened],
+    build: Callable[[int], EngineWork],
     unit: str = "characters",
     limit: float = LINEAR,
-) -> Case[Opened]:
-    return Case(name=name, detail=detail, size=size, build=build, call=Opened.run, unit=unit, limit=limit)
+) -> Case[EngineWork]:
+    return Case(name=name, detail=detail, size=size, build=build, call=EngineWork.run, unit=unit, limit=limit)
 
 
 def engine_cases() -> Iterator[Case[Any]]:

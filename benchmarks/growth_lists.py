@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_cases import CONSTANT, HOME, KNOWN, LINEAR, NOW, Case, repeated
+from benchmarks.growth_cases import CONSTANT, HOME, KNOWN, LINEAR, NOW, Case, repeat_to_size
 from langmem_tiers import (
     CharCounter,
     Observation,
@@ -17,14 +17,14 @@ from langmem_tiers.compression.tool_output.budget import fit_extractions
 from langmem_tiers.context_files.compaction import compact
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
 from langmem_tiers.episodes.models import Episode, EpisodeKind
-from langmem_tiers.episodes.narrative_arc import merged_episodes
-from langmem_tiers.tasks.cycles import ShortTermMemory
+from langmem_tiers.episodes.narrative_arc import merge_overlapping_episodes
+from langmem_tiers.tasks.cycles import RecentCycles
 from langmem_tiers.tasks.guard import Guard
 from langmem_tiers.tasks.loop_detection.detector import Step, find_loops
-from langmem_tiers.tasks.models import Action, MemoryEntry, MemoryPriority, Thought
+from langmem_tiers.tasks.models import AgentAction, MemoryEntry, MemoryPriority, Thought
 from langmem_tiers.tasks.pattern_learning import propose_patterns
 from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits
-from langmem_tiers.telemetry.instruments import SILENT, Verb
+from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def _cycle(number: int, tool: str, thought: str = "", **parameters: str) -> Memo
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought(thought),
-        action=Action(tool, parameters),
+        action=AgentAction(tool, parameters),
         url="https://www.example.com/x",
     )
 
@@ -94,14 +94,14 @@ def _clicks(count: int) -> list[MemoryEntry]:
     ]
 
 
-def _recorded(entries: list[MemoryEntry]) -> ShortTermMemory:
-    held = ShortTermMemory()
+def _record(entries: list[MemoryEntry]) -> RecentCycles:
+    held = RecentCycles()
     for entry in entries:
         held.add(entry)
     return held
 
 
-def _typed(count: int, kinds: int) -> list[MemoryEntry]:
+def _make_typing_cycles(count: int, kinds: int) -> list[MemoryEntry]:
     return [
         _cycle(number, "type", selector=f"#{(number * number + number // 7) % kinds}", text=f"words {number}")
         for number in range(count)
@@ -131,7 +131,7 @@ def _history(count: int) -> ContextData:
     return ContextData(session_id="s", recent_history=tuple(entries))
 
 
-def crawled(pages: int) -> SitemapGraph:
+def build_crawled_sitemap(pages: int) -> SitemapGraph:
     """Return the map of a site whose pages link to each other, after all pages were visited."""
     graph = SitemapGraph(HOME, SitemapLimits(max_depth=20, max_pages=pages, max_known_pages=pages + 1))
     for number in range(pages):
@@ -141,7 +141,7 @@ def crawled(pages: int) -> SitemapGraph:
     return graph
 
 
-def shortened(pages: int) -> SitemapGraph:
+def build_shortened_sitemap(pages: int) -> SitemapGraph:
     """Return the map of a long path whose pages are then linked from the home page, one by one."""
     graph = SitemapGraph(HOME, SitemapLimits(max_links_per_page=pages))
     for number in range(pages):
@@ -151,19 +151,19 @@ def shortened(pages: int) -> SitemapGraph:
     return graph
 
 
-def _watched(count: int) -> None:
+def _watch_calls(count: int) -> None:
     for _ in range(count):
-        with SILENT.watch(Verb.ADD) as watch:
-            watch.note(messages=1, duplicates=0)
+        with SILENT_INSTRUMENTS.measure(Operation.ADD) as watch:
+            watch.record(messages=1, duplicates=0)
 
 
 def _large_pages(size: int) -> list[MemoryEntry]:
-    half = repeated("some text on a long page\n", size // 2)
+    half = repeat_to_size("some text on a long page\n", size // 2)
     pages = (f"{half}in the middle {at}\n{half}" for at in range(3))
     return [replace(_cycle(at, "click"), observation=Observation(page)) for at, page in enumerate(pages)]
 
 
-def _observed(entries: list[MemoryEntry]) -> object:
+def _observe(entries: list[MemoryEntry]) -> object:
     guard = Guard()
     return [guard.observe(entry) for entry in entries]
 
@@ -179,7 +179,7 @@ def list_cases() -> Iterator[Case[Any]]:
         detail="short overlaps",
         size=5_000,
         build=lambda n: [_episode(number, number + number % 3) for number in range(1, n + 1)],
-        call=merged_episodes,
+        call=merge_overlapping_episodes,
         unit="episodes",
     )
     yield Case(
@@ -187,18 +187,18 @@ def list_cases() -> Iterator[Case[Any]]:
         detail="one group",
         size=1_250,
         build=lambda n: [_episode(number, n + 4_999) for number in range(1, n + 1)],
-        call=merged_episodes,
+        call=merge_overlapping_episodes,
         unit="episodes",
     )
     yield Case(name="find_loops", detail="long run", size=2_500, build=_steps, call=find_loops, unit="steps")
     yield Case(
-        name="record_cycles", detail="long task", size=2_500, build=_clicks, call=_recorded, unit="cycles"
+        name="record_cycles", detail="long task", size=2_500, build=_clicks, call=_record, unit="cycles"
     )
     yield Case(
         name="format_history",
         detail=f"{CALLS} calls after a long task",
         size=2_500,
-        build=lambda n: _recorded(_clicks(n)),
+        build=lambda n: _record(_clicks(n)),
         call=lambda held: [held.format_history() for _ in range(CALLS)],
         unit="cycles",
         limit=CONSTANT,
@@ -208,7 +208,7 @@ def list_cases() -> Iterator[Case[Any]]:
             name="propose_patterns",
             detail=f"{kinds:,} different actions",
             size=size,
-            build=lambda n, kinds=kinds: _typed(n, kinds),  # type: ignore[misc] # bound now
+            build=lambda n, kinds=kinds: _make_typing_cycles(n, kinds),  # type: ignore[misc] # bound now
             call=propose_patterns,
             unit="cycles",
         )
@@ -227,7 +227,7 @@ def list_cases() -> Iterator[Case[Any]]:
             detail=detail,
             size=size,
             build=_history,
-            call=_compacted,
+            call=_compact,
             unit="entries",
             limit=limit,
         )
@@ -239,20 +239,20 @@ def list_cases() -> Iterator[Case[Any]]:
         call=lambda many: fit_extractions(many, 64_000, CharCounter()),
         unit="texts",
     )
-    for detail, work in (("crawl", crawled), ("shorter paths", shortened)):
+    for detail, work in (("crawl", build_crawled_sitemap), ("shorter paths", build_shortened_sitemap)):
         yield Case(name="sitemap", detail=detail, size=1_000, build=int, call=work, unit="pages")
     yield Case(
-        name="watch", detail="no metrics, no tracer", size=10_000, build=int, call=_watched, unit="calls"
+        name="watch", detail="no metrics, no tracer", size=10_000, build=int, call=_watch_calls, unit="calls"
     )
     yield Case(
         name="guard_observe",
         detail="three large pages",
         size=2_500_000,
         build=_large_pages,
-        call=_observed,
+        call=_observe,
         limit=CONSTANT,
     )
 
 
-def _compacted(context: ContextData) -> object:
+def _compact(context: ContextData) -> object:
     return compact(context, now=NOW)

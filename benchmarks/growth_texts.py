@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.growth_cases import KNOWN, LINEAR, NOW, Case, repeated
+from benchmarks.growth_cases import KNOWN, LINEAR, NOW, Case, repeat_to_size
 from langmem_tiers import (
     FACT_PATTERNS,
     Compressor,
@@ -12,21 +12,21 @@ from langmem_tiers import (
     Message,
     Role,
 )
-from langmem_tiers.common.prompt_fences import OPENING, harmless, without_fences
-from langmem_tiers.compression.lenient_json import objects_in
+from langmem_tiers.common.prompt_fences import FENCE_OPENING, neutralize_fence_tags, strip_fences
+from langmem_tiers.compression.lenient_json import find_objects
 from langmem_tiers.compression.tool_output.compressor import ContextCompressor
 from langmem_tiers.episodes.detection import find_moments
 from langmem_tiers.facts.extraction import FactExtractor
 from langmem_tiers.facts.models import FactDraft
 from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS
-from langmem_tiers.facts.validation import validated
+from langmem_tiers.facts.validation import validate_fact
 from langmem_tiers.long_term.conflicts.comparison import compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
-from langmem_tiers.long_term.records import Turn
-from langmem_tiers.sessions.redundancy import fingerprint
-from langmem_tiers.text.key_facts import key_facts
-from langmem_tiers.text.time_expressions.extraction import time_ranges
-from langmem_tiers.text.topics import key_topics
+from langmem_tiers.long_term.records import NumberedMessage
+from langmem_tiers.sessions.redundancy import compute_fingerprint
+from langmem_tiers.text.key_facts import find_key_facts
+from langmem_tiers.text.time_expressions.extraction import find_time_ranges
+from langmem_tiers.text.topics import find_key_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ MOMENT_UNITS = tuple(
     "|we decided |> |    x\n|fixed ".split("|")
 )
 MESSAGE_UNITS = ("```", "<pre>", ". ", "a", "- ", "'\"")
-FENCE_UNITS = (OPENING, "<", "< ", "<\u200b", f"{OPENING}\n" + "x" * 100)
+FENCE_UNITS = (FENCE_OPENING, "<", "< ", "<\u200b", f"{FENCE_OPENING}\n" + "x" * 100)
 ITEM = '<div><a href="/i/%d?x=1&amp;y=2">Item</a> <p>Text $5 on 2024-01-02.</p><button id="b%d">Buy</button></div>\n'
 PAGE_UNITS = {
     "page": ITEM,
@@ -117,30 +117,32 @@ def _per_unit(
             name=name,
             detail=repr(unit if len(unit) <= 30 else f"{unit[:20]}...{unit[-5:]}"),
             size=size,
-            build=lambda n, unit=unit: repeated(unit, n),  # type: ignore[misc] # bound now
+            build=lambda n, unit=unit: repeat_to_size(unit, n),  # type: ignore[misc] # bound now
             call=call,
             limit=limit,
         )
 
 
-def _judged(text: str) -> object:
+def _compare_with_reverse(text: str) -> object:
     return compare(read_statement(text), read_statement(text[::-1]))
 
 
-def _checked(text: str) -> object:
-    return validated(FactDraft(content=text, kind="decision", confidence=0.8), _message(text))
+def _validate(text: str) -> object:
+    return validate_fact(FactDraft(content=text, kind="decision", confidence=0.8), _message(text))
 
 
 def _moments(text: str) -> object:
     messages = (_message(text), _message(text[:40_000], "assistant"), _message(text[:40_000], "tool"))
-    return find_moments([Turn(number=number, message=one) for number, one in enumerate(messages, 1)])
+    return find_moments(
+        [NumberedMessage(number=number, message=one) for number, one in enumerate(messages, 1)]
+    )
 
 
-def _extracted(text: str) -> object:
+def _extract(text: str) -> object:
     return FactExtractor().extract(_message(text))
 
 
-def _searched(text: str) -> object:
+def _search_patterns(text: str) -> object:
     return [row.pattern.search(text) for row in (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)]
 
 
@@ -150,26 +152,28 @@ def _facts(text: str) -> object:
 
 def text_cases() -> Iterator[Case[Any]]:
     """Functions that read one long text."""
-    yield from _per_unit("key_topics", TOPIC_UNITS, 250_000, lambda text: key_topics([text] * 10))
+    yield from _per_unit("key_topics", TOPIC_UNITS, 250_000, lambda text: find_key_topics([text] * 10))
     yield from _per_unit("count_tokens", TOKEN_UNITS, 4_000, ContentAwareCounter().count)
-    yield from _per_unit("time_ranges", TIME_UNITS, 250_000, lambda text: time_ranges(text, NOW))
-    yield from _per_unit("key_facts", KEY_FACT_UNITS, 50_000, key_facts)
-    yield from _per_unit("fingerprint", FINGERPRINT_UNITS, 50_000, fingerprint)
-    yield from _per_unit("extraction_patterns", EXTRACTION_UNITS, 2_500, _searched)
+    yield from _per_unit("time_ranges", TIME_UNITS, 250_000, lambda text: find_time_ranges(text, NOW))
+    yield from _per_unit("key_facts", KEY_FACT_UNITS, 50_000, find_key_facts)
+    yield from _per_unit("fingerprint", FINGERPRINT_UNITS, 50_000, compute_fingerprint)
+    yield from _per_unit("extraction_patterns", EXTRACTION_UNITS, 2_500, _search_patterns)
     for unit in STATEMENT_UNITS:
         # Quadratic in the number of commas without a verb. Statements above 6,000 characters are not parsed.
         limit = KNOWN if unit == "1," else LINEAR
-        yield from _per_unit("compare_statements", [unit], 1_475, _judged, limit)
-    yield from _per_unit("validate_fact", CHECK_UNITS, 5_500, _checked)
+        yield from _per_unit("compare_statements", [unit], 1_475, _compare_with_reverse, limit)
+    yield from _per_unit("validate_fact", CHECK_UNITS, 5_500, _validate)
     yield from _per_unit("find_moments", MOMENT_UNITS, 250_000, _moments)
-    yield from _per_unit("extract_facts", MESSAGE_UNITS, 2_500, _extracted)
-    yield from _per_unit("fences", FENCE_UNITS, 100_000, lambda text: (harmless(text), without_fences(text)))
+    yield from _per_unit("extract_facts", MESSAGE_UNITS, 2_500, _extract)
+    yield from _per_unit(
+        "fences", FENCE_UNITS, 100_000, lambda text: (neutralize_fence_tags(text), strip_fences(text))
+    )
     for head, unit in FACT_SHAPES:
         yield Case(
             name="fact_patterns",
             detail=f"{head!r} + {unit!r}" if head else repr(unit),
             size=25_000,
-            build=lambda n, head=head, unit=unit: repeated(unit, n, head, "!"),  # type: ignore[misc] # bound now
+            build=lambda n, head=head, unit=unit: repeat_to_size(unit, n, head, "!"),  # type: ignore[misc] # bound now
             call=_facts,
         )
     for detail, build in ANSWERS.items():
@@ -178,7 +182,7 @@ def text_cases() -> Iterator[Case[Any]]:
             detail=detail,
             size=50_000,
             build=build,
-            call=lambda text: objects_in(text, "content"),
+            call=lambda text: find_objects(text, "content"),
         )
     for detail, unit in PAGE_UNITS.items():
         yield Case(
@@ -199,8 +203,8 @@ def text_cases() -> Iterator[Case[Any]]:
         name="extract_facts",
         detail="many sentences",
         size=250_000,
-        build=lambda n: repeated("We must run and see. ", n, "We chose Go. "),
-        call=_extracted,
+        build=lambda n: repeat_to_size("We must run and see. ", n, "We chose Go. "),
+        call=_extract,
     )
     sentence = "the quick brown fox jumps over the lazy dog "
     for detail, change in (("long, same words", str.upper), ("long, one more word", "{}twice".format)):
@@ -208,7 +212,7 @@ def text_cases() -> Iterator[Case[Any]]:
             name="compare_statements",
             detail=detail,
             size=275_000,
-            build=lambda n: repeated(sentence, n),
+            build=lambda n: repeat_to_size(sentence, n),
             call=lambda text, change=change: compare(read_statement(text), read_statement(change(text))),  # type: ignore[misc] # bound now
         )
 

@@ -81,7 +81,7 @@ def load(path: Path, expected: str, parse: Callable[[Any], T]) -> T:
         raise UnusableError(f"{str(path)!r} has another format ({problem}): expected {expected}") from error
 
 
-def embedder_named(name: str) -> Embedder | Literal["offline"] | None:
+def create_embedder(name: str) -> Embedder | Literal["offline"] | None:
     """What the engine takes as its embedder.
 
     Raises:

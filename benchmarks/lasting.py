@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langmem_tiers import EntryDraft, EntryKind, MemoryEngine
-from langmem_tiers.common.decay import decayed
+from langmem_tiers.common.decay import compute_decay_since
 from langmem_tiers.testing import FrozenClock
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def statements(number: int) -> list[EntryDraft]:
     ]
 
 
-def filled(folder: Path, number: int, clock: FrozenClock) -> MemoryEngine:
+def build_filled_engine(folder: Path, number: int, clock: FrozenClock) -> MemoryEngine:
     """An engine with so many entries, half of them old."""
     engine = MemoryEngine(folder / "memory.db", clock=clock, embedder=None)
     drafts, long_term = statements(number), engine.namespace("bench").long_term
@@ -80,7 +80,7 @@ def consolidate(number: int) -> dict[str, float]:
     """Seconds for one consolidation, and what memory it took beyond what the process had before."""
     with tempfile.TemporaryDirectory() as folder:
         clock = FrozenClock()
-        with filled(Path(folder), number, clock) as engine:
+        with build_filled_engine(Path(folder), number, clock) as engine:
             before = _peak()
             began = time.perf_counter()
             report = engine.namespace("bench").consolidate()
@@ -110,7 +110,7 @@ def consolidate_file(number: int) -> dict[str, float]:
         archived = 0
         for memory in memories:
             last = datetime.fromisoformat(memory["lastAccessedAt"])
-            memory["decayFactor"] = decayed(last, memory["accessCount"], now)
+            memory["decayFactor"] = compute_decay_since(last, memory["accessCount"], now)
             if last < now - timedelta(days=30) and memory["importance"] * memory["decayFactor"] < 0.3:
                 memory["validUntil"] = now.isoformat()
                 archived += 1
@@ -140,7 +140,7 @@ def store(number: int) -> dict[str, float]:
     """Milliseconds to store one more among so many, compared with those like it, and to find one."""
     with tempfile.TemporaryDirectory() as folder:
         clock = FrozenClock()
-        with filled(Path(folder), number, clock) as engine:
+        with build_filled_engine(Path(folder), number, clock) as engine:
             space = engine.namespace("bench")
             more = [draft.content.replace("service", "depot") for draft in statements(300)]
             space.long_term.store(more[0])  # what is held in memory is loaded here
@@ -186,7 +186,7 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 }
 
 
-def measured(part: str, number: int) -> dict[str, float]:
+def measure_in_process(part: str, number: int) -> dict[str, float]:
     """One part in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.lasting", "--part", part, "--number", str(number)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
@@ -197,12 +197,12 @@ def measured(part: str, number: int) -> dict[str, float]:
 def run(few: int, many: int) -> dict[str, Any]:
     """All figures, and whether the limits hold."""
     result: dict[str, Any] = {
-        f"{part}_{number}": measured(part, number)
+        f"{part}_{number}": measure_in_process(part, number)
         for number in (few, many // 10, many)
         for part in ("consolidate", "consolidate_file")
     }
-    result |= {f"store_{number}": measured("store", number) for number in (few * 10, many // 10)}
-    result["learn_500"] = measured("learn", 500)
+    result |= {f"store_{number}": measure_in_process("store", number) for number in (few * 10, many // 10)}
+    result["learn_500"] = measure_in_process("learn", 500)
     grown = (
         result[f"consolidate_{many}"]["megabytes_more"]
         - result[f"consolidate_{many // 10}"]["megabytes_more"]

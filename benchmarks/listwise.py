@@ -20,17 +20,17 @@ _HALVINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RankingExample:
     """A question: the signals of every message, a row for each, and which rows answer it."""
 
     signals: Floats
     answers: NDArray[np.int64]
-    counts: float = 1.0
+    weight: float = 1.0
     """How much it counts beside others."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Outlook:
+class _Likelihood:
     """How likely the answers are under some weights, and how that changes with them."""
 
     value: float
@@ -38,18 +38,18 @@ class _Outlook:
     curve: Floats
 
 
-def fit(choices: Sequence[Choice], l2: float) -> Floats:
+def fit(choices: Sequence[RankingExample], l2: float) -> Floats:
     """The weights under which the answers are likeliest, by Newton's method: there is one best point.
 
     A message is chosen with a probability that is the softmax of its score over all messages. What is
     made large is the mean log-probability of the answers, less ``l2`` times the squares of the weights.
     """
     weights = np.zeros(choices[0].signals.shape[1])
-    here = _outlook(choices, weights, l2)
+    here = _compute_likelihood(choices, weights, l2)
     for _ in range(_STEPS):
         step = np.linalg.solve(here.curve, here.slope)
         for _ in range(_HALVINGS):
-            there = _outlook(choices, weights + step, l2)
+            there = _compute_likelihood(choices, weights + step, l2)
             if there.value >= here.value:
                 break
             step /= 2
@@ -61,13 +61,13 @@ def fit(choices: Sequence[Choice], l2: float) -> Floats:
     return weights
 
 
-def best_first(scores: Floats) -> NDArray[np.int64]:
+def sort_best_first(scores: Floats) -> NDArray[np.int64]:
     """Rows in the order of recall: among equals the newest first."""
     rows = np.arange(len(scores))
     return np.lexsort((-rows, -scores))
 
 
-def _outlook(choices: Sequence[Choice], weights: Floats, l2: float) -> _Outlook:
+def _compute_likelihood(choices: Sequence[RankingExample], weights: Floats, l2: float) -> _Likelihood:
     size = len(weights)
     value, slope, curve = 0.0, np.zeros(size), np.zeros((size, size))
     for choice in choices:
@@ -78,11 +78,11 @@ def _outlook(choices: Sequence[Choice], weights: Floats, l2: float) -> _Outlook:
         chances /= whole
         usual = chances @ choice.signals
         spread = (choice.signals * chances[:, None]).T @ choice.signals - np.outer(usual, usual)
-        value += choice.counts * float((scores[choice.answers] - top - np.log(whole)).mean())
-        slope += choice.counts * (choice.signals[choice.answers].mean(axis=0) - usual)
-        curve += choice.counts * spread
-    whole = sum(choice.counts for choice in choices)
-    return _Outlook(
+        value += choice.weight * float((scores[choice.answers] - top - np.log(whole)).mean())
+        slope += choice.weight * (choice.signals[choice.answers].mean(axis=0) - usual)
+        curve += choice.weight * spread
+    whole = sum(choice.weight for choice in choices)
+    return _Likelihood(
         value / whole - l2 * float(weights @ weights),
         slope / whole - 2 * l2 * weights,
         curve / whole + 2 * l2 * np.eye(size),

@@ -70,7 +70,7 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
         memory.put_messages(said)
         engine.namespace("other").embed()
         long = asyncio.run(_turns(memory, asked))
-    buffer = asyncio.run(_shipped(said, asked[0]))
+    buffer = asyncio.run(_measure_shipped_buffer(said, asked[0]))
     return {
         "stored": stored,
         "across": figures,
@@ -108,7 +108,7 @@ async def _turns(memory: TieredMemory, asked: Sequence[str]) -> dict[str, float]
             await memory.aput(ChatMessage(question))
             first.append(await _ms(memory))
             again.append(await _ms(memory, question))
-            await memory.aput_messages(_happened(turn, question))
+            await memory.aput_messages(_make_tool_round(turn, question))
             again.append(await _ms(memory))
     finally:
         dispatcher.event_handlers.remove(counted)
@@ -121,7 +121,7 @@ async def _turns(memory: TieredMemory, asked: Sequence[str]) -> dict[str, float]
     }
 
 
-async def _shipped(said: list[ChatMessage], question: str) -> float:
+async def _measure_shipped_buffer(said: list[ChatMessage], question: str) -> float:
     memory = ChatMemoryBuffer.from_defaults(chat_history=said[-SHIPPED:], token_limit=_TOKENS)
     await memory.aput(ChatMessage(question))
     return await _ms(memory)
@@ -133,7 +133,7 @@ async def _ms(memory: TieredMemory | ChatMemoryBuffer, question: str | None = No
     return (time.perf_counter() - start) * 1e3
 
 
-def _happened(turn: int, question: str) -> list[ChatMessage]:
+def _make_tool_round(turn: int, question: str) -> list[ChatMessage]:
     call = ToolCallBlock(tool_call_id=f"c{turn}", tool_name="look_up", tool_kwargs={"what": question})
     return [
         ChatMessage(role="assistant", blocks=[call]),

@@ -74,7 +74,7 @@ def parse(raw: list[dict[str, Any]]) -> list[Conversation]:
     return [one for sample in raw if (one := _conversation(sample)).questions]
 
 
-def moment(text: str) -> datetime:
+def parse_locomo_time(text: str) -> datetime:
     """The time of ``1:56 pm on 8 May, 2023`` or ``2023年5月8日 下午1:56``, taken as UTC."""
     if numbers := _YEAR_FIRST.search(text):
         hour, minute = int(numbers["hour"] or 0), int(numbers["minute"] or 0)
@@ -84,7 +84,7 @@ def moment(text: str) -> datetime:
     return datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
 
 
-def evidence_of(named: Iterable[str], known: Iterable[str]) -> frozenset[str]:
+def find_evidence(named: Iterable[str], known: Iterable[str]) -> frozenset[str]:
     """The dialog ids in the strings, of those that exist."""
     return frozenset(_DIALOG_ID.findall(" ".join(named))).intersection(known)
 
@@ -94,13 +94,18 @@ def _conversation(sample: Mapping[str, Any]) -> Conversation:
     numbers = sorted(int(match[1]) for key in told if (match := _SESSION.fullmatch(key)))
     speakers = [turn["speaker"] for number in numbers for turn in told[f"session_{number}"]]
     turns = tuple(
-        _turn(turn, f"session_{number}", speakers[0], moment(told[f"session_{number}_date_time"]) + n * PACE)
+        _turn(
+            turn,
+            f"session_{number}",
+            speakers[0],
+            parse_locomo_time(told[f"session_{number}_date_time"]) + n * PACE,
+        )
         for number in numbers
         for n, turn in enumerate(told[f"session_{number}"])
     )
     known = {turn.id for turn in turns}
     questions = (
-        Question(one["question"], str(one["category"]), evidence_of(one["evidence"], known))
+        Question(one["question"], str(one["category"]), find_evidence(one["evidence"], known))
         for one in sample["qa"]
     )
     return Conversation(str(sample["sample_id"]), turns, tuple(one for one in questions if one.evidence))
@@ -169,10 +174,12 @@ class Bench:
         haystack = self.memory.ingest(conversation.id, conversation.turns)
         for question in conversation.questions:
             self._ask(haystack, question, conversation.asked_at)
-        for name, rank in baselines.rankers(conversation.turns, self.memory.embedder).items():
+        for name, rank in baselines.build_rankers(conversation.turns, self.memory.embedder).items():
             for question in conversation.questions:
                 ranked = rank(question.text)
-                contexts = {limit: baselines.filled(ranked, haystack.tokens, limit) for limit in CONTEXTS}
+                contexts = {
+                    limit: baselines.take_until_full(ranked, haystack.tokens, limit) for limit in CONTEXTS
+                }
                 self.others[name].add(question.evidence, ranked, contexts)
 
     def _ask(self, haystack: Haystack, question: Question, now: datetime) -> None:
@@ -197,7 +204,9 @@ class Bench:
             },
             "latency_ms": latency(self.milliseconds),
             **self.memory.ingest_figures(),
-            **reporting.beside({name: tally.figures() for name, tally in self.others.items()}),
+            **reporting.build_baseline_figures(
+                {name: tally.figures() for name, tally in self.others.items()}
+            ),
         }
 
 
@@ -218,9 +227,9 @@ def show(figures: dict[str, Any], console: Console) -> None:
     title = (
         f"LoCoMo, {figures['questions']:,} questions, embedder {figures['embedder']}, {figures['backend']}"
     )
-    console.print(reporting.comparison(f"{title}: evidence turns found", figures, PARTS))
-    console.print(reporting.breakdown("Recall by category", figures["by_category"], "recall"))
-    console.print(reporting.costs(figures))
+    console.print(reporting.build_comparison_table(f"{title}: evidence turns found", figures, PARTS))
+    console.print(reporting.build_breakdown_table("Recall by category", figures["by_category"], "recall"))
+    console.print(reporting.format_costs(figures))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Question:
         """Whether the official rules count it."""
         return not self.id.endswith("_abs") and bool(self.evidence_turns)
 
-    def official(self, ids: Iterable[str]) -> list[str]:
+    def to_official_ids(self, ids: Iterable[str]) -> list[str]:
         """The ids as the evidence names them."""
         return [self.same_as.get(one, one) for one in ids]
 
@@ -68,7 +68,7 @@ def parse(raw: list[dict[str, Any]]) -> list[Question]:
     return [question for item in raw if (question := _question(item)).is_scored]
 
 
-def moment(text: str) -> datetime:
+def parse_longmemeval_time(text: str) -> datetime:
     """The time of ``2023/06/03 (Sat) 15:47``, taken as UTC."""
     return datetime.strptime(text.strip(), "%Y/%m/%d (%a) %H:%M").replace(tzinfo=UTC)
 
@@ -82,7 +82,7 @@ def _question(item: Mapping[str, Any]) -> Question:
     for listed, date, said in whole:
         seen[listed] += 1
         name = listed if seen[listed] == 1 else f"{listed} ({seen[listed]})"
-        some = _user_turns(name, moment(date), said)
+        some = _user_turns(name, parse_longmemeval_time(date), said)
         turns += some.values()
         if name != listed:
             same_as |= {name: listed, **{turn.id: f"{listed}_{n}" for n, turn in some.items()}}
@@ -92,7 +92,7 @@ def _question(item: Mapping[str, Any]) -> Question:
         id=item["question_id"],
         kind=item["question_type"],
         text=item["question"],
-        asked_at=moment(item["question_date"]),
+        asked_at=parse_longmemeval_time(item["question_date"]),
         turns=tuple(turns),
         evidence_turns=frozenset(turn for _, turn in marked),
         evidence_sessions=frozenset(session for session, _ in marked),
@@ -120,8 +120,8 @@ class Tally:
 
     def add(self, question: Question, sessions: Iterable[str], turns: Iterable[str]) -> None:
         """One more question and what was found, best first."""
-        self.session.add(question.evidence_sessions, question.official(sessions))
-        self.turn.add(question.evidence_turns, question.official(turns))
+        self.session.add(question.evidence_sessions, question.to_official_ids(sessions))
+        self.turn.add(question.evidence_turns, question.to_official_ids(turns))
 
     def figures(self) -> dict[str, Any]:
         """The rates."""
@@ -161,7 +161,7 @@ class Bench:
 
     def _play_baselines(self, question: Question) -> None:
         home = {turn.id: turn.session for turn in question.turns}
-        rankers = baselines.rankers(question.turns, self.memory.embedder)
+        rankers = baselines.build_rankers(question.turns, self.memory.embedder)
         for name, rank in rankers.items():
             turns = rank(question.text)
             by_turns = list(dict.fromkeys(home[turn] for turn in turns))
@@ -180,7 +180,9 @@ class Bench:
             },
             "latency_ms": latency(self.milliseconds),
             **self.memory.ingest_figures(),
-            **reporting.beside({name: tally.figures() for name, tally in self.others.items()}),
+            **reporting.build_baseline_figures(
+                {name: tally.figures() for name, tally in self.others.items()}
+            ),
         }
 
 
@@ -206,10 +208,10 @@ def measure(options: reporting.Options) -> dict[str, Any]:
 def show(figures: dict[str, Any], console: Console) -> None:
     """Tables for people."""
     title = f"{reporting.heading('LongMemEval', figures)}: questions whose evidence was found"
-    console.print(reporting.comparison(title, figures, PARTS))
+    console.print(reporting.build_comparison_table(title, figures, PARTS))
     for level in PARTS:
-        console.print(reporting.breakdown(f"By type, {level} level", figures["by_type"], level))
-    console.print(reporting.costs(figures))
+        console.print(reporting.build_breakdown_table(f"By type, {level} level", figures["by_type"], level))
+    console.print(reporting.format_costs(figures))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ _FRAME = [f"part {part} of every page" for part in "abcdefghijklmnopqrst"]
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledRun:
+class LabeledRun:
     """A run, and whether it loops."""
 
     name: str
@@ -29,13 +29,13 @@ class LabelledRun:
     loops: bool
 
 
-def made_up_runs(makers: list[tuple[Maker, bool]], seed: int) -> Iterator[LabelledRun]:
+def made_up_runs(makers: list[tuple[Maker, bool]], seed: int) -> Iterator[LabeledRun]:
     """Each maker's run three times: with pages and addresses, with addresses, with the actions alone."""
     for maker, loops in makers:
         for seen in SEEN:
             chance = random.Random(f"{seed} {maker.__name__} {seen}")  # noqa: S311 - chance, not secrets
             steps = tuple(_step(move, seen, at) for at, move in enumerate(maker(chance)))
-            yield LabelledRun(f"{maker.__name__}/{seen}", steps, loops)
+            yield LabeledRun(f"{maker.__name__}/{seen}", steps, loops)
 
 
 def _step(move: Move, seen: str, at: int) -> Step:

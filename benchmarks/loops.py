@@ -19,12 +19,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.loop_runs import LabelledRun, made_up_runs
+from benchmarks.loop_runs import LabeledRun, made_up_runs
 from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
 from benchmarks.trajectories import Run, load_runs
 from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, Step, find_loops
-from langmem_tiers.tasks.loop_detection.step_keys import mark_of
+from langmem_tiers.tasks.loop_detection.step_keys import build_step_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,17 +48,17 @@ class Figures:
     """Names of the runs judged otherwise; ``+`` before those wrongly called loops."""
 
 
-def guard(steps: Sequence[Step]) -> bool:
+def judge_with_guard(steps: Sequence[Step]) -> bool:
     """The judge that is measured."""
     return find_loops(steps).is_loop
 
 
-def three_times(steps: Sequence[Step]) -> bool:
+def judge_by_repeats(steps: Sequence[Step]) -> bool:
     """The baseline: the same action three times anywhere in the run, wherever it was done."""
-    return max(Counter(mark_of(step).action for step in steps).values(), default=0) >= 3
+    return max(Counter(build_step_key(step).action for step in steps).values(), default=0) >= 3
 
 
-def measured(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabelledRun]) -> Figures:
+def compute_figures(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabeledRun]) -> Figures:
     """The figures of a judge on labelled runs."""
     said = [(run, judge(run.steps)) for run in runs]
     right = sum(1 for run, loops in said if loops and run.loops)
@@ -73,7 +73,7 @@ def measured(judge: Callable[[Sequence[Step]], bool], runs: Sequence[LabelledRun
     return Figures(runs=len(runs), loops=loops, precision=precision, recall=recall, f1=f1, wrong=wrong)
 
 
-def labelled_runs(path: Path) -> list[LabelledRun]:
+def load_labeled_runs(path: Path) -> list[LabeledRun]:
     """Runs of one's own, or an end with a clear message."""
     runs = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -82,7 +82,7 @@ def labelled_runs(path: Path) -> list[LabelledRun]:
         try:
             read = json.loads(line)
             steps = tuple(_own_step(one) for one in read["steps"])
-            runs.append(LabelledRun(str(read.get("id", number)), steps, bool(read["loops"])))
+            runs.append(LabeledRun(str(read.get("id", number)), steps, bool(read["loops"])))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             sys.exit(
                 f"line {number} of {str(path)!r} is no labelled run ({error!r}): see --help for the form"
@@ -136,7 +136,7 @@ def _as_text(step: Step) -> str:
     return json.dumps([step.tool, dict(step.parameters)], sort_keys=True)
 
 
-def replayed(folder: Path) -> dict[str, Any]:
+def replay_runs(folder: Path) -> dict[str, Any]:
     """What is found in real runs, which carry no labels."""
     runs = [steps_of(run) for run in load_runs(folder)]
     rows = repeated = missed = flagged = 0
@@ -165,9 +165,12 @@ def _covers(loop: Loop, row: Row) -> bool:
     )
 
 
-def compared(runs: Sequence[LabelledRun]) -> dict[str, Figures]:
+def compare_judges(runs: Sequence[LabeledRun]) -> dict[str, Figures]:
     """The guard beside the baseline on the same runs."""
-    return {"guard": measured(guard, runs), "three_times": measured(three_times, runs)}
+    return {
+        "guard": compute_figures(judge_with_guard, runs),
+        "three_times": compute_figures(judge_by_repeats, runs),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -180,12 +183,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     parts = {
-        "made up, tuned on": compared(list(made_up_runs(TUNED, SEED))),
-        "made up, held out": compared(list(made_up_runs(HELD_OUT, SEED))),
+        "made up, tuned on": compare_judges(list(made_up_runs(TUNED, SEED))),
+        "made up, held out": compare_judges(list(made_up_runs(HELD_OUT, SEED))),
     }
     if options.runs:
-        parts["your own"] = compared(labelled_runs(options.runs))
-    replay = replayed(options.data) if options.data else None
+        parts["your own"] = compare_judges(load_labeled_runs(options.runs))
+    replay = replay_runs(options.data) if options.data else None
     if options.json:
         plain = {part: {judge: asdict(one) for judge, one in both.items()} for part, both in parts.items()}
         print(json.dumps({"figures": plain, "replay": replay}, indent=1))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlencode
 
-from benchmarks.browsers import browsing, serving
+from benchmarks.browsers import open_browser, serve_app
 from langmem_tiers import (
     AgentAction,
     AgentMemory,
@@ -21,7 +21,7 @@ from langmem_tiers import (
     MemoryEngine,
     TokenBudget,
 )
-from langmem_tiers.cli.demo.conversation import StoryClock, chapters
+from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters
 from langmem_tiers.server import create_app
 
 if TYPE_CHECKING:
@@ -74,20 +74,20 @@ def main() -> None:
     clock = StoryClock()
     with MemoryEngine(config=EngineConfig(budget=TokenBudget.of(_BUDGET)), clock=clock) as engine:
         _play(engine, clock)
-        with serving(create_app(engine)) as address, browsing() as browser:
+        with serve_app(create_app(engine)) as address, open_browser() as browser:
             for picture in _PICTURES:
                 path = folder / f"{picture.name}.png"
-                _take(browser, address, picture, path)
+                _take_screenshot(browser, address, picture, path)
                 print(f"{path.name}: {path.stat().st_size // 1000} kB")
 
 
 def _play(engine: MemoryEngine, clock: StoryClock) -> None:
     tenant = engine.namespace(*_TENANT)
-    for chapter in chapters():
+    for chapter in load_chapters():
         session = tenant.session(chapter.session)
         for number, message in enumerate(chapter.messages, start=1):
             session.add(message)
-            clock.follow(message.created_at)
+            clock.advance_to(message.created_at)
             session.build_context()
             if number % _RUN_EVERY == 0:
                 engine.optimizer.run(_TENANT)
@@ -95,10 +95,10 @@ def _play(engine: MemoryEngine, clock: StoryClock) -> None:
     know = tenant.knowledge.store
     know(KnowledgeCategory.DOMAIN, "payment provider", "Fjordpay, since 26 March", confidence=0.9)
     know(KnowledgeCategory.USER_PREFERENCE, "answers", "short, with British spelling", confidence=0.8)
-    _go_in_circles(AgentMemory(engine=engine, namespace=_TENANT, task="ferry"))
+    _record_loop(AgentMemory(engine=engine, namespace=_TENANT, task="ferry"))
 
 
-def _go_in_circles(memory: AgentMemory) -> None:
+def _record_loop(memory: AgentMemory) -> None:
     memory.resume_or_start("Find the first ferry to Smögen on opening day")
     page = AgentAction("goto", {"url": "https://ferry.example/timetable"})
     memory.record_cycle("The timetable should tell.", page, "A form: from, to, day")
@@ -109,7 +109,7 @@ def _go_in_circles(memory: AgentMemory) -> None:
         memory.record_cycle("Search.", search, "Nothing happened", ExecutionOutcome.FAILURE)
 
 
-def _take(browser: Browser, address: str, picture: Picture, path: Path) -> None:
+def _take_screenshot(browser: Browser, address: str, picture: Picture, path: Path) -> None:
     context = browser.new_context(
         viewport={"width": picture.width, "height": picture.height},
         color_scheme=picture.scheme,

@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.conversations import MadeUpConversation
 from langmem_tiers import Durability, EngineConfig, MemoryEngine, MessageDraft, OfflineEmbedder, TokenBudget
 from langmem_tiers.text.stop_words import STOP_WORDS
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,15 +51,15 @@ _CONFIG = EngineConfig(durability=Durability.NORMAL)
 def measure(folder: Path, *, only: str | None, quick: bool) -> dict[str, Any]:
     """The figures of a part; of all but the largest number of tenants, if none is named."""
     if only == "tenants":
-        return {"tenants": tenants(folder, *((10, 200) if quick else (MANY_TENANTS, OF_TENANT)))}
+        return {"tenants": measure_tenants(folder, *((10, 200) if quick else (MANY_TENANTS, OF_TENANT)))}
     sizes = list(LIMITS_MS)[: 1 if quick else None]
     for size in sizes:
         fill(folder / f"{size}.db", ["bench"], size)
     return {
         "recall": {str(size): recall(folder / f"{size}.db", size) for size in sizes},
         "build_context_ms": build_context(folder / "context.db", 500 if quick else 5_000),
-        "memory_mb": memory(folder / f"{sizes[-1]}.db", sizes[-1]),
-        "tenants": tenants(folder, *((5, 200) if quick else (TENANTS, OF_TENANT))),
+        "memory_mb": measure_memory(folder / f"{sizes[-1]}.db", sizes[-1]),
+        "tenants": measure_tenants(folder, *((5, 200) if quick else (TENANTS, OF_TENANT))),
     }
 
 
@@ -110,7 +110,7 @@ class _Bare:
         self._matrix = joined.reshape(len(rows), self._embedder.dimension).astype(np.float32)
 
     def recall(self, question: str) -> list[Any]:
-        words = " OR ".join(f'"{self._namespace}_{term}"' for term in dict.fromkeys(terms_of(question)))
+        words = " OR ".join(f'"{self._namespace}_{term}"' for term in dict.fromkeys(extract_terms(question)))
         found = self.db.execute(
             "SELECT rowid, bm25(lmt_messages_terms) AS s FROM lmt_messages_terms "
             "WHERE lmt_messages_terms MATCH ? ORDER BY s LIMIT 10",
@@ -156,7 +156,7 @@ def _turns(session: Session, budget: TokenBudget | None) -> list[float]:
     return taken
 
 
-def memory(path: Path, size: int) -> dict[str, Any]:
+def measure_memory(path: Path, size: int) -> dict[str, Any]:
     """The most that a fresh process held, from opening the file to its last answer."""
     child = subprocess.run(  # noqa: S603 - ourselves
         [sys.executable, "-m", "benchmarks.recall_speed", str(path), str(size)],
@@ -168,7 +168,7 @@ def memory(path: Path, size: int) -> dict[str, Any]:
     return {**figures, "entries": size, "limit": MEMORY_MB, "ok": figures["peak"] <= MEMORY_MB}
 
 
-def tenants(folder: Path, number: int, entries: int) -> dict[str, Any]:
+def measure_tenants(folder: Path, number: int, entries: int) -> dict[str, Any]:
     """A namespace among others, written in turns with them, beside the same one alone in a file."""
     names = [f"tenant-{n}" for n in range(number)]
     one = names[number // 2]
@@ -203,7 +203,7 @@ def fill(path: Path, names: Sequence[str], entries: int) -> None:
     with MemoryEngine(path, config=_CONFIG) as engine:
         for number in range(max(1, entries // PER_SESSION)):
             for name in names:
-                engine.session(name, f"s{number}").add_many(talk(name, number))
+                engine.session(name, f"s{number}").add_many(make_messages(name, number))
         for name in names:
             engine.namespace(name).embed()
 
@@ -219,7 +219,7 @@ def questions(name: str, entries: int, seed: int) -> list[str]:
     return list(asked)
 
 
-def talk(name: str, number: int) -> list[MessageDraft]:
+def make_messages(name: str, number: int) -> list[MessageDraft]:
     """The messages of one session."""
     rng = random.Random(f"{name} {number}")  # noqa: S311 - repeatable on purpose
     topic, start = _topic(name, number), _START + timedelta(hours=number)

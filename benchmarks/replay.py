@@ -36,7 +36,7 @@ from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_R
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from langmem_tiers import Context, Snapshot
+    from langmem_tiers import Context, TuningSnapshot
 
 TOKENS = 8000
 MESSAGES = 3000
@@ -51,7 +51,7 @@ class Replay:
 
     usage: list[float] = field(default_factory=list)
     total_tokens: list[int] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
+    snapshots: list[TuningSnapshot] = field(default_factory=list)
     context_seconds: list[float] = field(default_factory=list)
     over_budget: int = 0
     continued: bool = False
@@ -83,7 +83,7 @@ class Replay:
             self.context_seconds.append(time.perf_counter() - start)
             self.usage.append(context.usage)
             self.total_tokens.append((self.total_tokens[-1] if self.total_tokens else 0) + added.tokens)
-            self.over_budget += _counted_anew(context) > tokens
+            self.over_budget += _recount_tokens(context) > tokens
             if number % RUN_EVERY == 0:
                 snapshot = engine.optimizer.run("replay")
                 if snapshot is None:
@@ -123,7 +123,7 @@ class Replay:
         }
 
 
-def _counted_anew(context: Context) -> int:
+def _recount_tokens(context: Context) -> int:
     # From the texts themselves, not from what was stored or claimed.
     counter = ContentAwareCounter()
     return 3 + sum(4 + count_draft(counter, message) for message in context.messages)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.baselines import STEMS
-from benchmarks.haystacks import EMBEDDERS, Memory, UnusableError, embedder_named
+from benchmarks.haystacks import EMBEDDERS, Memory, UnusableError, create_embedder
 from benchmarks.retrieval import bootstrap_interval, wilson_interval
 from langmem_tiers import LangmemTiersError, MemoryEngine
 
@@ -50,7 +50,7 @@ class Options:
         with tempfile.TemporaryDirectory(prefix="langmem-tiers-bench-") as folder:
             url = self.backend or f"sqlite:///{Path(folder) / 'memory.db'}"
             try:
-                engine = MemoryEngine(url, embedder=embedder_named(self.embedder))
+                engine = MemoryEngine(url, embedder=create_embedder(self.embedder))
             except LangmemTiersError as error:
                 raise UnusableError(str(error)) from error
             with engine:
@@ -112,7 +112,7 @@ def wilson_by(values: Mapping[str, Sequence[bool]]) -> dict[str, Interval]:
     return {key: wilson_interval(some) for key, some in values.items()}
 
 
-def beside(others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def build_baseline_figures(others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The figures of each baseline, None for one that was not run, and whether BM25 stemmed its words."""
     figures: dict[str, Any] = {name: others.get(name) for name in BASELINES}
     return {"baselines": {**figures, "bm25": {**figures["bm25"], "stemmed": STEMS}}}
@@ -124,7 +124,7 @@ def heading(benchmark: str, figures: Mapping[str, Any]) -> str:
     return f"{benchmark}, {figures['questions']:,} questions, {run_with}"
 
 
-def comparison(title: str, figures: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
+def build_comparison_table(title: str, figures: Mapping[str, Any], parts: Mapping[str, str]) -> Table:
     """Ours with its intervals beside the baselines, a line for each key of each part.
 
     Args:
@@ -144,7 +144,7 @@ def comparison(title: str, figures: Mapping[str, Any], parts: Mapping[str, str])
     return table
 
 
-def breakdown(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
+def build_breakdown_table(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) -> Table:
     """Ours, a line for each group of questions, with the keys of one part of their figures."""
     keys = list(next(iter(groups.values()))[part])
     table = empty_table(title, ("group", "questions", *keys))
@@ -153,7 +153,7 @@ def breakdown(title: str, groups: Mapping[str, Mapping[str, Any]], part: str) ->
     return table
 
 
-def costs(figures: Mapping[str, Any]) -> str:
+def format_costs(figures: Mapping[str, Any]) -> str:
     """What recalling and ingesting took."""
     latency, ingest = figures["latency_ms"], figures["ingest"]
     return (

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import scale_growth, scale_load
-from benchmarks.servers import OwnPostgres, OwnRedis
+from benchmarks.servers import TemporaryPostgres, TemporaryRedis
 
 RECALL_P95_MS = 50.0
 PLAIN_SHARE = 10
@@ -52,10 +52,10 @@ def main() -> None:
     sizes = [int(size) for size in options.growth.split(",") if size.strip()]
     with tempfile.TemporaryDirectory(prefix="langmem-tiers-scale-") as folder:
         Path(folder).chmod(0o755)  # the server runs as a user of its own
-        with OwnPostgres(Path(folder) / "server", SETTINGS) as server:
+        with TemporaryPostgres(Path(folder) / "server", SETTINGS) as server:
             figures = _machine(server.url)
             if options.messages:
-                with nullcontext() if options.no_redis else OwnRedis() as redis:
+                with nullcontext() if options.no_redis else TemporaryRedis() as redis:
                     figures |= _load(server, redis, folder, options)
             if sizes:
                 figures["growth"] = scale_growth.grow(server.new_database(), sizes)
@@ -103,7 +103,7 @@ def _machine(url: str) -> dict[str, Any]:
 
 
 def _load(
-    server: OwnPostgres, redis: OwnRedis | None, folder: str, options: argparse.Namespace
+    server: TemporaryPostgres, redis: TemporaryRedis | None, folder: str, options: argparse.Namespace
 ) -> dict[str, Any]:
     load = scale_load.Load(
         url=server.new_database(),

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 
-from benchmarks.scale_texts import PER_SESSION, tenant_name, text_of
+from benchmarks.scale_texts import PER_SESSION, make_text, tenant_name
 from langmem_tiers import ContentAwareCounter, MemoryEngine, Message, OfflineEmbedder, Role
 from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.sessions.analysis import IMPORTANCE
-from langmem_tiers.sessions.message_rows import to_row
+from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
+from langmem_tiers.sessions.message_rows import to_message_row
 from langmem_tiers.storage.schema import POSITION_STEP
-from langmem_tiers.storage.search import index_columns
+from langmem_tiers.storage.search import build_index_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TenantBatch:
     """Some messages of a tenant, from one number to another, and the keys that they get."""
 
     url: str
@@ -56,11 +56,11 @@ def fill(url: str, before: int, after: int) -> None:
         engine.namespace(tenant_name(LARGE)).embed()
         engine.namespace(tenant_name(LARGE)).delete()
     with psycopg.connect(url, autocommit=True) as connection:
-        indexes = _without_indexes(connection)
+        indexes = _drop_indexes(connection)
         pieces = _pieces(url, connection, before, after)
         with multiprocessing.get_context("spawn").Pool(min(len(pieces), os.cpu_count() or 1)) as pool:
             pool.map(_load, pieces, chunksize=1)
-        _with_indexes(connection, indexes)
+        _create_indexes(connection, indexes)
 
 
 def _wanted(entries: int) -> dict[int, int]:
@@ -69,18 +69,18 @@ def _wanted(entries: int) -> dict[int, int]:
     return {LARGE: large, **dict.fromkeys(range(1, ordinary + 1), OF_TENANT)}
 
 
-def _pieces(url: str, connection: psycopg.Connection[Any], before: int, after: int) -> list[Piece]:
+def _pieces(url: str, connection: psycopg.Connection[Any], before: int, after: int) -> list[TenantBatch]:
     have, wanted = _wanted(before) if before else {}, _wanted(after)
     message_pk = _next(connection, "lmt_messages")
     session_pk = _next(connection, "lmt_sessions")
-    embedder_pk = _one(connection, "SELECT pk FROM lmt_embedders ORDER BY pk LIMIT 1")
+    embedder_pk = _fetch_int(connection, "SELECT pk FROM lmt_embedders ORDER BY pk LIMIT 1")
     pieces = []
     for tenant, count in wanted.items():
         namespace_pk = _namespace(connection, tenant)
         for first in range(have.get(tenant, 0), count, 10 * OF_TENANT):
             some = min(count - first, 10 * OF_TENANT)
             place = (tenant, namespace_pk, first, some, message_pk, session_pk, embedder_pk)
-            pieces.append(Piece(url, *place))
+            pieces.append(TenantBatch(url, *place))
             message_pk, session_pk = message_pk + some, session_pk + -(-some // PER_SESSION)
     for table, pk in (("lmt_messages", message_pk), ("lmt_sessions", session_pk)):
         connection.execute("SELECT setval(pg_get_serial_sequence(%s, 'pk'), %s)", (table, pk))
@@ -97,14 +97,17 @@ def _namespace(connection: psycopg.Connection[Any], tenant: int) -> int:
     return int(row[0])
 
 
-def _load(piece: Piece) -> None:
-    embedder, counter, indexer = OfflineEmbedder(), ContentAwareCounter(), Indexer(IMPORTANCE)
+def _load(piece: TenantBatch) -> None:
+    embedder, counter, indexer = OfflineEmbedder(), ContentAwareCounter(), Indexer(IMPORTANCE_SCORER)
     with psycopg.connect(piece.url) as connection:
         messages = [_message(counter, piece, n) for n in range(piece.count)]
         _copy_sessions(connection, piece, [message.token_count for message in messages])
         rows = [
-            {"pk": piece.message_pk + n, **to_row(message, _session_pk(piece, n), _position(piece, n))}
-            | index_columns(indexer(message), piece.namespace_pk, is_sqlite=False)
+            {
+                "pk": piece.message_pk + n,
+                **to_message_row(message, _session_pk(piece, n), _position(piece, n)),
+            }
+            | build_index_columns(indexer(message), piece.namespace_pk, is_sqlite=False)
             for n, message in enumerate(messages)
         ]
         _copy(connection, "lmt_messages", rows)
@@ -117,9 +120,9 @@ def _load(piece: Piece) -> None:
         _copy_vectors(connection, piece, vectors)
 
 
-def _message(counter: ContentAwareCounter, piece: Piece, number: int) -> Message:
+def _message(counter: ContentAwareCounter, piece: TenantBatch, number: int) -> Message:
     place = piece.first + number
-    content = text_of(piece.tenant, place)
+    content = make_text(piece.tenant, place)
     return Message(
         id=f"b{place}",
         role=Role.ASSISTANT if place % 2 else Role.USER,
@@ -130,15 +133,15 @@ def _message(counter: ContentAwareCounter, piece: Piece, number: int) -> Message
     )
 
 
-def _session_pk(piece: Piece, number: int) -> int:
+def _session_pk(piece: TenantBatch, number: int) -> int:
     return piece.session_pk + number // PER_SESSION
 
 
-def _position(piece: Piece, number: int) -> int:
+def _position(piece: TenantBatch, number: int) -> int:
     return ((piece.first + number) % PER_SESSION + 1) * POSITION_STEP
 
 
-def _copy_sessions(connection: psycopg.Connection[Any], piece: Piece, tokens: Sequence[int]) -> None:
+def _copy_sessions(connection: psycopg.Connection[Any], piece: TenantBatch, tokens: Sequence[int]) -> None:
     rows = []
     for start in range(0, piece.count, PER_SESSION):
         some = tokens[start : start + PER_SESSION]
@@ -169,7 +172,9 @@ def _copy(connection: psycopg.Connection[Any], table: str, rows: Sequence[dict[s
             copy.write_row([row[name] for name in columns])
 
 
-def _copy_vectors(connection: psycopg.Connection[Any], piece: Piece, vectors: np.ndarray[Any, Any]) -> None:
+def _copy_vectors(
+    connection: psycopg.Connection[Any], piece: TenantBatch, vectors: np.ndarray[Any, Any]
+) -> None:
     # PostgreSQL's own binary form, made by numpy: numbers as text would take longer than all the rest.
     dimension = vectors.shape[1]
     fields = [("fields", ">i2")]
@@ -197,7 +202,7 @@ def _copy_vectors(connection: psycopg.Connection[Any], piece: Piece, vectors: np
         copy.write(b"\xff\xff")
 
 
-def _without_indexes(connection: psycopg.Connection[Any]) -> list[str]:
+def _drop_indexes(connection: psycopg.Connection[Any]) -> list[str]:
     rows = connection.execute(
         """SELECT i.indexname, i.indexdef FROM pg_indexes i WHERE i.tablename = ANY(%s)
             AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conname = i.indexname)""",
@@ -208,7 +213,7 @@ def _without_indexes(connection: psycopg.Connection[Any]) -> list[str]:
     return [definition for _, definition in rows]
 
 
-def _with_indexes(connection: psycopg.Connection[Any], indexes: Sequence[str]) -> None:
+def _create_indexes(connection: psycopg.Connection[Any], indexes: Sequence[str]) -> None:
     connection.execute("SET maintenance_work_mem = '2GB'")
     for definition in indexes:
         connection.execute(definition)  # type: ignore[call-overload, unused-ignore]
@@ -216,10 +221,10 @@ def _with_indexes(connection: psycopg.Connection[Any], indexes: Sequence[str]) -
 
 
 def _next(connection: psycopg.Connection[Any], table: str) -> int:
-    return _one(connection, f"SELECT coalesce(max(pk), 0) + 1000 FROM {table}")
+    return _fetch_int(connection, f"SELECT coalesce(max(pk), 0) + 1000 FROM {table}")
 
 
-def _one(connection: psycopg.Connection[Any], statement: str) -> int:
+def _fetch_int(connection: psycopg.Connection[Any], statement: str) -> int:
     row = connection.execute(statement).fetchone()  # type: ignore[call-overload, unused-ignore]
     assert row is not None  # noqa: S101 - one row each
     return int(row[0])

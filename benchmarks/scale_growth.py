@@ -18,7 +18,7 @@ import psycopg
 
 from benchmarks import scale_bulk, scale_plain
 from benchmarks.scale_load import quantiles
-from benchmarks.scale_texts import PER_SESSION, question_of, tenant_name, text_of
+from benchmarks.scale_texts import PER_SESSION, make_question, make_text, tenant_name
 from langmem_tiers import MemoryEngine, MessageDraft
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _ours(engine: MemoryEngine, tenants: Sequence[int], entries: int, name: str)
     sessions = entries // PER_SESSION
 
     def recall(tenant: int, seed: int) -> float:
-        question = question_of(tenant, sessions, seed)
+        question = make_question(tenant, sessions, seed)
         return _ms(lambda: spaces[tenant].recall(question, limit=10))
 
     cold = [recall(tenant, -1) for tenant in tenants]
@@ -113,7 +113,7 @@ def _ours(engine: MemoryEngine, tenants: Sequence[int], entries: int, name: str)
     added = []
     for number in range(ADDS):
         tenant = tenants[number % len(tenants)]
-        draft = MessageDraft("user", text_of(tenant, entries + number))
+        draft = MessageDraft("user", make_text(tenant, entries + number))
         added.append(_ms(lambda handle=handles[tenant], draft=draft: handle.add(draft)))  # type: ignore[misc]
     embedded = sum(_ms(spaces[tenant].embed) for tenant in tenants)
     warm = [recall(tenants[number % len(tenants)], number) for number in range(WARM)]
@@ -132,7 +132,7 @@ def _indexed(engine: MemoryEngine, entries: int) -> float:
     """What it takes to embed one, store its vector and bring it into the index, if the namespace has one."""
     space = engine.namespace(tenant_name(scale_bulk.LARGE))
     drafts = [
-        MessageDraft("user", text_of(scale_bulk.LARGE, entries + n)) for n in range(ADDS, ADDS + TO_INDEX)
+        MessageDraft("user", make_text(scale_bulk.LARGE, entries + n)) for n in range(ADDS, ADDS + TO_INDEX)
     ]
     space.session("bulk").add_many(drafts)
     return _ms(space.embed) / TO_INDEX
@@ -144,11 +144,11 @@ def _plain(url: str, tenants: Sequence[int]) -> dict[str, Any]:
         added, recalled = [], []
         for number in range(ADDS):
             tenant = tenants[number % len(tenants)]
-            row = (f"p{number}", tenant_name(tenant), "now", "user", text_of(tenant, number))
+            row = (f"p{number}", tenant_name(tenant), "now", "user", make_text(tenant, number))
             added.append(_ms(lambda row=row: connection.execute(scale_plain.INSERT, row)))  # type: ignore[misc]
         for number in range(WARM):
             tenant = tenants[number % len(tenants)]
-            query = scale_plain.query_of(question_of(tenant, sessions, number))
+            query = scale_plain.query_of(make_question(tenant, sessions, number))
             values = (tenant_name(tenant), query, query)
             recalled.append(
                 _ms(lambda values=values: connection.execute(scale_plain.SELECT, values).fetchall())  # type: ignore[misc]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from benchmarks.scale_texts import PER_SESSION, mark_of, question_of, tenant_name, text_of
+from benchmarks.scale_texts import PER_SESSION, get_tenant_word, make_question, make_text, tenant_name
 from langmem_tiers import (
     EngineConfig,
     MemoryEngine,
@@ -33,7 +33,7 @@ from langmem_tiers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from benchmarks.servers import OwnPostgres, OwnRedis
+    from benchmarks.servers import TemporaryPostgres, TemporaryRedis
 
 MAY_BE_RETRIED = (StorageUnavailableError, StorageBusyError)
 _STEPS = 100
@@ -84,7 +84,7 @@ class Load:
         return EngineConfig(postgres=PostgresConfig(pool_size=4, max_overflow=2), redis=redis)
 
 
-def run(load: Load, server: OwnPostgres, redis: OwnRedis | None, restarts: int) -> dict[str, Any]:
+def run(load: Load, server: TemporaryPostgres, redis: TemporaryRedis | None, restarts: int) -> dict[str, Any]:
     """Let all workers run, restart the servers in the middle, and read what is there."""
     start = time.perf_counter()
     told, seconds = _work(load, work, _restarter(server, redis, restarts))
@@ -127,7 +127,9 @@ def _work(
     return [json.loads(_notes(load, n).read_text()) for n in range(load.workers)], seconds
 
 
-def _restarter(server: OwnPostgres, redis: OwnRedis | None, restarts: int) -> Callable[[float], None]:
+def _restarter(
+    server: TemporaryPostgres, redis: TemporaryRedis | None, restarts: int
+) -> Callable[[float], None]:
     marks = [(n + 1) / (restarts + 1) for n in range(restarts)]
     redis_marks = [mark - 0.5 / (restarts + 1) for mark in marks] if redis is not None else []
 
@@ -147,7 +149,7 @@ def _notes(load: Load, worker: int) -> Path:
     return Path(load.folder) / f"worker-{worker}.json"
 
 
-class Notes:
+class WorkerNotes:
     """What a worker has seen."""
 
     def __init__(self, load: Load, worker: int, steps: Any) -> None:  # noqa: ANN401 - a queue of another process
@@ -164,7 +166,7 @@ class Notes:
         self.wrong_tenant = 0
         self.crash: str | None = None
 
-    def added(self, number: int, taken_ms: float) -> None:
+    def record_added(self, number: int, taken_ms: float) -> None:
         """Note a message that was acknowledged."""
         self.acknowledged.append(number)
         self.add_ms.append(taken_ms)
@@ -182,7 +184,7 @@ class Notes:
 
 def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN401 - of another process
     """One worker process."""
-    notes = Notes(load, worker, steps)
+    notes = WorkerNotes(load, worker, steps)
     try:
         with MemoryEngine(load.url, config=load.config()) as engine:
             if engine.embedder is not None:
@@ -196,19 +198,19 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
     notes.end()
 
 
-def _add_and_recall(load: Load, engine: MemoryEngine, worker: int, notes: Notes) -> None:
+def _add_and_recall(load: Load, engine: MemoryEngine, worker: int, notes: WorkerNotes) -> None:
     sessions: dict[tuple[int, int], Session] = {}
     began = time.perf_counter()
     for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
         key = (tenant, place // PER_SESSION)
         if key not in sessions:
-            sessions[key] = _again(notes, partial(engine.session, tenant_name(tenant), f"s{key[1]}"))
-        draft = MessageDraft(("user", "assistant")[place % 2], text_of(tenant, place), id=f"m{number}")
+            sessions[key] = _retry(notes, partial(engine.session, tenant_name(tenant), f"s{key[1]}"))
+        draft = MessageDraft(("user", "assistant")[place % 2], make_text(tenant, place), id=f"m{number}")
         start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
-        _again(notes, partial(sessions[key].add_many, [draft], expect_new=True))
-        notes.added(number, (time.perf_counter() - start) * 1e3)
+        _retry(notes, partial(sessions[key].add_many, [draft], expect_new=True))
+        notes.record_added(number, (time.perf_counter() - start) * 1e3)
         for _ in range(load.recalls_after(number)):
-            _recall(engine, tenant, question_of(tenant, key[1] + 1, number), notes)
+            _recall(engine, tenant, make_question(tenant, key[1] + 1, number), notes)
             _latest(sessions[key], draft, notes)
 
 
@@ -221,24 +223,24 @@ def wait_until(due: float) -> float:
     return due or now
 
 
-def _latest(session: Session, added: MessageDraft, notes: Notes) -> None:
+def _latest(session: Session, added: MessageDraft, notes: WorkerNotes) -> None:
     start = time.perf_counter()
-    found = _again(notes, partial(session.latest, 2 * PER_SESSION))
+    found = _retry(notes, partial(session.latest, 2 * PER_SESSION))
     notes.latest_ms.append((time.perf_counter() - start) * 1e3)
     notes.unseen += all(message.id != added.id for message in found)
 
 
-def _recall(engine: MemoryEngine, tenant: int, question: str, notes: Notes) -> None:
-    namespace, mark = engine.namespace(tenant_name(tenant)), mark_of(tenant)
+def _recall(engine: MemoryEngine, tenant: int, question: str, notes: WorkerNotes) -> None:
+    namespace, mark = engine.namespace(tenant_name(tenant)), get_tenant_word(tenant)
     start = time.perf_counter()
-    found = _again(notes, lambda: namespace.recall(question, limit=10))
+    found = _retry(notes, lambda: namespace.recall(question, limit=10))
     notes.recall_ms.append((time.perf_counter() - start) * 1e3)
     notes.wrong_tenant += sum(
         hit.entry.namespace != namespace.path or mark not in hit.entry.content for hit in found.hits
     )
 
 
-def _again(notes: Notes, step: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the step gives
+def _retry(notes: WorkerNotes, step: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the step gives
     while True:
         try:
             return step()
@@ -257,7 +259,7 @@ def check(load: Load, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
         )
         for path, message_id, content in cursor:
             there[message_id] += 1
-            strayed += not content.endswith(f" {mark_of(int(path.rpartition('-')[2]))}.")
+            strayed += not content.endswith(f" {get_tenant_word(int(path.rpartition('-')[2]))}.")
     names = {f"m{number}" for number in acknowledged}
     return {
         "acknowledged": len(acknowledged),

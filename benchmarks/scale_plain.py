@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from benchmarks.scale_load import Notes, wait_until
-from benchmarks.scale_texts import PER_SESSION, mark_of, question_of, tenant_name, text_of
+from benchmarks.scale_load import WorkerNotes, wait_until
+from benchmarks.scale_texts import PER_SESSION, get_tenant_word, make_question, make_text, tenant_name
 
 if TYPE_CHECKING:
     from benchmarks.scale_load import Load
@@ -45,7 +45,7 @@ def query_of(question: str) -> str:
 
 def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN401 - of another process
     """One worker process."""
-    notes = Notes(load, worker, steps)
+    notes = WorkerNotes(load, worker, steps)
     try:
         with psycopg.connect(load.url, autocommit=True) as connection:
             ready.wait(300)
@@ -55,17 +55,17 @@ def work(load: Load, worker: int, ready: Any, steps: Any) -> None:  # noqa: ANN4
     notes.end()
 
 
-def _add_and_recall(load: Load, connection: psycopg.Connection[Any], worker: int, notes: Notes) -> None:
+def _add_and_recall(load: Load, connection: psycopg.Connection[Any], worker: int, notes: WorkerNotes) -> None:
     began = time.perf_counter()
     for nth, (number, tenant, place) in enumerate(load.numbers(worker)):
         session, role = f"s{place // PER_SESSION}", ("user", "assistant")[place % 2]
-        row = (f"m{number}", tenant_name(tenant), session, role, text_of(tenant, place))
+        row = (f"m{number}", tenant_name(tenant), session, role, make_text(tenant, place))
         start = wait_until(began + load.due(worker, nth) if load.rate else 0.0)
         connection.execute(INSERT, row)
-        notes.added(number, (time.perf_counter() - start) * 1e3)
+        notes.record_added(number, (time.perf_counter() - start) * 1e3)
         for _ in range(load.recalls_after(number)):
-            query = query_of(question_of(tenant, place // PER_SESSION + 1, number))
+            query = query_of(make_question(tenant, place // PER_SESSION + 1, number))
             start = time.perf_counter()
             found = connection.execute(SELECT, (tenant_name(tenant), query, query)).fetchall()
             notes.recall_ms.append((time.perf_counter() - start) * 1e3)
-            notes.wrong_tenant += sum(mark_of(tenant) not in content for _, content in found)
+            notes.wrong_tenant += sum(get_tenant_word(tenant) not in content for _, content in found)

@@ -15,24 +15,24 @@ def tenant_name(number: int) -> str:
     return f"tenant-{number}"
 
 
-def mark_of(tenant: int) -> str:
+def get_tenant_word(tenant: int) -> str:
     """A word that only this tenant's messages hold."""
     return f"mark{tenant}x"
 
 
-def text_of(tenant: int, number: int) -> str:
+def make_text(tenant: int, number: int) -> str:
     """The message with that number of a tenant; twenty in a row share a topic."""
     rng = random.Random(f"{tenant} {number}")  # noqa: S311 - repeatable on purpose
-    words = [*_chosen(rng, rng.randint(6, 24)), *rng.sample(_topic(tenant, number // PER_SESSION), 4)]
+    words = [*_choose_words(rng, rng.randint(6, 24)), *rng.sample(_topic(tenant, number // PER_SESSION), 4)]
     rng.shuffle(words)
-    return f"{' '.join(words).capitalize()} {mark_of(tenant)}."
+    return f"{' '.join(words).capitalize()} {get_tenant_word(tenant)}."
 
 
-def question_of(tenant: int, sessions: int, seed: int) -> str:
+def make_question(tenant: int, sessions: int, seed: int) -> str:
     """A question about the topic of one of a tenant's sessions."""
     rng = random.Random(f"question {tenant} {seed}")  # noqa: S311 - repeatable on purpose
     topic = _topic(tenant, rng.randrange(max(1, sessions)))
-    return f"What did you say about the {' '.join([*rng.sample(topic, 3), *_chosen(rng, 1)])}?"
+    return f"What did you say about the {' '.join([*rng.sample(topic, 3), *_choose_words(rng, 1)])}?"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -41,7 +41,7 @@ def _topic(tenant: int, session: int) -> list[str]:
     return rng.sample(_vocabulary()[0][_COMMON:], 12)
 
 
-def _chosen(rng: random.Random, count: int) -> list[str]:
+def _choose_words(rng: random.Random, count: int) -> list[str]:
     words, weights = _vocabulary()
     return rng.choices(words, cum_weights=weights, k=count)
 

@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import recall_speed
-from benchmarks.browsers import browsing
+from benchmarks.browsers import open_browser
 from langmem_tiers import Durability, EngineConfig, MemoryEngine
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,13 +70,13 @@ def recalls(path: Path, entries: int, seconds: int) -> dict[str, Any]:
         space = engine.namespace(_SPACE)
         space.recall("the first one reads the index")
         bare = [_timed(lambda one=one: space.recall(one, limit=10)) for one in asked]  # type: ignore[misc]
-    with _serving(path) as port:
+    with _serve(path) as port:
         warm = _Client(port)
         warm.ask("POST", "/recall", {"namespace": _SPACE, "query": "the first one reads the index"})
-        ours = _paced(
+        ours = _send_at_rate(
             port, [("POST", "/recall", {"namespace": _SPACE, "query": one, "limit": 10}) for one in asked]
         )
-        health = _paced(port, [("GET", "/health", None)] * len(asked))
+        health = _send_at_rate(port, [("GET", "/health", None)] * len(asked))
     p95 = _percentile(ours, 95)
     return {
         "messages": entries,
@@ -98,14 +98,17 @@ def timeline(path: Path, messages: int) -> dict[str, Any]:
     with MemoryEngine(path, config=EngineConfig(durability=Durability.NORMAL), embedder=None) as engine:
         session = engine.session(_SPACE, "long")
         for number in range(messages // recall_speed.PER_SESSION):
-            session.add_many(recall_speed.talk(_SPACE, number), expect_new=True)
+            session.add_many(recall_speed.make_messages(_SPACE, number), expect_new=True)
         bare = [_timed(lambda: session.page(limit=50)) for _ in range(5)]
-    with _serving(path) as port, browsing() as browser:
+    with _serve(path) as port, open_browser() as browser:
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{port}/inspector/#/knowledge?ns={_SPACE}")
         page.get_by_role("heading", level=1).wait_for()
-        seen = [_seen(page, where) for where in ("session?s=long&ns=", "overview?ns=", "session?s=long&ns=")]
-    with _serving(path) as port:
+        seen = [
+            _measure_page(page, where)
+            for where in ("session?s=long&ns=", "overview?ns=", "session?s=long&ns=")
+        ]
+    with _serve(path) as port:
         client = _Client(port)
 
         def first_page(**more: str) -> float:
@@ -129,7 +132,7 @@ def timeline(path: Path, messages: int) -> dict[str, Any]:
     }
 
 
-def _seen(page: Page, where: str) -> float:
+def _measure_page(page: Page, where: str) -> float:
     # Milliseconds from the click on a link until what it leads to is drawn.
     drawn = "article" if where.startswith("session") else "svg"
 
@@ -155,7 +158,7 @@ class _Client:
             raise RuntimeError(f"{method} {path} was answered {answer.status}: {told[:300]!r}")
 
 
-def _paced(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) -> list[float]:
+def _send_at_rate(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) -> list[float]:
     # Milliseconds from when each was due until its answer was there.
     start, taken, lock = time.perf_counter() + 0.2, [0.0] * len(requests), threading.Lock()
     numbers = iter(range(len(requests)))
@@ -172,12 +175,12 @@ def _paced(port: int, requests: list[tuple[str, str, dict[str, Any] | None]]) ->
             client.ask(*requests[number])
             taken[number] = 1000 * (time.perf_counter() - due)
 
-    in_threads(CLIENTS, work)
+    run_in_threads(CLIENTS, work)
     return taken
 
 
 @contextmanager
-def _serving(path: Path) -> Iterator[int]:
+def _serve(path: Path) -> Iterator[int]:
     command = [sys.executable, "-u", "-m", "langmem_tiers", "serve", "-d", str(path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
         assert process.stdout is not None  # noqa: S101 - piped above

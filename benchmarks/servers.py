@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _START_SECONDS = 120
 
 
-class OwnPostgres:
+class TemporaryPostgres:
     """A real PostgreSQL with pgvector on a Unix socket, with a data folder of its own.
 
     Args:
@@ -43,7 +43,7 @@ class OwnPostgres:
         if self._user is not None:
             for path in (folder, self._socket):
                 shutil.chown(path, self._user)
-            _open_to_others(folder.parent)
+            _grant_access(folder.parent)
         self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
         with (folder / "postgresql.auto.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in (settings or {}).items())
@@ -107,7 +107,7 @@ class OwnPostgres:
         self.close()
 
 
-class OwnRedis:
+class TemporaryRedis:
     """A real server on a socket in a folder of its own; it keeps nothing over a restart unless told to.
 
     Args:
@@ -210,11 +210,11 @@ def _postgres_installation(version: int) -> tuple[Path, str | None]:
     utils.ensure_user_exists("pgserver")  # PostgreSQL refuses to run as root
     utils.ensure_folder_permissions(binaries, 0o055)
     utils.ensure_folder_permissions(binaries.parent / "lib", 0o044)
-    _open_to_others(binaries)
+    _grant_access(binaries)
     return binaries, "pgserver"
 
 
-def _open_to_others(folder: Path) -> None:
+def _grant_access(folder: Path) -> None:
     """Let another user reach a folder."""
     for path in (folder, *folder.parents):
         mode = path.stat().st_mode

@@ -23,12 +23,12 @@ import numpy as np
 
 from benchmarks import locomo, longmemeval, reporting
 from benchmarks.haystacks import EMBEDDERS, UnusableError, load
-from benchmarks.listwise import Choice, best_first, fit
+from benchmarks.listwise import RankingExample, fit, sort_best_first
 from benchmarks.retrieval import Rankings
-from langmem_tiers.recall.execution import Answering
+from langmem_tiers.recall.execution import QueryExecution
 from langmem_tiers.recall.namespace_index import NamespaceIndex
-from langmem_tiers.recall.ranking import Weights, features
-from langmem_tiers.recall.retriever import wish_for
+from langmem_tiers.recall.ranking import Weights, compute_features
+from langmem_tiers.recall.retriever import build_recall_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from benchmarks.haystacks import Haystack, Memory, Turn
     from benchmarks.listwise import Floats
 
-    Ranker = Callable[["Asked"], Sequence[int]]
+    Ranker = Callable[["AskedQuestion"], Sequence[int]]
 
 LOCOMO, LONGMEMEVAL = "LoCoMo", "LongMemEval"
 SHARE = 0.5
@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class EvidenceTarget:
     """What a question is to find."""
 
     data: str
@@ -75,24 +75,24 @@ class Sought:
     sessions: frozenset[str] = frozenset()
     same_as: Mapping[str, str] = field(default_factory=dict)
 
-    def official(self, ids: Iterable[str]) -> list[str]:
+    def to_official_ids(self, ids: Iterable[str]) -> list[str]:
         """The ids as the evidence names them."""
         return [self.same_as.get(one, one) for one in ids]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedQuestion:
     """A question on a haystack, with the signals of all its messages."""
 
-    sought: Sought
-    choice: Choice
+    sought: EvidenceTarget
+    choice: RankingExample
     turns: tuple[Turn, ...]
     recalled: tuple[int, ...]
     """The rows that the library recalls, best first."""
 
     def ranked(self, weights: Floats) -> list[int]:
         """The rows, best first."""
-        return [int(row) for row in best_first(self.choice.signals @ weights)[:DEEPEST]]
+        return [int(row) for row in sort_best_first(self.choice.signals @ weights)[:DEEPEST]]
 
 
 class Signals:
@@ -100,72 +100,76 @@ class Signals:
 
     def __init__(self, haystack: Haystack) -> None:
         self._haystack = haystack
-        self._retriever = haystack.namespace._parts.retriever  # noqa: SLF001 - they lie below the front door
-        self._held = NamespaceIndex(haystack.namespace.path)
-        self._held.refresh(self._retriever.index)
+        self._retriever = haystack.namespace._services.retriever  # noqa: SLF001 - they lie below the front door
+        self._index = NamespaceIndex(haystack.namespace.path)
+        self._index.refresh(self._retriever.index)
 
-    def of(self, question: str, now: datetime) -> Floats:
+    def compute(self, question: str, now: datetime) -> Floats:
         """A row for each message, a column for each weight."""
-        places = self._held.places
-        wish = wish_for(question, now=now, limit=DEEPEST)
-        evidence = Answering(
-            self._retriever, self._held, wish, self._retriever.meaning_of(self._held, wish)
-        ).evidence()
-        columns = features(places, evidence, np.arange(places.count))
+        places = self._index.positions
+        wish = build_recall_request(question, now=now, limit=DEEPEST)
+        evidence = QueryExecution(
+            self._retriever, self._index, wish, self._retriever.get_query_vector(self._index, wish)
+        ).gather_evidence()
+        columns = compute_features(places, evidence, np.arange(places.count))
         return np.stack([np.asarray(columns[name], np.float64) for name in asdict(Weights())], axis=1)
 
-    def asked(self, question: str, now: datetime, sought: Sought) -> Asked:
+    def build_question(self, question: str, now: datetime, sought: EvidenceTarget) -> AskedQuestion:
         """The question with its signals, and with what the library recalls for it."""
         turns = self._haystack.turns
         rows = {turn.id: row for row, turn in enumerate(turns)}
-        answers = [row for row, turn in enumerate(sought.official(rows)) if turn in sought.turns]
-        return Asked(
+        answers = [row for row, turn in enumerate(sought.to_official_ids(rows)) if turn in sought.turns]
+        return AskedQuestion(
             sought=sought,
-            choice=Choice(self.of(question, now), np.array(answers, np.int64)),
+            choice=RankingExample(self.compute(question, now), np.array(answers, np.int64)),
             turns=turns,
             recalled=tuple(rows[turn] for turn in self._haystack.ask(question, DEEPEST, now).turns),
         )
 
 
-def conversation_asked(memory: Memory, part: int, conversation: locomo.Conversation) -> list[Asked]:
+def ask_conversation(memory: Memory, part: int, conversation: locomo.Conversation) -> list[AskedQuestion]:
     """All questions of a conversation."""
     source = Signals(memory.ingest(conversation.id, conversation.turns))
     return [
-        source.asked(one.text, conversation.asked_at, Sought(data=LOCOMO, part=part, turns=one.evidence))
+        source.build_question(
+            one.text, conversation.asked_at, EvidenceTarget(data=LOCOMO, part=part, turns=one.evidence)
+        )
         for one in conversation.questions
     ]
 
 
-def question_asked(memory: Memory, part: int, question: longmemeval.Question) -> Asked:
+def ask_question(memory: Memory, part: int, question: longmemeval.Question) -> AskedQuestion:
     """A question on its own haystack."""
-    sought = Sought(
+    sought = EvidenceTarget(
         data=LONGMEMEVAL,
         part=part,
         turns=question.evidence_turns,
         sessions=question.evidence_sessions,
         same_as=question.same_as,
     )
-    return Signals(memory.ingest(question.id, question.turns)).asked(question.text, question.asked_at, sought)
+    return Signals(memory.ingest(question.id, question.turns)).build_question(
+        question.text, question.asked_at, sought
+    )
 
 
-def weighed(asked: Iterable[Asked], share: float) -> list[Choice]:
+def weight_choices(asked: Iterable[AskedQuestion], share: float) -> list[RankingExample]:
     """What to fit on: LoCoMo has its share in all, however many questions there are of either kind."""
     some = list(asked)
     shares = {LOCOMO: share, LONGMEMEVAL: 1 - share}
     many = Counter(one.sought.data for one in some)
-    return [replace(one.choice, counts=shares[one.sought.data] / many[one.sought.data]) for one in some]
+    return [replace(one.choice, weight=shares[one.sought.data] / many[one.sought.data]) for one in some]
 
 
-def measured(asked: Sequence[Asked], ranker: Ranker) -> dict[str, float]:
+def measure_ranker(asked: Sequence[AskedQuestion], ranker: Ranker) -> dict[str, float]:
     """How well the evidence is found."""
     turns: dict[str, Rankings] = {LOCOMO: Rankings(), LONGMEMEVAL: Rankings()}
     sessions = Rankings()
     for one in asked:
         found, sought = [one.turns[row] for row in ranker(one)], one.sought
-        turns[sought.data].add(sought.turns, sought.official(turn.id for turn in found))
+        turns[sought.data].add(sought.turns, sought.to_official_ids(turn.id for turn in found))
         if sought.sessions:
             named = dict.fromkeys(turn.session for turn in found)
-            sessions.add(sought.sessions, sought.official(named))
+            sessions.add(sought.sessions, sought.to_official_ids(named))
     figures = {f"{LOCOMO} recall@{k}": statistics.fmean(turns[LOCOMO].shares(k)) for k in locomo.DEPTHS}
     if len(sessions):
         figures[f"{LONGMEMEVAL} turn all@10"] = statistics.fmean(turns[LONGMEMEVAL].all_found(10))
@@ -173,7 +177,7 @@ def measured(asked: Sequence[Asked], ranker: Ranker) -> dict[str, float]:
     return figures
 
 
-def ask_all(settings: Settings) -> list[Asked]:
+def ask_all(settings: Settings) -> list[AskedQuestion]:
     """The signals for all questions of the files."""
     if not (0 < settings.share <= 1 and settings.l2 > 0):
         raise UnusableError(
@@ -192,9 +196,9 @@ def ask_all(settings: Settings) -> list[Asked]:
         asked = [
             one
             for part, conversation in enumerate(conversations)
-            for one in conversation_asked(memory, part, conversation)
+            for one in ask_conversation(memory, part, conversation)
         ]
-        asked += [question_asked(memory, n % len(conversations), one) for n, one in enumerate(others)]
+        asked += [ask_question(memory, n % len(conversations), one) for n, one in enumerate(others)]
     return asked
 
 
@@ -202,9 +206,11 @@ def measure(settings: Settings) -> dict[str, Any]:
     """All figures."""
     asked = ask_all(settings)
     code = np.array(list(asdict(Weights()).values()))
-    fitted = fit(weighed(asked, settings.share), settings.l2)
+    fitted = fit(weight_choices(asked, settings.share), settings.l2)
     without = {
-        part: fit(weighed((one for one in asked if one.sought.part != part), settings.share), settings.l2)
+        part: fit(
+            weight_choices((one for one in asked if one.sought.part != part), settings.share), settings.l2
+        )
         for part in sorted({one.sought.part for one in asked})
     }
     rankers: dict[str, Ranker] = {
@@ -213,7 +219,7 @@ def measure(settings: Settings) -> dict[str, Any]:
         "code": lambda one: one.ranked(code),
         "recall": lambda one: one.recalled,
     }
-    figures = {name: measured(asked, ranker) for name, ranker in rankers.items()}
+    figures = {name: measure_ranker(asked, ranker) for name, ranker in rankers.items()}
     _check_same(figures["code"], figures["recall"])
     return {
         "embedder": settings.embedder,

@@ -35,7 +35,7 @@ from langmem_tiers.common.ports import (
 )
 from langmem_tiers.common.recall_strategy import HybridWeights, Strategy, TfIdfWeights
 from langmem_tiers.common.scorer import Score, Scorer, Signal, Subject
-from langmem_tiers.compression.compressor import Compressed, Compressor
+from langmem_tiers.compression.compressor import CompressedText, Compressor
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.compression.layout import Summary
 from langmem_tiers.compression.summarizer import Summarizer, SummaryReport
@@ -85,12 +85,12 @@ from langmem_tiers.episodes.models import Episode, EpisodeDraft, EpisodeKind, Na
 from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.episodes.service import Episodes
 from langmem_tiers.erasure.models import (
-    Erased,
     ErasedCounts,
+    ErasedIds,
     Eraser,
     ErasureReceipt,
     ErasureRequest,
-    Scrubbed,
+    ScrubResult,
 )
 from langmem_tiers.erasure.records import ErasureStore
 from langmem_tiers.errors import (
@@ -157,13 +157,13 @@ from langmem_tiers.long_term.models import (
 from langmem_tiers.long_term.records import MemoryStore
 from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.maintenance.models import (
-    Compacted,
-    Holdings,
+    DatabaseCompactionReport,
     MaintenanceReport,
+    MaintenanceStore,
+    NamespaceUsage,
     Statistics,
     TableStatistics,
     TierStatistics,
-    UpkeepStore,
 )
 from langmem_tiers.maintenance.service import Maintenance
 from langmem_tiers.namespace import Namespace
@@ -197,13 +197,13 @@ from langmem_tiers.sessions.batch_models import (
     Acknowledge,
     CrashReport,
     RecoverReport,
-    Unsaved,
+    UnsavedMessages,
     WriterConfig,
     WriterReport,
 )
 from langmem_tiers.sessions.batch_writer import BatchWriter
 from langmem_tiers.sessions.budget_partition import Partition, partition_messages
-from langmem_tiers.sessions.compression_plan import Action, ActionKind, Plan, PlanReport
+from langmem_tiers.sessions.compression_plan import Plan, PlanAction, PlanActionKind, PlanReport
 from langmem_tiers.sessions.models import (
     AddReport,
     CompressReport,
@@ -219,9 +219,9 @@ from langmem_tiers.sessions.redundancy import find_redundant
 from langmem_tiers.tasks.agent_memory import AgentMemory
 from langmem_tiers.tasks.guard import Guard
 from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice
-from langmem_tiers.tasks.history import CyclePage, CyclePlace, SeenCycle, TaskInfo, TaskPage
+from langmem_tiers.tasks.history import CyclePage, CyclePlace, TaskCycle, TaskInfo, TaskPage
 from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind, LoopReport, Step, find_loops
-from langmem_tiers.tasks.models import Action as AgentAction
+from langmem_tiers.tasks.models import AgentAction as AgentAction
 from langmem_tiers.tasks.models import (
     ExecutionOutcome,
     LearnedPattern,
@@ -233,7 +233,7 @@ from langmem_tiers.tasks.models import (
     Thought,
 )
 from langmem_tiers.tasks.sitemap import SitemapGraph, SitemapLimits, SitemapPage
-from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
+from langmem_tiers.telemetry.instruments import EngineGauges, Metrics, Tracer
 from langmem_tiers.text.facts import Fact, FactKind, FactPattern
 from langmem_tiers.text.patterns import FACT_PATTERNS
 from langmem_tiers.text.token_counting import (
@@ -246,7 +246,7 @@ from langmem_tiers.text.token_counting import (
     count_messages,
     tiktoken_or_estimate,
 )
-from langmem_tiers.tuning.models import EfficiencyReport, Snapshot, SnapshotPage, TuningParameters
+from langmem_tiers.tuning.models import EfficiencyReport, TuningParameters, TuningSnapshot, TuningSnapshotPage
 from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.version import __version__
 from langmem_tiers.working_memory.models import FlushReport, WorkingMemory, WorkingReport, WorkingStatus
@@ -259,8 +259,6 @@ __all__ = [
     "MOMENT_PATTERNS",
     "RELEVANCE_SIGNALS",
     "Acknowledge",
-    "Action",
-    "ActionKind",
     "ActiveTask",
     "AddReport",
     "AdviceLevel",
@@ -281,12 +279,11 @@ __all__ = [
     "CharCounter",
     "Chunk",
     "Clock",
-    "Compacted",
     "CompactionConfig",
     "CompactionReport",
     "CompressReport",
-    "Compressed",
     "CompressedExtraction",
+    "CompressedText",
     "CompressionContentType",
     "Compressor",
     "ConsolidationReport",
@@ -313,6 +310,7 @@ __all__ = [
     "CyclePage",
     "CyclePlace",
     "DamagedBackupError",
+    "DatabaseCompactionReport",
     "DecayReport",
     "DeleteReport",
     "Durability",
@@ -322,6 +320,7 @@ __all__ = [
     "EmbeddingError",
     "EngineClosedError",
     "EngineConfig",
+    "EngineGauges",
     "Entry",
     "EntryDraft",
     "EntryFilters",
@@ -333,8 +332,8 @@ __all__ = [
     "EpisodeDraft",
     "EpisodeKind",
     "Episodes",
-    "Erased",
     "ErasedCounts",
+    "ErasedIds",
     "Eraser",
     "ErasureReceipt",
     "ErasureRequest",
@@ -348,14 +347,12 @@ __all__ = [
     "FactPattern",
     "FactState",
     "Facts",
-    "Figures",
     "FlushReport",
     "FoundEntry",
     "Guard",
     "GuardAdvice",
     "HistoryEntry",
     "Hit",
-    "Holdings",
     "HybridWeights",
     "IdSource",
     "IndexStore",
@@ -389,6 +386,7 @@ __all__ = [
     "Maintenance",
     "MaintenanceConfig",
     "MaintenanceReport",
+    "MaintenanceStore",
     "MemoryEngine",
     "MemoryEntry",
     "MemoryPriority",
@@ -407,6 +405,7 @@ __all__ = [
     "Namespace",
     "NamespaceMatch",
     "NamespacePath",
+    "NamespaceUsage",
     "NarrativeArc",
     "NewerBackupError",
     "NotABackupError",
@@ -421,6 +420,8 @@ __all__ = [
     "Partition",
     "PastKnowledge",
     "Plan",
+    "PlanAction",
+    "PlanActionKind",
     "PlanOutdatedError",
     "PlanReport",
     "Pool",
@@ -453,8 +454,7 @@ __all__ = [
     "Score",
     "Scorer",
     "Scoring",
-    "Scrubbed",
-    "SeenCycle",
+    "ScrubResult",
     "Session",
     "SessionInfo",
     "SessionNotFoundError",
@@ -464,8 +464,6 @@ __all__ = [
     "SitemapGraph",
     "SitemapLimits",
     "SitemapPage",
-    "Snapshot",
-    "SnapshotPage",
     "SnapshotReport",
     "StateSnapshot",
     "Statistics",
@@ -486,6 +484,7 @@ __all__ = [
     "SyncReport",
     "SystemClock",
     "TableStatistics",
+    "TaskCycle",
     "TaskInfo",
     "TaskPage",
     "TfIdfWeights",
@@ -503,10 +502,11 @@ __all__ = [
     "ToolStats",
     "Tracer",
     "TuningParameters",
+    "TuningSnapshot",
+    "TuningSnapshotPage",
     "TuningStore",
-    "Unsaved",
     "UnsavedError",
-    "UpkeepStore",
+    "UnsavedMessages",
     "VectorScan",
     "VectorStore",
     "WorkingConfig",

@@ -71,10 +71,10 @@ class PostgresConfig:
             ) from error
 
 
-_SCHEMES = ("redis", "rediss", "unix")
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-_LONGEST_PREFIX = 200
+_MAX_PREFIX_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,26 +149,30 @@ def _check_redis_url(url: object) -> None:
             "that is no Redis URL, or its port is none: use 'redis://localhost:6379', and write marks in a password "
             "as %40, %2F, ..."
         ) from None
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme not in _REDIS_SCHEMES:
         raise InvalidConfigError(
             f"unknown kind of Redis URL {parts.scheme!r}: use redis://, rediss:// (TLS) or unix://"
         )
-    if not port_is_one or not _names_a_place(parts):
+    if not port_is_one or not _has_target(parts):
         raise InvalidConfigError(
             f"the {parts.scheme}:// URL names no Redis: use 'redis://host:6379/0' or 'unix:///path/to/socket'"
         )
 
 
-def _names_a_place(parts: SplitResult) -> bool:
+def _has_target(parts: SplitResult) -> bool:
     if parts.scheme == "unix":
         return len(parts.path) > 1
     return bool(parts.hostname) and (parts.path in ("", "/") or parts.path[1:].isdecimal())
 
 
 def _check_prefix(prefix: object) -> None:
-    if not isinstance(prefix, str) or not 0 < len(prefix) <= _LONGEST_PREFIX or not prefix.isprintable():
+    if (
+        not isinstance(prefix, str)
+        or not 0 < len(prefix) <= _MAX_PREFIX_CHARACTERS
+        or not prefix.isprintable()
+    ):
         raise InvalidConfigError(
-            f"prefix must be a text of 1 to {_LONGEST_PREFIX} printable characters, got {prefix!r}: "
+            f"prefix must be a text of 1 to {_MAX_PREFIX_CHARACTERS} printable characters, got {prefix!r}: "
             "use e.g. 'langmem-tiers'"
         )
 
@@ -400,7 +404,7 @@ class EngineConfig:
             raise InvalidConfigError(
                 f"unknown durability {self.durability!r}: use 'full' or 'normal'"
             ) from error
-        for name, kind in _PARTS.items():
+        for name, kind in _SECTION_TYPES.items():
             if not isinstance(part := getattr(self, name), kind):
                 raise InvalidConfigError(f"{name} must be a {kind.__name__}, got {part!r}")
         if self.redis is not None and not isinstance(self.redis, RedisConfig):
@@ -414,7 +418,7 @@ class EngineConfig:
         check_whole(self.pool_size, 1, "pool_size")
 
 
-_PARTS = {
+_SECTION_TYPES = {
     "postgres": PostgresConfig,
     "cache": CacheConfig,
     "budget": TokenBudget,

@@ -8,34 +8,34 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.backup.service import Moving
-from langmem_tiers.common.closeable import Closing
+from langmem_tiers.backup.service import BackupApi
+from langmem_tiers.common.closeable import Closeable
 from langmem_tiers.common.message_adapter import read_messages
 from langmem_tiers.common.messages import Message
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.config import check_limit
-from langmem_tiers.display.displayable import Showing
-from langmem_tiers.display.tables import ROWS, Sheet
+from langmem_tiers.display.displayable import NotebookDisplayable
+from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent
 from langmem_tiers.erasure.imported_contexts import strip_contexts
 from langmem_tiers.erasure.models import ErasureRequest
 from langmem_tiers.erasure.service import forget
 from langmem_tiers.maintenance.service import Maintenance
 from langmem_tiers.namespace import Namespace
 from langmem_tiers.pools.service import Pools, erase_from_pools
-from langmem_tiers.recall.vector_repository import embedders_of
+from langmem_tiers.recall.vector_repository import list_embedders
 from langmem_tiers.sessions.batch_models import Acknowledge, WriterConfig
-from langmem_tiers.sessions.pending_writes import flush_all, let_writers_go
-from langmem_tiers.sessions.service import seal
-from langmem_tiers.tuning.background import Changes
+from langmem_tiers.sessions.pending_writes import delete_erased_from_writers, flush_all
+from langmem_tiers.sessions.service import complete_drafts
+from langmem_tiers.tuning.background import ChangedNamespaces
 from langmem_tiers.tuning.service import Optimizer
 from langmem_tiers.wiring import (
-    Given,
-    assemble,
+    EngineOptions,
     assemble_backups,
     assemble_items,
+    assemble_services,
     assemble_writer,
-    database_id,
-    figures_of,
+    build_figures_reader,
+    get_database_id,
     open_database,
     open_redis,
 )
@@ -52,21 +52,23 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.models import ErasureReceipt
     from langmem_tiers.maintenance.models import Statistics
     from langmem_tiers.scoring_config import Scoring
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.sessions.redis.models import RedisStatus
-    from langmem_tiers.telemetry.instruments import Figures, Metrics, Tracer
+    from langmem_tiers.telemetry.instruments import EngineGauges, Metrics, Tracer
 
 
-def summarize(parts: MemoryParts, messages: object) -> str:
+def summarize_messages(parts: EngineServices, messages: object) -> str:
     """The summary of messages, read by their shape; empty where there are none."""
     read = read_messages(messages)
-    sealed = [one if isinstance(one, Message) else seal(parts.short_term, [one])[0] for one in read]
+    sealed = [
+        one if isinstance(one, Message) else complete_drafts(parts.short_term, [one])[0] for one in read
+    ]
     return parts.summarizer.summarize(sealed).text if sealed else ""
 
 
-class MemoryEngine(Moving, Closing, Showing):
+class MemoryEngine(BackupApi, Closeable, NotebookDisplayable):
     """Memory on one database. Safe to share between threads; one per process.
 
     Args:
@@ -106,7 +108,7 @@ class MemoryEngine(Moving, Closing, Showing):
         metrics: Metrics | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        given = Given.of(
+        given = EngineOptions.resolve(
             config=config,
             counter=counter,
             model=model,
@@ -122,35 +124,35 @@ class MemoryEngine(Moving, Closing, Showing):
         self.counter = given.counter
         self._database = open_database(url, given)
         self._database_id: str | None = None
-        changes = Changes()
+        changes = ChangedNamespaces()
         self._redis = open_redis(self._database, given)
-        self._parts = assemble(self._database, given, changes, self._redis)
-        self.optimizer = Optimizer(self._parts, changes)
+        self._services = assemble_services(self._database, given, changes, self._redis)
+        self.optimizer = Optimizer(self._services, changes)
         self.items = assemble_items(self._database, given)
-        self.working = self._parts.working
-        self._parts.erasers.extend(
+        self.working = self._services.working
+        self._services.erasers.extend(
             [
-                self.items.let_go,
-                self.working.let_go,
-                partial(let_writers_go, self._parts),
-                partial(erase_from_pools, self._parts.pools),
+                self.items.invalidate,
+                self.working.delete_erased,
+                partial(delete_erased_from_writers, self._services),
+                partial(erase_from_pools, self._services.pools),
                 partial(strip_contexts, self.items),
             ]
         )
         if self._redis is not None:
-            self._parts.erasers.append(self._redis.let_go)
-        self.maintenance = Maintenance(self._parts, self.items.sweep)
+            self._services.erasers.append(self._redis.confirm_deleted)
+        self.maintenance = Maintenance(self._services, self.items.sweep)
         self._backups = assemble_backups(self._database, given, self._redis)
-        self.pools = Pools(self._parts.lasting, self._parts.entries, self._parts.pools)
-        self._figures = figures_of(self._database)
+        self.pools = Pools(self._services.long_term, self._services.entries, self._services.pools)
+        self._figures_reader = build_figures_reader(self._database)
         self._scoring = given.scoring
-        self._attach()
+        self._attach_instruments()
 
-    def _attach(self) -> None:
+    def _attach_instruments(self) -> None:
         # Weakly, so that who scrapes does not keep an engine alive that nobody uses any more.
         mine = weakref.ref(self)
         try:
-            self._parts.instruments.attach(
+            self._services.instruments.attach(
                 lambda: None if (engine := mine()) is None or engine.is_closed else engine.figures()
             )
         except BaseException:
@@ -160,9 +162,9 @@ class MemoryEngine(Moving, Closing, Showing):
     def __repr__(self) -> str:
         return f"MemoryEngine({self._database.label!r}{', closed' if self.is_closed else ''})"
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         if self.is_closed:
-            return Sheet(repr(self))
+            return DisplayContent(repr(self))
         figures = self.figures()
         facts: dict[str, object] = {
             "messages": figures.messages,
@@ -174,11 +176,11 @@ class MemoryEngine(Moving, Closing, Showing):
         }
         if figures.redis_connected is not None:
             facts["Redis answers"] = figures.redis_connected
-        found = self.namespaces(limit=ROWS + 1)
+        found = self.namespaces(limit=MAX_TABLE_ROWS + 1)
         if found:
-            more = ", and more" if len(found) > ROWS else ""
-            facts["namespaces"] = ", ".join("/".join(path) for path in found[:ROWS]) + more
-        return Sheet(repr(self), facts)
+            more = ", and more" if len(found) > MAX_TABLE_ROWS else ""
+            facts["namespaces"] = ", ".join("/".join(path) for path in found[:MAX_TABLE_ROWS]) + more
+        return DisplayContent(repr(self), facts)
 
     @property
     def url(self) -> str | None:
@@ -197,13 +199,13 @@ class MemoryEngine(Moving, Closing, Showing):
     def database_id(self) -> str:
         """The same for whoever opens this database, wherever it is; a database that was made anew has another."""
         if self._database_id is None:
-            self._database_id = database_id(self._database)
+            self._database_id = get_database_id(self._database)
         return self._database_id
 
     @property
-    def parts(self) -> MemoryParts:
+    def services(self) -> EngineServices:
         """The stores and workers behind it, for what is built on the engine; they change from release to release."""
-        return self._parts
+        return self._services
 
     @property
     def redis(self) -> RedisStatus | None:
@@ -218,18 +220,18 @@ class MemoryEngine(Moving, Closing, Showing):
     def namespace(self, *labels: str | Iterable[str]) -> Namespace:
         """The tenant with these labels, from the widest to the narrowest, or as one tuple."""
         whole = labels[0] if len(labels) == 1 else labels
-        return Namespace(self._parts, check_namespace(whole))
+        return Namespace(self._services, check_namespace(whole))
 
     def session(self, namespace: str | Iterable[str], name: str) -> Session:
         """Get the session of that namespace, or create it."""
-        return Namespace(self._parts, check_namespace(namespace)).session(name)
+        return Namespace(self._services, check_namespace(namespace)).session(name)
 
     def new_id(self) -> str:
         """An id for a message that is to be stored; later ones sort behind it.
 
         For those who have to name a message before they store it. Otherwise leave the id out.
         """
-        parts = self._parts.short_term
+        parts = self._services.short_term
         return parts.ids.new(parts.now())
 
     def namespaces(
@@ -247,7 +249,7 @@ class MemoryEngine(Moving, Closing, Showing):
             limit: Namespaces per page.
         """
         check_limit(limit)
-        return self._parts.short_term.sessions.namespaces(
+        return self._services.short_term.sessions.list_namespaces(
             () if prefix == () else check_namespace(prefix),
             after=None if after is None else check_namespace(after),
             limit=limit,
@@ -267,7 +269,7 @@ class MemoryEngine(Moving, Closing, Showing):
         Raises:
             InvalidMessageError: One of them has no role or no text.
         """
-        return summarize(self._parts, messages)
+        return summarize_messages(self._services, messages)
 
     def writer(
         self,
@@ -298,8 +300,8 @@ class MemoryEngine(Moving, Closing, Showing):
             timeout_seconds=self.config.busy_timeout_seconds if timeout_seconds is None else timeout_seconds,
             report_path=report_path,  # type: ignore[arg-type]  # made a Path there
         )
-        writer = assemble_writer(self._database, self._parts, self._scoring, config, self._redis)
-        self._parts.writers.add(writer)
+        writer = assemble_writer(self._database, self._services, self._scoring, config, self._redis)
+        self._services.writers.add(writer)
         return writer
 
     def flush(self) -> None:
@@ -310,16 +312,16 @@ class MemoryEngine(Moving, Closing, Showing):
         Raises:
             StorageError: The database took it not, or not all; what it did not take is held on.
         """
-        flush_all(self._parts)
+        flush_all(self._services)
 
-    def figures(self) -> Figures:
+    def figures(self) -> EngineGauges:
         """What the database holds and how it stands; cheap enough to be asked every few seconds.
 
         On PostgreSQL the counts are the server's own estimates, which may be a minute behind.
         """
         redis = self.redis
         connected = None if redis is None else redis.is_connected
-        return replace(self._figures.read(), redis_connected=connected)
+        return replace(self._figures_reader.read(), redis_connected=connected)
 
     def forget(
         self,
@@ -363,15 +365,15 @@ class MemoryEngine(Moving, Closing, Showing):
         request = ErasureRequest.of(
             namespace=namespace, session=session, message=message, entry=entry, user=user
         )
-        return forget(self._parts, request, scrub=scrub)
+        return forget(self._services, request, scrub=scrub)
 
     def statistics(self) -> Statistics:
         """What the database holds and takes, by tier and by table; on SQLite keys are counted, which takes a while."""
-        return self._parts.upkeep.statistics(self._parts.now())
+        return self._services.maintenance_store.statistics(self._services.now())
 
     def embedders(self) -> tuple[str, ...]:
         """The identities of the embedders whose vectors of messages the database holds; its own need not be one."""
-        return embedders_of(self._database)
+        return list_embedders(self._database)
 
     def check(self) -> None:
         """Whether the database is still where it was opened; costs a look at the file, and nothing on PostgreSQL.
@@ -381,7 +383,7 @@ class MemoryEngine(Moving, Closing, Showing):
         Raises:
             StorageUnavailableError: It is not.
         """
-        self._database.check()
+        self._database.check_file()
 
     def close(self) -> None:
         """Close its writers, stop the optimizer, store what working memory holds and give the database back.
@@ -392,21 +394,21 @@ class MemoryEngine(Moving, Closing, Showing):
             StorageError: The database takes nothing; ``engine.working.unsaved()`` has what it did not take.
         """
         with ExitStack() as stack:
-            stack.callback(self._close)
-            for writer in list(self._parts.writers):
+            stack.callback(self._close_resources)
+            for writer in list(self._services.writers):
                 stack.callback(writer.close)
 
-    def _close(self) -> None:
+    def _close_resources(self) -> None:
         self.optimizer.stop()
         self.maintenance.stop()
         self.items.sweeper.stop()
         try:
-            self._parts.working.close()
+            self._services.working.close()
         finally:
-            self._parts.retriever.close()
+            self._services.retriever.close()
             if not self._database.is_closed:
-                self._parts.lasting.uses.close()
+                self._services.long_term.access_counter.close()
             if self._redis is not None:
                 self._redis.close()
             self._database.close()
-            self._parts.instruments.detach()
+            self._services.instruments.detach()

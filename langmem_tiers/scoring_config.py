@@ -9,9 +9,9 @@ from langmem_tiers.common.scorer import Scorer
 from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.facts.patterns import EXTRA_PATTERNS, EXTRACTION_PATTERNS, ExtractionPattern
-from langmem_tiers.sessions.analysis import IMPORTANCE, RELEVANCE
+from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER, RELEVANCE_SCORER
 from langmem_tiers.text.facts import FactPattern
-from langmem_tiers.text.key_facts import key_facts
+from langmem_tiers.text.key_facts import find_key_facts
 from langmem_tiers.text.patterns import FACT_PATTERNS
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class Scoring:
         moments: What in a conversation is an episode.
     """
 
-    relevance: Scorer = RELEVANCE
-    importance: Scorer = IMPORTANCE
+    relevance: Scorer = RELEVANCE_SCORER
+    importance: Scorer = IMPORTANCE_SCORER
     facts: Sequence[FactPattern] = FACT_PATTERNS
-    key_facts: Callable[[str], Sequence[str]] = key_facts
+    key_facts: Callable[[str], Sequence[str]] = find_key_facts
     statements: Sequence[ExtractionPattern] = (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)
     moments: Sequence[MomentPattern] = MOMENT_PATTERNS
 

@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from langmem_tiers.erasure.models import Eraser
     from langmem_tiers.erasure.records import ErasureStore
     from langmem_tiers.facts.extraction import FactExtractor
-    from langmem_tiers.facts.llm_extraction import ModelFacts
-    from langmem_tiers.long_term.dependencies import LastingParts
-    from langmem_tiers.maintenance.models import UpkeepStore
+    from langmem_tiers.facts.llm_extraction import LlmFactExtractor
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
+    from langmem_tiers.maintenance.models import MaintenanceStore
     from langmem_tiers.pools.models import PoolStore
     from langmem_tiers.recall.retriever import Retriever
     from langmem_tiers.sessions.analysis import Analyzer
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.sessions.cache import ViewCache
-    from langmem_tiers.sessions.service import ShortTerm, ShortTermParts
+    from langmem_tiers.sessions.service import SessionDependencies, SessionRecord
     from langmem_tiers.telemetry.instruments import Instruments
     from langmem_tiers.working_memory.service import WorkingMemories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryParts:
+class EngineServices:
     """The stores and the workers behind every session and namespace."""
 
-    short_term: ShortTermParts
+    short_term: SessionDependencies
     entries: EntryStore
     views: ViewCache
     knowledge: KnowledgeStore
@@ -51,15 +51,15 @@ class MemoryParts:
     analyzer: Analyzer
     summarizer: Summarizer
     retriever: Retriever
-    lasting: LastingParts
+    long_term: LongTermDependencies
     pools: PoolStore
-    extractor: FactExtractor
-    model_facts: ModelFacts | None
-    moments: Sequence[MomentPattern]
+    fact_extractor: FactExtractor
+    llm_fact_extractor: LlmFactExtractor | None
+    moment_patterns: Sequence[MomentPattern]
     working: WorkingMemories
     config: EngineConfig
     erasure: ErasureStore
-    upkeep: UpkeepStore
+    maintenance_store: MaintenanceStore
     writers: WeakSet[BatchWriter] = field(default_factory=WeakSet)
     """Those that the engine made and somebody still has."""
     erasers: list[Eraser] = field(default_factory=list)
@@ -75,7 +75,7 @@ class MemoryParts:
         """Told how long things take."""
         return self.short_term.instruments
 
-    def within(self, budget: TokenBudget) -> MemoryParts:
+    def with_budget(self, budget: TokenBudget) -> EngineServices:
         """The same with another budget."""
         return replace(self, config=replace(self.config, budget=budget))
 
@@ -83,26 +83,26 @@ class MemoryParts:
         """The time in UTC."""
         return self.short_term.now()
 
-    def knowledge_of(self, namespace: NamespacePath) -> KnowledgeBase:
+    def get_knowledge(self, namespace: NamespacePath) -> KnowledgeBase:
         """What is known in a namespace."""
         return KnowledgeBase(self.knowledge, namespace, self.now)
 
-    def long_term_of(self, namespace: NamespacePath) -> LongTerm:
+    def get_long_term(self, namespace: NamespacePath) -> LongTerm:
         """The long-term entries of a namespace."""
-        return LongTerm(self.lasting, self.entries, namespace)
+        return LongTerm(self.long_term, self.entries, namespace)
 
-    def facts_of(self, namespace: NamespacePath) -> Facts:
+    def get_facts(self, namespace: NamespacePath) -> Facts:
         """The extracted facts of a namespace."""
-        return Facts(self.lasting, self.long_term_of(namespace), namespace)
+        return Facts(self.long_term, self.get_long_term(namespace), namespace)
 
-    def episodes_of(self, namespace: NamespacePath) -> Episodes:
+    def get_episodes(self, namespace: NamespacePath) -> Episodes:
         """The episodes of a namespace."""
-        return Episodes(self.lasting, self.short_term.sessions, self.config.learning, namespace)
+        return Episodes(self.long_term, self.short_term.sessions, self.config.learning, namespace)
 
-    def chunks_of(self, session: ShortTerm) -> Chunks:
+    def get_chunks(self, session: SessionRecord) -> Chunks:
         """The chunks of a session."""
         return Chunks(
-            self.lasting,
+            self.long_term,
             self.summarizer,
             self.config.learning,
             namespace=session.namespace,
@@ -110,19 +110,19 @@ class MemoryParts:
             key=session.key,
         )
 
-    def parameters_of(self, namespace: NamespacePath) -> TuningParameters:
+    def load_parameters(self, namespace: NamespacePath) -> TuningParameters:
         """What the optimizer has learned about a namespace, or the budget's own settings."""
-        return self.tuning_of(namespace).parameters
+        return self.load_tuning_state(namespace).parameters
 
-    def tuning_of(self, namespace: NamespacePath) -> TuningState:
+    def load_tuning_state(self, namespace: NamespacePath) -> TuningState:
         """What is remembered of the optimizer's runs; the target is always the budget's."""
         state = self.tuning.load(namespace)
         if state is None:
-            return TuningState(parameters=self.initial_parameters())
+            return TuningState(parameters=self.build_initial_parameters())
         target = self.config.budget.target_usage
         return replace(state, parameters=replace(state.parameters, target_usage=target))
 
-    def initial_parameters(self) -> TuningParameters:
+    def build_initial_parameters(self) -> TuningParameters:
         """The budget's settings, where tuning starts."""
         budget = self.config.budget
         return TuningParameters(

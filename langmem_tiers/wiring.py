@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
-from langmem_tiers.backup.file import BackupReader, new_file, reading_file
-from langmem_tiers.backup.repository import SqlBackups, checked
-from langmem_tiers.backup.writer import Terms
+from langmem_tiers.backup.file import BackupReader, create_backup_file, open_backup_file
+from langmem_tiers.backup.repository import SqlBackups, verify_backup
+from langmem_tiers.backup.writer import TermBuilder
 from langmem_tiers.common.clock import Clock, SystemClock
 from langmem_tiers.common.ids import IdSource, TimeSortedIds
 from langmem_tiers.common.messages import check_time
@@ -18,28 +18,28 @@ from langmem_tiers.config import EngineConfig
 from langmem_tiers.erasure.repository import SqlErasureStore
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.facts.extraction import FactExtractor
-from langmem_tiers.facts.llm_extraction import ModelFacts
+from langmem_tiers.facts.llm_extraction import LlmFactExtractor
 from langmem_tiers.items.index_repository import SqlItemIndex
 from langmem_tiers.items.repository import SqlItemStore
-from langmem_tiers.items.service import ItemParts, Items
+from langmem_tiers.items.service import ItemDependencies, Items
 from langmem_tiers.knowledge.repository import SqlKnowledgeStore
-from langmem_tiers.long_term.access_counter import Uses
-from langmem_tiers.long_term.dependencies import LastingParts
+from langmem_tiers.long_term.access_counter import AccessCounter
+from langmem_tiers.long_term.dependencies import LongTermDependencies
 from langmem_tiers.long_term.index_repository import SqlMemoryIndex
 from langmem_tiers.long_term.repository import SqlMemoryStore
-from langmem_tiers.maintenance.repository import SqlUpkeep
+from langmem_tiers.maintenance.repository import SqlMaintenanceStore
 from langmem_tiers.maintenance.schedule import Schedule
 from langmem_tiers.pools.repository import SqlPoolStore
-from langmem_tiers.recall.embedders.embedding import Embedding
+from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 from langmem_tiers.recall.entry_search import MemorySearch
 from langmem_tiers.recall.indexing import Indexer
 from langmem_tiers.recall.repository import SqlIndexStore
 from langmem_tiers.recall.retriever import Retriever
 from langmem_tiers.recall.vector_repository import SqlVectorStore
-from langmem_tiers.recall.word_similarity import Kinship
+from langmem_tiers.recall.word_similarity import WordSimilarity
 from langmem_tiers.scoring_config import Scoring
-from langmem_tiers.services import MemoryParts
+from langmem_tiers.services import EngineServices
 from langmem_tiers.sessions.analysis import Analyzer
 from langmem_tiers.sessions.batch_repository import SqlBatchStore
 from langmem_tiers.sessions.batch_writer import BatchWriter
@@ -48,16 +48,16 @@ from langmem_tiers.sessions.message_repository import SqlMessageStore
 from langmem_tiers.sessions.override_repository import SqlEntryStore
 from langmem_tiers.sessions.redis.cache import RedisCache
 from langmem_tiers.sessions.repository import SqlSessionStore
-from langmem_tiers.sessions.service import ShortTermParts
+from langmem_tiers.sessions.service import SessionDependencies
 from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFiles
-from langmem_tiers.storage.cheap_counts import SqlFigures
+from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from langmem_tiers.storage.cheap_counts import DatabaseStatsReader
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import identity_of, migrate
-from langmem_tiers.storage.urls import label_of, parse_url
+from langmem_tiers.storage.urls import parse_url, redact_url
 from langmem_tiers.telemetry.instruments import Instruments
 from langmem_tiers.text.token_counting import ContentAwareCounter
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 from langmem_tiers.tuning.repository import SqlTuningStore
 from langmem_tiers.working_memory.service import WorkingMemories
 
@@ -66,15 +66,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from langmem_tiers.backup.models import BackupInfo, BackupStore, RestoreWish
+    from langmem_tiers.backup.models import BackupInfo, BackupStore, RestoreRequest
     from langmem_tiers.common.ports import Embedder, LanguageModel, SessionStore, TokenCounter
     from langmem_tiers.sessions.batch_models import WriterConfig
     from langmem_tiers.telemetry.instruments import Metrics, Tracer
-    from langmem_tiers.tuning.background import Changes
+    from langmem_tiers.tuning.background import ChangedNamespaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class EngineOptions:
     """What an engine is made of besides its database, checked."""
 
     config: EngineConfig
@@ -87,7 +87,7 @@ class Given:
     instruments: Instruments
 
     @classmethod
-    def of(  # noqa: PLR0913 - as the engine's own, all by keyword
+    def resolve(  # noqa: PLR0913 - as the engine's own, all by keyword
         cls,
         *,
         config: EngineConfig | None,
@@ -120,7 +120,7 @@ class Given:
         )
 
 
-def open_database(url: str | os.PathLike[str], given: Given) -> Database:
+def open_database(url: str | os.PathLike[str], given: EngineOptions) -> Database:
     """The database, brought to the schema of today."""
     database = Database(url, given.config)
     try:
@@ -131,36 +131,36 @@ def open_database(url: str | os.PathLike[str], given: Given) -> Database:
     return database
 
 
-def database_id(database: Database) -> str:
+def get_database_id(database: Database) -> str:
     """What tells a database apart from all others."""
     return identity_of(database)
 
 
-def url_label(url: str) -> str:
+def get_url_label(url: str) -> str:
     """A database URL for people, without anything that may be a secret."""
-    return label_of(parse_url(url))
+    return redact_url(parse_url(url))
 
 
-def backup_info(path: Path) -> BackupInfo:
+def read_backup_info(path: Path) -> BackupInfo:
     """What a backup says of itself; its records are not read."""
-    with reading_file(path) as file:
+    with open_backup_file(path) as file:
         return BackupReader(path, file).info
 
 
-def check_backup(path: Path, wish: RestoreWish) -> None:
+def check_backup(path: Path, wish: RestoreRequest) -> None:
     """Read a backup to its end, as a restore does before it writes."""
-    with reading_file(path) as file:
-        checked(path, file, wish)
+    with open_backup_file(path) as file:
+        verify_backup(path, file, wish)
 
 
-def whole_file(path: Path) -> AbstractContextManager[Path]:
+def create_whole_file(path: Path) -> AbstractContextManager[Path]:
     """A new file for its owner alone: written beside its place, it takes its name when all went well."""
-    return new_file(path, overwrite=False)
+    return create_backup_file(path, overwrite=False)
 
 
 def assemble_writer(
     database: Database,
-    parts: MemoryParts,
+    parts: EngineServices,
     scoring: Scoring,
     config: WriterConfig,
     redis: RedisCache | None = None,
@@ -168,15 +168,15 @@ def assemble_writer(
     """A writer that stores what many threads add."""
     written = None if redis is None else redis.extend
     store = SqlBatchStore(database, Indexer(scoring.importance), written)
-    return BatchWriter(parts.short_term, store, JsonLinesUnsavedFiles(), config)
+    return BatchWriter(parts.short_term, store, JsonLinesUnsavedFileStore(), config)
 
 
-def figures_of(database: Database) -> SqlFigures:
+def build_figures_reader(database: Database) -> DatabaseStatsReader:
     """Tells how a database stands."""
-    return SqlFigures(database)
+    return DatabaseStatsReader(database)
 
 
-def open_redis(database: Database, given: Given) -> RedisCache | None:
+def open_redis(database: Database, given: EngineOptions) -> RedisCache | None:
     """The cache that several processes share, if there is one; it is asked only when it is needed."""
     config = given.config.redis
     if config is None:
@@ -188,40 +188,42 @@ def open_redis(database: Database, given: Given) -> RedisCache | None:
         raise
 
 
-def assemble(
-    database: Database, given: Given, changes: Changes, redis: RedisCache | None = None
-) -> MemoryParts:
+def assemble_services(
+    database: Database, given: EngineOptions, changes: ChangedNamespaces, redis: RedisCache | None = None
+) -> EngineServices:
     """The stores and workers of an engine on a database."""
     sessions = (
-        SqlSessionStore(database) if redis is None else SqlSessionStore(database, redis.erase, redis.found)
+        SqlSessionStore(database)
+        if redis is None
+        else SqlSessionStore(database, redis.invalidate_sessions, redis.record_session_row)
     )
     entries = SqlEntryStore(database)
-    short_term = _short_term(database, sessions, given, changes, redis)
-    finder, embedding = FactFinder(given.scoring.facts), _embedding(database, given)
-    return MemoryParts(
+    short_term = _build_session_dependencies(database, sessions, given, changes, redis)
+    finder, embedding = FactFinder(given.scoring.facts), _build_embedding(database, given)
+    return EngineServices(
         short_term=short_term,
         entries=entries,
         views=ViewCache(entries, given.config.cache, given.clock.monotonic),
-        knowledge=SqlKnowledgeStore(database, terms_of),
+        knowledge=SqlKnowledgeStore(database, extract_terms),
         tuning=SqlTuningStore(database),
-        analyzer=_analyzer(given, finder),
-        summarizer=_summarizer(given, finder),
-        retriever=_retriever(database, sessions, given, embedding),
-        lasting=_lasting(database, given, embedding),
+        analyzer=_build_analyzer(given, finder),
+        summarizer=_build_summarizer(given, finder),
+        retriever=_build_retriever(database, sessions, given, embedding),
+        long_term=_build_long_term_dependencies(database, given, embedding),
         pools=SqlPoolStore(database),
-        extractor=FactExtractor(given.scoring.statements, finder),
-        model_facts=_model_facts(given, finder),
-        moments=given.scoring.moments,
+        fact_extractor=FactExtractor(given.scoring.statements, finder),
+        llm_fact_extractor=_build_llm_fact_extractor(given, finder),
+        moment_patterns=given.scoring.moments,
         working=WorkingMemories(short_term, given.config.working),
         config=given.config,
         erasure=SqlErasureStore(database, redis),
-        upkeep=SqlUpkeep(database, given.config.busy_timeout_seconds, redis),
+        maintenance_store=SqlMaintenanceStore(database, given.config.busy_timeout_seconds, redis),
     )
 
 
-def assemble_items(database: Database, given: Given) -> Items:
+def assemble_items(database: Database, given: EngineOptions) -> Items:
     """The items of a database, found by the engine's own embedder."""
-    parts = ItemParts(
+    parts = ItemDependencies(
         store=SqlItemStore(database),
         index=SqlItemIndex(database),
         vectors=SqlVectorStore(database),
@@ -231,31 +233,41 @@ def assemble_items(database: Database, given: Given) -> Items:
     return Items(parts, given.embedder)
 
 
-def assemble_backups(database: Database, given: Given, redis: RedisCache | None = None) -> BackupStore:
+def assemble_backups(
+    database: Database, given: EngineOptions, redis: RedisCache | None = None
+) -> BackupStore:
     """What makes and restores backups of a database."""
-    terms = Terms(Indexer(given.scoring.importance), terms_of)
-    return SqlBackups(database, terms) if redis is None else SqlBackups(database, terms, redis.erase)
+    terms = TermBuilder(Indexer(given.scoring.importance), extract_terms)
+    return (
+        SqlBackups(database, terms)
+        if redis is None
+        else SqlBackups(database, terms, redis.invalidate_sessions)
+    )
 
 
-def _short_term(
-    database: Database, sessions: SessionStore, given: Given, changes: Changes, redis: RedisCache | None
-) -> ShortTermParts:
+def _build_session_dependencies(
+    database: Database,
+    sessions: SessionStore,
+    given: EngineOptions,
+    changes: ChangedNamespaces,
+    redis: RedisCache | None,
+) -> SessionDependencies:
     record = SqlMessageStore(database, Indexer(given.scoring.importance))
     lists = SqlTranscriptStore(database, record)
-    return ShortTermParts(
+    return SessionDependencies(
         sessions=sessions,
-        messages=record if redis is None else redis.messages(record),
-        transcripts=lists if redis is None else redis.transcripts(lists),
+        messages=record if redis is None else redis.wrap_message_store(record),
+        transcripts=lists if redis is None else redis.wrap_transcript_store(lists),
         counter=given.counter,
         clock=given.clock,
         ids=given.ids,
         cache=SessionCache(given.config.cache, given.clock.monotonic),
-        changed=changes.note,
+        on_change=changes.add,
         instruments=given.instruments,
     )
 
 
-def _summarizer(given: Given, finder: FactFinder) -> Summarizer:
+def _build_summarizer(given: EngineOptions, finder: FactFinder) -> Summarizer:
     return Summarizer(
         given.counter,
         given.model,
@@ -265,7 +277,7 @@ def _summarizer(given: Given, finder: FactFinder) -> Summarizer:
     )
 
 
-def _analyzer(given: Given, finder: FactFinder) -> Analyzer:
+def _build_analyzer(given: EngineOptions, finder: FactFinder) -> Analyzer:
     return Analyzer(
         compressor=Compressor(given.counter, finder),
         relevance=given.scoring.relevance,
@@ -275,15 +287,15 @@ def _analyzer(given: Given, finder: FactFinder) -> Analyzer:
     )
 
 
-def _embedding(database: Database, given: Given) -> Embedding | None:
+def _build_embedding(database: Database, given: EngineOptions) -> EmbeddingClient | None:
     if given.embedder is None:
         return None
     store = SqlVectorStore(database)
-    return Embedding(given.embedder, store, given.config.embedding, given.clock, given.instruments)
+    return EmbeddingClient(given.embedder, store, given.config.embedding, given.clock, given.instruments)
 
 
-def _retriever(
-    database: Database, sessions: SessionStore, given: Given, embedding: Embedding | None
+def _build_retriever(
+    database: Database, sessions: SessionStore, given: EngineOptions, embedding: EmbeddingClient | None
 ) -> Retriever:
     return Retriever(
         index=SqlIndexStore(database),
@@ -294,30 +306,34 @@ def _retriever(
     )
 
 
-def _lasting(database: Database, given: Given, embedding: Embedding | None) -> LastingParts:
+def _build_long_term_dependencies(
+    database: Database, given: EngineOptions, embedding: EmbeddingClient | None
+) -> LongTermDependencies:
     store = SqlMemoryStore(database)
-    return LastingParts(
+    return LongTermDependencies(
         store=store,
         search=MemorySearch(store, SqlMemoryIndex(database), embedding, given.config, given.clock),
-        uses=Uses(store),
-        counter=given.counter,
+        access_counter=AccessCounter(store),
+        token_counter=given.counter,
         ids=given.ids,
         now=lambda: check_time(given.clock.now()),
-        kin=_kin(given.embedder),
+        word_similarity=_build_word_similarity(given.embedder),
     )
 
 
-def _kin(embedder: Embedder | None) -> Kinship | None:
+def _build_word_similarity(embedder: Embedder | None) -> WordSimilarity | None:
     # Words are looked up one by one: only an embedder in this process is quick enough for that.
     if embedder is None or not getattr(embedder, "is_quick", False):
         return None
-    return Kinship(embedder.embed_documents)
+    return WordSimilarity(embedder.embed_documents)
 
 
-def _model_facts(given: Given, finder: FactFinder) -> ModelFacts | None:
+def _build_llm_fact_extractor(given: EngineOptions, finder: FactFinder) -> LlmFactExtractor | None:
     if given.model is None or not given.config.learning.asks_model:
         return None
-    return ModelFacts(given.model, facts=finder, time_limit_seconds=given.config.summary.time_limit_seconds)
+    return LlmFactExtractor(
+        given.model, facts=finder, time_limit_seconds=given.config.summary.time_limit_seconds
+    )
 
 
 def _check_config(config: object) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class AnsweringServer:
+class FixedReplyServer:
     """Sends the same bytes in reply to every request, or nothing at all.
 
     Args:

@@ -56,7 +56,7 @@ def config_of(backend: str, request: pytest.FixtureRequest) -> EngineConfig:
 
 
 @contextmanager
-def opened(
+def open_backend_engine(
     backend: str,
     folder: Path,
     request: pytest.FixtureRequest,

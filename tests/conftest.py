@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests import shared_servers
-from tests.backends import BACKENDS, config_of, opened, url_of
+from tests.backends import BACKENDS, config_of, open_backend_engine, url_of
 from tests.examples import FAST_EXAMPLES, THOROUGH_EXAMPLES
 from tests.shared_servers import PostgresDatabases
 
@@ -155,7 +155,7 @@ def engine(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, clock: FrozenClock
 ) -> Iterator[MemoryEngine]:
     """An engine on each kind of database in turn."""
-    with opened(backend, tmp_path, request, clock=clock, ids=seeded_ids()) as engine:
+    with open_backend_engine(backend, tmp_path, request, clock=clock, ids=seeded_ids()) as engine:
         yield engine
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 
-def with_context_tables(database: Database) -> None:
+def create_context_tables(database: Database) -> None:
     """Bring a database to the schema of today, and add the tables of contexts if that has none."""
     migrate(database, NOW)
     with database.write() as connection:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SQLITE_STEPS = 10
 
 
-def function_calls(work: Callable[[], object]) -> int:
+def count_function_calls(work: Callable[[], object]) -> int:
     """Return how many functions this thread calls during the work, in Python and in C."""
     count = 0
 
@@ -36,7 +36,7 @@ def function_calls(work: Callable[[], object]) -> int:
     return count
 
 
-def statements(engine: MemoryEngine, work: Callable[[], object]) -> int:
+def count_statements(engine: MemoryEngine, work: Callable[[], object]) -> int:
     """Return how many SQL statements the engine executes during the work."""
     executed: list[str] = []
 
@@ -51,7 +51,7 @@ def statements(engine: MemoryEngine, work: Callable[[], object]) -> int:
     return len(executed)
 
 
-def sqlite_steps(engine: MemoryEngine, work: Callable[[], object]) -> int:
+def count_sqlite_steps(engine: MemoryEngine, work: Callable[[], object]) -> int:
     """Return how many instructions SQLite executes during the work, in tens. The engine must be in memory."""
     count = 0
 

@@ -19,7 +19,7 @@ OTHER = "wombatplinth"
 CONFIG = EngineConfig(learning=LearningConfig(chunk_messages=5, recent_messages=5))
 
 
-def opened(url: str, clock: FrozenClock | None = None, **given: Any) -> MemoryEngine:
+def open_test_engine(url: str, clock: FrozenClock | None = None, **given: Any) -> MemoryEngine:
     """An engine whose embedder needs nothing, with small chunks."""
     config = given.pop("config", CONFIG)
     return MemoryEngine(
@@ -32,7 +32,9 @@ def opened(url: str, clock: FrozenClock | None = None, **given: Any) -> MemoryEn
     )
 
 
-def talk(session: Session, count: int = 30, *, secret_at: int = 7, word: str = SECRET) -> list[str]:
+def add_conversation(
+    session: Session, count: int = 30, *, secret_at: int = 7, word: str = SECRET
+) -> list[str]:
     """A conversation in which one message tells a secret; the ids of all."""
     ids = []
     for number in range(count):
@@ -49,7 +51,7 @@ def talk(session: Session, count: int = 30, *, secret_at: int = 7, word: str = S
 def fill(engine: MemoryEngine, tenant: str, session_name: str = "monday", word: str = SECRET) -> list[str]:
     """A session with everything that is made of it: chunks, facts, entries, episodes, a summary, vectors, marks."""
     session = engine.session(tenant, session_name)
-    ids = talk(session, word=word)
+    ids = add_conversation(session, word=word)
     session.learn(whole=True)
     session.compress(ids[20], f"They spoke of tiles, of {word} and of Lisbon.")
     session.compress(ids[25], f"Tiles, {word}, Lisbon; all counted.")
@@ -74,7 +76,7 @@ def dump(url: str, *, only: str | None = None) -> dict[str, list[str]]:
     return found
 
 
-def tables_with(url: str, word: str) -> list[str]:
+def find_tables_with(url: str, word: str) -> list[str]:
     """The tables that hold a word."""
     stem = re.compile(word[:-1], re.IGNORECASE)
     return [
@@ -84,7 +86,7 @@ def tables_with(url: str, word: str) -> list[str]:
     ]
 
 
-def files_with(folder: Path, *words: str) -> list[str]:
+def find_files_with(folder: Path, *words: str) -> list[str]:
     """The files below a folder whose bytes hold one of the words."""
     wanted = [word[:-1].encode() for word in words]
     return [
@@ -94,7 +96,7 @@ def files_with(folder: Path, *words: str) -> list[str]:
     ]
 
 
-def call(number: int, **given: Any) -> list[MessageDraft]:
+def make_tool_call(number: int, **given: Any) -> list[MessageDraft]:
     """A tool call and its result."""
     return [
         MessageDraft(

@@ -17,7 +17,7 @@ from redis import Redis, RedisError
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from benchmarks.servers import OwnPostgres, redis_program
+from benchmarks.servers import TemporaryPostgres, redis_program
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def postgres_url() -> str:
     """Return the URL of the PostgreSQL server, without a database name."""
 
     def start(folder: Path) -> None:
-        server = OwnPostgres(folder / "postgres", SETTINGS)
+        server = TemporaryPostgres(folder / "postgres", SETTINGS)
         (folder / "postgres.pickle").write_bytes(pickle.dumps(server))
 
     return _load(_start_once("postgres.pickle", start)).url
@@ -135,8 +135,8 @@ def _start_once(name: str, start: Callable[[Path], None]) -> Path:
     return folder / name
 
 
-def _load(file: Path) -> OwnPostgres:
-    server: OwnPostgres = pickle.loads(file.read_bytes())  # noqa: S301 - written by this run
+def _load(file: Path) -> TemporaryPostgres:
+    server: TemporaryPostgres = pickle.loads(file.read_bytes())  # noqa: S301 - written by this run
     return server
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "to_message",
 ]
 
-_HOMES = {
+_MODULES = {
     "LangChainEmbedder": "embeddings",
     "LangChainModel": "models",
     "MiddlewareStats": "middleware",
@@ -55,17 +55,17 @@ _HOMES = {
     "to_draft": "convert",
     "to_message": "convert",
 }
-_FRAMEWORK = ("langchain", "langchain_core", "langgraph")
+_FRAMEWORK_PACKAGES = ("langchain", "langchain_core", "langgraph")
 
 
 def __getattr__(name: str) -> object:
     # The framework takes seconds to import: each name brings only what it needs.
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _FRAMEWORK:
+        if (error.name or "").partition(".")[0] not in _FRAMEWORK_PACKAGES:
             raise
         raise MissingExtraError(
             f"{name} needs {error.name!r}, which is not installed: pip install 'langmem-tiers[langchain]'"

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, NOT_LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.tool_messages import (
+    ANSWER_TOOL,
+    BLOCK_NOT_LIFTED,
+    format_advice,
+    format_stop_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,21 +20,21 @@ if TYPE_CHECKING:
 
     from langmem_tiers.tasks.guard_advice import GuardAdvice
 
-_BLOCKED = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
+_BLOCKED_KEY = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
 
 
-def told(advice: GuardAdvice, request: ToolCallRequest) -> ToolMessage:
+def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolMessage:
     """The result of a call that was not made."""
     return ToolMessage(
-        words_of(advice),
+        format_advice(advice),
         tool_call_id=request.tool_call["id"],
         name=request.tool_call["name"],
         status="error",
-        additional_kwargs={_BLOCKED: True},
+        additional_kwargs={_BLOCKED_KEY: True},
     )
 
 
-def ending(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
+def build_stop_update(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
     """The end of a run whose model asked for nothing but what is blocked, so many times in a row.
 
     Args:
@@ -38,15 +43,15 @@ def ending(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
     """
     if (
         not most
-        or _ignored(messages) < most
-        or not any(one.additional_kwargs.get(_BLOCKED) for one in messages)
+        or _count_ignored_rounds(messages) < most
+        or not any(one.additional_kwargs.get(_BLOCKED_KEY) for one in messages)
     ):
         return None
-    blocked = next(one for one in reversed(messages) if one.additional_kwargs.get(_BLOCKED))
-    return {"jump_to": "end", "messages": [AIMessage(stopped(most, str(blocked.text)))]}
+    blocked = next(one for one in reversed(messages) if one.additional_kwargs.get(_BLOCKED_KEY))
+    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(most, str(blocked.text)))]}
 
 
-def _ignored(messages: Sequence[BaseMessage]) -> int:
+def _count_ignored_rounds(messages: Sequence[BaseMessage]) -> int:
     rounds = 0
     for message in reversed(messages):
         if isinstance(message, AIMessage) and message.tool_calls:
@@ -58,4 +63,6 @@ def _ignored(messages: Sequence[BaseMessage]) -> int:
 
 def _is_refusal(message: BaseMessage) -> bool:
     is_answer = isinstance(message, ToolMessage) and message.name == ANSWER_TOOL
-    return bool(message.additional_kwargs.get(_BLOCKED)) or (is_answer and message.text == NOT_LIFTED)
+    return bool(message.additional_kwargs.get(_BLOCKED_KEY)) or (
+        is_answer and message.text == BLOCK_NOT_LIFTED
+    )

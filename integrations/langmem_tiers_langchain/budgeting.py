@@ -22,44 +22,45 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.ports import TokenCounter
 
-_LEAST, _MOST = 0.5, 3.0
+_MIN_RATIO, _MAX_RATIO = 0.5, 3.0
 """How far a model's own count may move ours: what lies beyond is a mistake of somebody."""
-_NEWEST_SHARE = 0.3
-_ENOUGH_TOKENS = 200
+_NEWEST_WEIGHT = 0.3
+_MIN_REPORT_TOKENS = 200
 """Of a prompt from which on its count says something about others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class PromptAllowance:
     """What one call may take, by our counter."""
 
     base: TokenBudget
-    whole: int
+    total_tokens: int
     """Tokens of the prompt."""
-    system: int
-    tools: int
+    system_tokens: int
+    tool_tokens: int
 
-    def beside(self, extra: int) -> TokenBudget:
+    def conversation_budget(self, extra: int) -> TokenBudget:
         """The budget of the conversation when something else takes so many tokens as well."""
-        fixed = self.system + self.tools + extra
-        if fixed >= self.whole:
+        fixed = self.system_tokens + self.tool_tokens + extra
+        if fixed >= self.total_tokens:
             raise BudgetExceededError(
-                f"the system prompt ({self.system} tokens), the tools ({self.tools}) and what must be in sight "
-                f"({extra}) leave nothing of {self.whole}: raise the budget or give the agent fewer tools"
+                f"the system prompt ({self.system_tokens} tokens), the tools ({self.tool_tokens}) and "
+                f"what must be in sight "
+                f"({extra}) leave nothing of {self.total_tokens}: raise the budget or give the agent fewer tools"
             )
-        return self.base.resized(self.whole - fixed)
+        return self.base.resized(self.total_tokens - fixed)
 
 
-class Calibration:
+class TokenCalibration:
     """How many tokens a model counts where our counter counts one, learned from its own reports."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ratios: dict[str, float] = {}
 
-    def ratio(self, model: object) -> float:
+    def get_ratio(self, model: object) -> float:
         """1.0 until a model has said what it counts."""
-        return self._ratios.get(name_of(model), 1.0)
+        return self._ratios.get(_get_model_name(model), 1.0)
 
     def learn(self, model: object, counted: int, told: int) -> None:
         """Take a report in.
@@ -69,17 +70,17 @@ class Calibration:
             counted: What our counter said of the prompt.
             told: What the model said of it.
         """
-        if counted < _ENOUGH_TOKENS or told <= 0:
+        if counted < _MIN_REPORT_TOKENS or told <= 0:
             return
-        seen = min(_MOST, max(_LEAST, told / counted))
+        seen = min(_MAX_RATIO, max(_MIN_RATIO, told / counted))
         with self._lock:
-            known = self._ratios.get(name_of(model))
-            self._ratios[name_of(model)] = (
-                seen if known is None else (1 - _NEWEST_SHARE) * known + _NEWEST_SHARE * seen
+            known = self._ratios.get(_get_model_name(model))
+            self._ratios[_get_model_name(model)] = (
+                seen if known is None else (1 - _NEWEST_WEIGHT) * known + _NEWEST_WEIGHT * seen
             )
 
 
-class Budgeting:
+class PromptBudgeter:
     """Finds what a call may take.
 
     Args:
@@ -94,52 +95,54 @@ class Budgeting:
             raise InvalidConfigError(
                 f"budget must be a TokenBudget or a number of tokens from 1, got {given!r}"
             )
-        self._given = given
+        self._requested = given
         self._default = default
         self._counter = counter
-        self._tools: tuple[list[Any], int] = ([], 0)
+        self._cached_tool_tokens: tuple[list[Any], int] = ([], 0)
 
-    def allowance(self, request: ModelRequest[Any], ratio: float) -> Allowance:
+    def compute_allowance(self, request: ModelRequest[Any], ratio: float) -> PromptAllowance:
         """What a call may take, if the model counts ``ratio`` tokens where we count one."""
-        base = self._base(request.model)
+        base = self._find_base_budget(request.model)
         whole = base.context_tokens - base.response_tokens - base.working_tokens
-        return Allowance(
+        return PromptAllowance(
             base=base,
-            whole=max(1, int(whole / ratio)),
-            system=0 if request.system_message is None else self.size(request.system_message),
-            tools=self._tokens_of([*request.tools, *_answer_schemas(request.response_format)]),
+            total_tokens=max(1, int(whole / ratio)),
+            system_tokens=0 if request.system_message is None else self.count_tokens(request.system_message),
+            tool_tokens=self._count_tool_tokens(
+                [*request.tools, *_list_answer_schemas(request.response_format)]
+            ),
         )
 
-    def size(self, message: BaseMessage) -> int:
+    def count_tokens(self, message: BaseMessage) -> int:
         """What a message takes in a prompt."""
         draft = to_draft(message, self._counter)
         tokens = count_draft(self._counter, draft) if draft.token_count is None else draft.token_count
         return tokens + FRAME_TOKENS
 
-    def _base(self, model: object) -> TokenBudget:
-        if isinstance(self._given, TokenBudget):
-            return self._given
-        if self._given is not None:
-            return self._default.resized(self._given)
+    def _find_base_budget(self, model: object) -> TokenBudget:
+        if isinstance(self._requested, TokenBudget):
+            return self._requested
+        if self._requested is not None:
+            return self._default.resized(self._requested)
         profile = getattr(model, "profile", None) or {}
         most = profile.get("max_input_tokens") if isinstance(profile, dict) else None
         return TokenBudget.agent(most) if isinstance(most, int) and most > 0 else self._default
 
-    def _tokens_of(self, tools: Sequence[Any]) -> int:
-        known, tokens = self._tools
+    def _count_tool_tokens(self, tools: Sequence[Any]) -> int:
+        known, tokens = self._cached_tool_tokens
         if len(known) != len(tools) or any(one is not other for one, other in zip(known, tools, strict=True)):
-            tokens = sum(self._counter.count(_schema(tool)) + FRAME_TOKENS for tool in tools)
-            self._tools = (list(tools), tokens)
+            tokens = sum(self._counter.count(_render_schema(tool)) + FRAME_TOKENS for tool in tools)
+            self._cached_tool_tokens = (list(tools), tokens)
         return tokens
 
 
-def _answer_schemas(wanted: object) -> list[object]:
+def _list_answer_schemas(wanted: object) -> list[object]:
     # An answer of a certain form is asked for by a tool, or by a schema of the same size.
     schema = getattr(wanted, "schema", wanted)
     return [] if schema is None else [schema]
 
 
-def name_of(model: object) -> str:
+def _get_model_name(model: object) -> str:
     """What a model is called."""
     for field in ("model_name", "model", "model_id"):
         name = getattr(model, field, None)
@@ -148,7 +151,7 @@ def name_of(model: object) -> str:
     return type(model).__name__
 
 
-def _schema(tool: object) -> str:
+def _render_schema(tool: object) -> str:
     try:
         told: object = convert_to_openai_tool(tool)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - a provider's own form, or one that cannot be told: its model will say so

@@ -87,7 +87,7 @@ class TieredConversationMemory(BaseMemory):
         Args:
             inputs: The chain's; what the user says is what memory is asked for.
         """
-        messages = self._history.context(self._question(inputs), recall=self.recall)
+        messages = self._history.context(self._find_question(inputs), recall=self.recall)
         if self.return_messages:
             return {self.memory_key: messages}
         return {self.memory_key: get_buffer_string(messages, self.human_prefix, self.ai_prefix)}
@@ -98,8 +98,8 @@ class TieredConversationMemory(BaseMemory):
         Raises:
             InvalidInputError: The keys leave open which of the values was said.
         """
-        said = self._value(inputs, self.input_key or self._only_input(inputs), "input")
-        answer = self._value(outputs, self.output_key or _only_output(outputs), "output")
+        said = self._require_value(inputs, self.input_key or self._require_only_input(inputs), "input")
+        answer = self._require_value(outputs, self.output_key or _require_only_output(outputs), "output")
         self._history.add_messages(
             [
                 said if isinstance(said, BaseMessage) else HumanMessage(said),
@@ -123,26 +123,26 @@ class TieredConversationMemory(BaseMemory):
         """Erase the session with all its messages."""
         await asyncio.to_thread(self.clear)
 
-    def _question(self, inputs: Mapping[str, Any]) -> str | None:
+    def _find_question(self, inputs: Mapping[str, Any]) -> str | None:
         # Chains ask with all their inputs, which may leave open what the user says: then the newest
         # stored question is what memory is asked for.
-        open_keys = self._input_keys(inputs)
+        open_keys = self._list_input_keys(inputs)
         key = self.input_key or (open_keys[0] if len(open_keys) == 1 else None)
         said = None if key is None else inputs.get(key)
         text = str(said.text) if isinstance(said, BaseMessage) else said
         return text if isinstance(text, str) and text.strip() else None
 
-    def _input_keys(self, inputs: Mapping[str, Any]) -> list[str]:
+    def _list_input_keys(self, inputs: Mapping[str, Any]) -> list[str]:
         return [key for key in inputs if key not in (self.memory_key, "stop")]
 
-    def _only_input(self, inputs: Mapping[str, Any]) -> str:
-        keys = self._input_keys(inputs)
+    def _require_only_input(self, inputs: Mapping[str, Any]) -> str:
+        keys = self._list_input_keys(inputs)
         if len(keys) != 1:
             raise InvalidInputError(f"One input key expected got {keys!r}: set input_key to one of them")
         return keys[0]
 
     @staticmethod
-    def _value(values: Mapping[str, Any], key: str, what: str) -> str | BaseMessage:
+    def _require_value(values: Mapping[str, Any], key: str, what: str) -> str | BaseMessage:
         if key not in values:
             raise InvalidInputError(f"there is no {what} {key!r} among {list(values)!r}: set {what}_key")
         value = values[key]
@@ -154,7 +154,7 @@ class TieredConversationMemory(BaseMemory):
         return value
 
 
-def _only_output(outputs: Mapping[str, Any]) -> str:
+def _require_only_output(outputs: Mapping[str, Any]) -> str:
     if len(outputs) == 1:
         return next(iter(outputs))
     if "output" in outputs:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langmem_tiers.common.prompt_fences import fenced, harmless
+from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_langchain.convert import to_message
-from langmem_tiers_langchain.marks import MARK, SOURCE
+from langmem_tiers_langchain.marks import SOURCE, SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langmem_tiers.context.models import Context
 
 
-def record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
+def to_record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
     """Messages as they were said; summaries that the engine wrote between them are none."""
     return [
         to_message(message)
@@ -27,7 +27,7 @@ def record_messages(messages: Iterable[Message]) -> list[BaseMessage]:
     ]
 
 
-def context_messages(context: Context) -> list[BaseMessage]:
+def to_context_messages(context: Context) -> list[BaseMessage]:
     """A context as LangChain messages.
 
     The summary and all that was recalled are one system message. It stands at the front, right after
@@ -36,19 +36,19 @@ def context_messages(context: Context) -> list[BaseMessage]:
     """
     said = {*context.full, *context.compressed}
     talk = [to_message(message) for message in context.messages if message.id in said]
-    told = [_fenced(message) for message in context.messages if message.id not in said]
+    told = [_fence_summary(message) for message in context.messages if message.id not in said]
     if not told:
         return talk
     leading = len(list(itertools.takewhile(lambda message: isinstance(message, SystemMessage), talk)))
-    memory = SystemMessage("\n\n".join(told), additional_kwargs=dict(MARK))
+    memory = SystemMessage("\n\n".join(told), additional_kwargs=dict(SOURCE_METADATA))
     return [*talk[:leading], memory, *talk[leading:]]
 
 
-def is_told_by_memory(message: BaseMessage) -> bool:
+def is_from_memory(message: BaseMessage) -> bool:
     """Whether it is the system message of a context, and so nothing that anybody said."""
     return isinstance(message, SystemMessage) and message.additional_kwargs.get("lc_source") == SOURCE
 
 
-def _fenced(message: Message) -> str:
+def _fence_summary(message: Message) -> str:
     # What was recalled is fenced already. A summary tells what users and tools said: data, no instruction.
-    return fenced([harmless(message.content)]) if message.is_summary else message.content
+    return wrap_in_fence([neutralize_fence_tags(message.content)]) if message.is_summary else message.content

@@ -22,14 +22,14 @@ from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.errors import InvalidMessageError, InvalidNameError
 from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
 from langmem_tiers_langchain.parts import part_tokens
-from langmem_tiers_langchain.values import decode_message, encode_message
+from langmem_tiers_langchain.values import decode_base_message, encode_base_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langmem_tiers.common.ports import TokenCounter
 
-__all__ = ["part_tokens", "stored_id", "to_draft", "to_message"]
+__all__ = ["get_stored_id", "part_tokens", "to_draft", "to_message"]
 
 _ROLES: tuple[tuple[type[BaseMessage], Role], ...] = (
     (HumanMessage, Role.USER),
@@ -38,7 +38,7 @@ _ROLES: tuple[tuple[type[BaseMessage], Role], ...] = (
     (SystemMessage, Role.SYSTEM),
     (FunctionMessage, Role.TOOL),
 )
-_SPOKEN = {
+_ROLES_BY_NAME = {
     **dict.fromkeys(("assistant", "ai", "model", "bot", "agent", "chatbot"), Role.ASSISTANT),
     **dict.fromkeys(("system", "developer"), Role.SYSTEM),
     **dict.fromkeys(("tool", "function", "ipython"), Role.TOOL),
@@ -62,14 +62,14 @@ def to_draft(
     Raises:
         InvalidMessageError: It is no message, or one that says nothing.
     """
-    _check(message)
-    role, speaker = _role_of(message)
+    _check_message(message)
+    role, speaker = _find_role(message)
     said: dict[str, Any] = {
         "name": message.name if isinstance(message.name, str) and message.name else speaker,
-        "tool_calls": _calls_of(message),
+        "tool_calls": _list_calls(message),
         "tool_call_id": message.tool_call_id if isinstance(message, ToolMessage) else None,
     }
-    text = _text_of(message)
+    text = _get_text(message)
     tokens = None
     if parts := part_tokens(message):
         counter = ContentAwareCounter() if counter is None else counter
@@ -77,8 +77,8 @@ def to_draft(
     return MessageDraft(
         role,
         text,
-        id=id or (stored_id(message) if message.id else None),
-        payload=encode_message(message),
+        id=id or (get_stored_id(message) if message.id else None),
+        payload=encode_base_message(message),
         token_count=tokens,
         **said,
     )
@@ -89,11 +89,11 @@ def to_message(message: Message) -> BaseMessage:
 
     One that came from elsewhere, or is shown compressed, becomes the LangChain message of its role.
     """
-    stored = None if message.payload_json is None else decode_message(message.payload)
-    return _built(message) if stored is None else stored
+    stored = None if message.payload_json is None else decode_base_message(message.payload)
+    return _build_message(message) if stored is None else stored
 
 
-def _check(message: object) -> None:
+def _check_message(message: object) -> None:
     if isinstance(message, RemoveMessage):
         raise InvalidMessageError(
             f"the RemoveMessage for {message.id!r} says nothing that could be stored: leave it out, or erase "
@@ -106,24 +106,24 @@ def _check(message: object) -> None:
         )
 
 
-def _role_of(message: BaseMessage) -> tuple[Role, str | None]:
+def _find_role(message: BaseMessage) -> tuple[Role, str | None]:
     # A role that the engine does not know is kept as the name of who speaks.
     for kind, role in _ROLES:
         if isinstance(message, kind):
             return role, None
     said = str(message.role if isinstance(message, ChatMessage) else message.type)
-    known = _SPOKEN.get(said.strip().lower())
+    known = _ROLES_BY_NAME.get(said.strip().lower())
     return (Role.USER, said or None) if known is None else (known, None)
 
 
-def _text_of(message: BaseMessage) -> str:
+def _get_text(message: BaseMessage) -> str:
     content: object = message.content
     if type(content) is str:
         return content
     return str.__str__(message.text) if isinstance(content, str | list) else ""
 
 
-def stored_id(message: BaseMessage) -> str:
+def get_stored_id(message: BaseMessage) -> str:
     """The id under which a message that has one is stored."""
     given = str(message.id)
     try:
@@ -132,24 +132,24 @@ def stored_id(message: BaseMessage) -> str:
         return hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _calls_of(message: BaseMessage) -> tuple[ToolCall, ...]:
+def _list_calls(message: BaseMessage) -> tuple[ToolCall, ...]:
     if not isinstance(message, AIMessage) or not (message.tool_calls or message.invalid_tool_calls):
         return ()
     calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
-    return tuple(_call(place, call) for place, call in enumerate(calls))
+    return tuple(_to_tool_call(place, call) for place, call in enumerate(calls))
 
 
-def _call(place: int, call: Mapping[str, Any]) -> ToolCall:
-    name, arguments = str(call.get("name") or ""), _arguments(call.get("args"))
-    return ToolCall(str(call.get("id") or _call_id(place, name, arguments)), name, arguments)
+def _to_tool_call(place: int, call: Mapping[str, Any]) -> ToolCall:
+    name, arguments = str(call.get("name") or ""), _dump_arguments(call.get("args"))
+    return ToolCall(str(call.get("id") or _build_call_id(place, name, arguments)), name, arguments)
 
 
-def _call_id(place: int, name: str, arguments: str) -> str:
+def _build_call_id(place: int, name: str, arguments: str) -> str:
     said = f"{place} {name} {arguments}".encode("utf-8", "surrogatepass")
     return f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 
-def _arguments(given: object) -> str:
+def _dump_arguments(given: object) -> str:
     if isinstance(given, str):
         return given
     if given is None:
@@ -160,7 +160,7 @@ def _arguments(given: object) -> str:
         return "{}"  # keys that JSON does not know: the payload holds them
 
 
-def _built(message: Message) -> BaseMessage:
+def _build_message(message: Message) -> BaseMessage:
     common: dict[str, Any] = {"content": message.content, "id": message.id, "name": message.name}
     if message.role is Role.USER:
         return HumanMessage(**common)
@@ -170,7 +170,7 @@ def _built(message: Message) -> BaseMessage:
         return ToolMessage(**common, tool_call_id=message.tool_call_id or "")
     valid, invalid = [], []
     for call in message.tool_calls:
-        arguments = _object(call.arguments)
+        arguments = _parse_object(call.arguments)
         if arguments is None:
             invalid.append({"id": call.id, "name": call.name, "args": call.arguments, "error": None})
         else:
@@ -178,7 +178,7 @@ def _built(message: Message) -> BaseMessage:
     return AIMessage(**common, tool_calls=valid, invalid_tool_calls=invalid)
 
 
-def _object(arguments: str) -> dict[str, Any] | None:
+def _parse_object(arguments: str) -> dict[str, Any] | None:
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):

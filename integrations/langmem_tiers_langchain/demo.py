@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langmem_tiers.cli.demo.agents import Assistants, Reply
-from langmem_tiers_langchain.contexts import record_messages
+from langmem_tiers_langchain.contexts import to_record_messages
 from langmem_tiers_langchain.extractive import ExtractiveChat
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
 
 
-class DemoAgent:
+class _DemoAgent:
     """A LangChain agent with an offline model and a checkpointer.
 
     Args:
@@ -35,15 +35,15 @@ class DemoAgent:
     def __init__(self, *middleware: AgentMiddleware[Any, Any, Any]) -> None:
         self._agent = create_agent(ExtractiveChat(), [], middleware=middleware, checkpointer=InMemorySaver())
 
-    def take_over(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+    def load_thread(self, thread: str, messages: Sequence[BaseMessage]) -> None:
         """Go on as if these had been said in a thread."""
-        self._agent.update_state(_thread(thread), {"messages": list(messages)}, as_node="model")
+        self._agent.update_state(_build_thread_config(thread), {"messages": list(messages)}, as_node="model")
 
     def ask(self, question: str, thread: str) -> Reply:
         """Ask something in a thread."""
-        watched = _Prompt()
+        watched = _PromptRecorder()
         state = self._agent.invoke(
-            {"messages": [HumanMessage(question)]}, {**_thread(thread), "callbacks": [watched]}
+            {"messages": [HumanMessage(question)]}, {**_build_thread_config(thread), "callbacks": [watched]}
         )
         answer = state["messages"][-1]
         return Reply(str(answer.text), watched.text, answer.usage_metadata["input_tokens"])
@@ -58,16 +58,16 @@ def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int)
         budget: What a prompt may take, in tokens.
     """
     memory = TieredMemoryMiddleware(engine, namespace=namespace, budget=budget)
-    plain, remembering = DemoAgent(), DemoAgent(memory)
+    plain, remembering = _DemoAgent(), _DemoAgent(memory)
     tenant = engine.namespace(namespace)
     for session in tenant.sessions().sessions:
-        said = record_messages(tenant.session(session.name).messages())
-        plain.take_over(session.name, said)
-        remembering.take_over(session.name, said)
+        said = to_record_messages(tenant.session(session.name).messages())
+        plain.load_thread(session.name, said)
+        remembering.load_thread(session.name, said)
     return Assistants(without_memory=plain, with_memory=remembering)
 
 
-class _Prompt(BaseCallbackHandler):
+class _PromptRecorder(BaseCallbackHandler):
     """Keeps what the model was shown last."""
 
     def __init__(self) -> None:
@@ -77,5 +77,5 @@ class _Prompt(BaseCallbackHandler):
         self.text = "\n\n".join(str(message.text) for prompt in messages for message in prompt)
 
 
-def _thread(name: str) -> RunnableConfig:
+def _build_thread_config(name: str) -> RunnableConfig:
     return {"configurable": {"thread_id": name}}

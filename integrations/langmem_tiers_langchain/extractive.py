@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langmem_tiers.integration_kit.extractive_answers import quoted_answer
+from langmem_tiers.integration_kit.extractive_answers import quote_answer
 from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter, count_draft
 from langmem_tiers_langchain.convert import to_draft
 
@@ -43,14 +43,14 @@ class ExtractiveChat(BaseChatModel):
         run_manager: object = None,  # noqa: ARG002 - as above
         **_: object,
     ) -> ChatResult:
-        text, counter = quoted(messages), ContentAwareCounter()
+        text, counter = quote_from_prompt(messages), ContentAwareCounter()
         shown = sum(count_draft(counter, to_draft(message)) + FRAME_TOKENS for message in messages)
         prompt, told = shown + REPLY_TOKENS, counter.count(text)
         usage = UsageMetadata(input_tokens=prompt, output_tokens=told, total_tokens=prompt + told)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
 
 
-def quoted(messages: Sequence[BaseMessage]) -> str:
+def quote_from_prompt(messages: Sequence[BaseMessage]) -> str:
     """The sentence of a prompt that answers its newest question, or that it is not known."""
     asked = (str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage))
-    return quoted_answer([str(message.text) for message in messages], next(asked, None))
+    return quote_answer([str(message.text) for message in messages], next(asked, None))

@@ -13,12 +13,12 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.errors import InvalidInputError, StorageError
-from langmem_tiers.integration_kit.argument_checks import budget_of, check_engine, namespace_of
-from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
-from langmem_tiers_langchain.contexts import context_messages, is_told_by_memory, record_messages
+from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace, to_token_budget
+from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
+from langmem_tiers_langchain.contexts import is_from_memory, to_context_messages, to_record_messages
 from langmem_tiers_langchain.convert import to_draft
-from langmem_tiers_langchain.storing import store
-from langmem_tiers_langchain.values import decode_message
+from langmem_tiers_langchain.storing import store_messages
+from langmem_tiers_langchain.values import decode_base_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,14 +70,14 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
     ) -> None:
         self.engine = check_engine(engine)
         self.session_id = check_name(session_id, "session id")
-        self.namespace: NamespacePath = namespace_of(namespace, session_id)
+        self.namespace: NamespacePath = resolve_namespace(namespace, session_id)
         self.view = _check_view(view)
-        self.budget = budget_of(budget)
+        self.budget = to_token_budget(budget)
         self.query = query
-        self._unsaved = unsaved_of(engine)
+        self._retry_queue = get_retry_queue(engine)
         self._lock = threading.Lock()
-        self._seen: list[BaseMessage] = []
-        self._held: list[BaseMessage] | None = None
+        self._last_read: list[BaseMessage] = []
+        self._turn_messages: list[BaseMessage] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join(self.namespace)!r}, {self.session_id!r}, view={self.view!r})"
@@ -88,11 +88,11 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         # The runnable tells new input from old by the length of this list at the end of the turn.
         in_turn = self._is_in_turn()
         with self._lock:
-            held = self._held if in_turn else None
+            held = self._turn_messages if in_turn else None
         if held is None:
-            held = self._read() if self.view == "record" else self.context(self.query)
+            held = self._read_record() if self.view == "record" else self.context(self.query)
             with self._lock:
-                self._held = held if in_turn else self._held
+                self._turn_messages = held if in_turn else self._turn_messages
         return list(held)
 
     def context(self, query: str | None = None, *, recall: bool = True) -> list[BaseMessage]:
@@ -106,24 +106,24 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
             BudgetExceededError: Not even the newest message fits.
         """
         try:
-            found = self._build(query, recall=recall)
-        except FAILS as error:
-            return self._without_store(error)
-        return self._with_unsaved(context_messages(found))
+            found = self._build_context(query, recall=recall)
+        except STORE_ERRORS as error:
+            return self._fall_back_to_cached(error)
+        return self._append_unsaved(to_context_messages(found))
 
     @property
     def unsaved(self) -> list[BaseMessage]:
         """What the store did not take yet, oldest first."""
         return [
             message
-            for draft in self._unsaved.look(self.namespace, self.session_id)
-            if (message := decode_message(json.loads(draft.payload_json or "null"))) is not None
+            for draft in self._retry_queue.list_pending(self.namespace, self.session_id)
+            if (message := decode_base_message(json.loads(draft.payload_json or "null"))) is not None
         ]
 
     @property
     def failures(self) -> int:
         """How many writes of this session failed in this process."""
-        return self._unsaved.failures(self.namespace, self.session_id)
+        return self._retry_queue.count_failures(self.namespace, self.session_id)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store the messages, with what could not be stored before, in one transaction.
@@ -134,32 +134,32 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         Raises:
             InvalidMessageError: One of them is no message, or a ``RemoveMessage``; nothing was stored.
         """
-        new = [self._draft(message) for message in messages if not is_told_by_memory(message)]
-        waiting = self._unsaved.take(self.namespace, self.session_id)
+        new = [self._to_draft(message) for message in messages if not is_from_memory(message)]
+        waiting = self._retry_queue.pop_drafts(self.namespace, self.session_id)
         try:
             if waiting or new:
-                store(self.engine.session(self.namespace, self.session_id), [*waiting, *new])
-        except FAILS as error:
-            self._unsaved.keep(self.namespace, self.session_id, [*waiting, *new])
+                store_messages(self.engine.session(self.namespace, self.session_id), [*waiting, *new])
+        except STORE_ERRORS as error:
+            self._retry_queue.add_failed(self.namespace, self.session_id, [*waiting, *new])
             # Its type alone: the words of an error may name what a log should not hold.
             _log.warning(
                 "%r could not store %d messages, they wait: %s", self, len(new), type(error).__name__
             )
         except BaseException:
-            self._unsaved.keep(self.namespace, self.session_id, waiting)
+            self._retry_queue.add_failed(self.namespace, self.session_id, waiting)
             raise
         finally:
             with self._lock:
-                self._held = None
+                self._turn_messages = None
 
     def clear(self) -> None:
         """Erase the session with all its messages, and what waits to be stored."""
         session = self.engine.namespace(self.namespace).find_session(self.session_id)
         if session is not None:
             session.delete()
-        self._unsaved.take(self.namespace, self.session_id)
+        self._retry_queue.pop_drafts(self.namespace, self.session_id)
         with self._lock:
-            self._held, self._seen = None, []
+            self._turn_messages, self._last_read = None, []
 
     async def aget_messages(self) -> list[BaseMessage]:
         """What the view shows."""
@@ -177,15 +177,15 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
         """What goes to the model for a question; see ``context``."""
         return await asyncio.to_thread(self.context, query, recall=recall)
 
-    def _read(self) -> list[BaseMessage]:
+    def _read_record(self) -> list[BaseMessage]:
         try:
             session = self.engine.namespace(self.namespace).find_session(self.session_id)
-            found = [] if session is None else record_messages(session.messages())
-        except FAILS as error:
-            return self._without_store(error)
-        return self._with_unsaved(found)
+            found = [] if session is None else to_record_messages(session.messages())
+        except STORE_ERRORS as error:
+            return self._fall_back_to_cached(error)
+        return self._append_unsaved(found)
 
-    def _build(self, query: str | None, *, recall: bool) -> Context:
+    def _build_context(self, query: str | None, *, recall: bool) -> Context:
         session = self.engine.session(self.namespace, self.session_id)
         try:
             return session.build_context(query, budget=self.budget, recall=recall)
@@ -195,15 +195,15 @@ class TieredChatMessageHistory(BaseChatMessageHistory):
                 query, budget=self.budget or self.engine.config.budget, recall=recall
             )
 
-    def _with_unsaved(self, found: list[BaseMessage]) -> list[BaseMessage]:
-        self._seen = found
+    def _append_unsaved(self, found: list[BaseMessage]) -> list[BaseMessage]:
+        self._last_read = found
         return [*found, *self.unsaved]
 
-    def _without_store(self, error: Exception) -> list[BaseMessage]:
+    def _fall_back_to_cached(self, error: Exception) -> list[BaseMessage]:
         _log.warning("%r could not be read, what is held goes on: %s", self, type(error).__name__)
-        return [*self._seen, *self.unsaved]
+        return [*self._last_read, *self.unsaved]
 
-    def _draft(self, message: BaseMessage) -> MessageDraft:
+    def _to_draft(self, message: BaseMessage) -> MessageDraft:
         # One without an id gets one here: a second try must not store it twice.
         own = getattr(message, "id", None)
         return to_draft(message, self.engine.counter, id=None if own else self.engine.new_id())

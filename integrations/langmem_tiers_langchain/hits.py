@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 
-from langmem_tiers.integration_kit.hit_metadata import described
+from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
 
 if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 
-def document_of(hit: Hit) -> Document:
+def to_document(hit: Hit) -> Document:
     """A memory as a document; its metadata is plain JSON, without what is not known."""
-    return Document(page_content=hit.entry.content, id=hit.entry.id, metadata=described(hit))
+    return Document(page_content=hit.entry.content, id=hit.entry.id, metadata=build_hit_metadata(hit))

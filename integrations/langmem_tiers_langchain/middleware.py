@@ -14,11 +14,11 @@ from langchain.agents.middleware.types import AgentMiddleware, AgentState, Model
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langmem_tiers.errors import BudgetExceededError, LangmemTiersError
-from langmem_tiers_langchain.budgeting import Budgeting, Calibration
-from langmem_tiers_langchain.identity import Identity
-from langmem_tiers_langchain.record import Recorder
-from langmem_tiers_langchain.repair import repaired
-from langmem_tiers_langchain.thread_view import Seen, ThreadView
+from langmem_tiers_langchain.budgeting import PromptBudgeter, TokenCalibration
+from langmem_tiers_langchain.identity import RunLocator
+from langmem_tiers_langchain.record import ThreadRecorder
+from langmem_tiers_langchain.repair import repair_tool_calls
+from langmem_tiers_langchain.thread_view import RenderedThread, ThreadRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.identity import Owner
 
 _log = logging.getLogger("langmem_tiers")
-_WARNINGS = 100
+_MAX_WARNINGS = 100
 """Different ones that are remembered, so that each is logged once."""
 
 
@@ -74,14 +74,14 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._engine = engine
-        self._identity = Identity(namespace)
-        self._budgeting = Budgeting(budget, engine.config.budget, engine.counter)
+        self._locator = RunLocator(namespace)
+        self._budgeter = PromptBudgeter(budget, engine.config.budget, engine.counter)
         self._recall = recall
         self._name = name
-        self._recorder = Recorder(engine)
-        self.calibration = Calibration()
+        self._recorder = ThreadRecorder(engine)
+        self.calibration = TokenCalibration()
         self.stats = MiddlewareStats()
-        self._warned: set[str] = set()
+        self._logged_warnings: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -93,9 +93,9 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Show the model its view of the thread, and remember what it answers."""
-        seen = self._seen(request)
+        seen = self._render_thread(request)
         response = handler(request.override(messages=seen.messages))
-        self._answered(request, seen, response)
+        self._record_response(request, seen, response)
         return response
 
     async def awrap_model_call(
@@ -104,50 +104,52 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """The same without keeping the event loop."""
-        seen = await asyncio.to_thread(self._seen, request)
+        seen = await asyncio.to_thread(self._render_thread, request)
         response = await handler(request.override(messages=seen.messages))
-        await asyncio.to_thread(self._answered, request, seen, response)
+        await asyncio.to_thread(self._record_response, request, seen, response)
         return response
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Remember what no model call has seen, such as the results of the last tools."""
-        self._write(runtime, state["messages"])
+        self._record_messages(runtime, state["messages"])
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """The same without keeping the event loop."""
-        await asyncio.to_thread(self._write, runtime, state["messages"])
+        await asyncio.to_thread(self._record_messages, runtime, state["messages"])
         return None
 
-    def _seen(self, request: ModelRequest[Any]) -> Seen:
+    def _render_thread(self, request: ModelRequest[Any]) -> RenderedThread:
         with self._lock:
             self.stats.calls += 1
         try:
-            ratio = self.calibration.ratio(request.model)
-            allowance = self._budgeting.allowance(request, ratio)
-            view = ThreadView(self._engine, self._budgeting, allowance, request.messages)
-            return self._remembered(request, view) or view.plain()
+            ratio = self.calibration.get_ratio(request.model)
+            allowance = self._budgeter.compute_allowance(request, ratio)
+            view = ThreadRenderer(self._engine, self._budgeter, allowance, request.messages)
+            return self._render_with_memory(request, view) or view.render_plain()
         except BudgetExceededError:
             raise
         except Exception as error:  # noqa: BLE001 - not even counting works: the thread goes on as it is
-            self._failed(error)
-            return Seen(repaired(request.messages), 0)
+            self._report_failure(error)
+            return RenderedThread(repair_tool_calls(request.messages), 0)
 
-    def _remembered(self, request: ModelRequest[Any], view: ThreadView) -> Seen | None:
+    def _render_with_memory(self, request: ModelRequest[Any], view: ThreadRenderer) -> RenderedThread | None:
         # The state is the record; other middleware may show its messages in other words, or add to them.
         said = request.state["messages"]
         try:
-            place = self._identity.place(request.runtime, said)
+            place = self._locator.locate(request.runtime, said)
             thread, stored = self._recorder.write(place, said)
-            self._count(stored)
-            return view.with_memory(thread, said, recall=self._recall)
+            self._count_stored(stored)
+            return view.render_with_memory(thread, said, recall=self._recall)
         except BudgetExceededError:
             return None  # without memory it may fit
         except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
-            self._failed(error)
+            self._report_failure(error)
             return None
 
-    def _answered(self, request: ModelRequest[Any], seen: Seen, response: ModelResponse[Any]) -> None:
+    def _record_response(
+        self, request: ModelRequest[Any], seen: RenderedThread, response: ModelResponse[Any]
+    ) -> None:
         for message in response.result:
             if message.id is None:
                 message.id = str(uuid.uuid4())  # as the state would do, a moment later
@@ -155,23 +157,25 @@ class TieredMemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             told = used.get("input_tokens") if isinstance(used, dict) else None
             if isinstance(told, int):
                 self.calibration.learn(request.model, seen.tokens, told)
-        self._write(request.runtime, [*request.state["messages"], *response.result])
+        self._record_messages(request.runtime, [*request.state["messages"], *response.result])
 
-    def _write(self, runtime: Runtime[Any], messages: Sequence[BaseMessage]) -> None:
+    def _record_messages(self, runtime: Runtime[Any], messages: Sequence[BaseMessage]) -> None:
         try:
-            self._count(self._recorder.write(self._identity.place(runtime, messages), messages)[1])
+            self._count_stored(self._recorder.write(self._locator.locate(runtime, messages), messages)[1])
         except Exception as error:  # noqa: BLE001 - written with the next call, if the thread goes on
-            self._failed(error)
+            self._report_failure(error)
 
-    def _count(self, stored: int) -> None:
+    def _count_stored(self, stored: int) -> None:
         with self._lock:
             self.stats.stored += stored
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
         with self._lock:
             self.stats.failures[kind] += 1
-            is_new = (what := f"{kind} {told}") not in self._warned
-            self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
+            is_new = (what := f"{kind} {told}") not in self._logged_warnings
+            self._logged_warnings = (
+                {*self._logged_warnings, what} if len(self._logged_warnings) < _MAX_WARNINGS else {what}
+            )
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "the agent goes on without memory: %s %s", kind, told, exc_info=not told)

@@ -8,12 +8,12 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
 from langmem_tiers.errors import InvalidInputError, LangmemTiersError
-from langmem_tiers_langchain.marks import MARK
+from langmem_tiers_langchain.marks import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
-WORDS_PER_TOKEN = 0.75
+_WORDS_PER_TOKEN = 0.75
 """How many words a model is asked for; tokens are nothing that it can count."""
 
 
@@ -33,16 +33,16 @@ class LangChainModel:
 
     def __init__(self, model: Runnable[Any, Any]) -> None:
         self._model = model
-        _check(model)
+        _check_model(model)
 
     def __repr__(self) -> str:
         return f"LangChainModel({type(self._model).__name__})"  # a model's own may hold its key
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
         """The model's answer."""
-        limit = f"Answer in at most {max(1, int(max_tokens * WORDS_PER_TOKEN))} words."
+        limit = f"Answer in at most {max(1, int(max_tokens * _WORDS_PER_TOKEN))} words."
         rules = f"{system}\n\n{limit}" if system else limit
-        config: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": dict(MARK)}
+        config: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": dict(SOURCE_METADATA)}
         answer = self._model.invoke([SystemMessage(rules), HumanMessage(prompt)], config)
         text = answer.text if isinstance(answer, BaseMessage) else answer
         if not isinstance(text, str):
@@ -53,7 +53,7 @@ class LangChainModel:
         return str(text)
 
 
-def _check(model: object) -> None:
+def _check_model(model: object) -> None:
     if isinstance(model, type) or not callable(getattr(model, "invoke", None)):
         raise InvalidInputError(
             f"a {type(model).__name__} is no chat model: pass an object with invoke(messages), "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-_PLACE = re.compile(r"\{([A-Za-z]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)\}")
 
 
 class NamespaceTemplate:
@@ -37,7 +37,7 @@ class NamespaceTemplate:
     def __init__(self, labels: str | Iterable[str]) -> None:
         self.labels = check_namespace(labels)
         for label in self.labels:
-            if ("{" in label or "}" in label) and not _PLACE.fullmatch(label):
+            if ("{" in label or "}" in label) and not _PLACEHOLDER.fullmatch(label):
                 raise InvalidNameError(
                     f"the label {label!r} has braces: make a place a label of its own, such as '{{user_id}}'"
                 )
@@ -54,15 +54,15 @@ class NamespaceTemplate:
         Raises:
             InvalidNameError: A value is missing, makes no label, or differs between configuration and context.
         """
-        places = {label: found[1] for label in self.labels if (found := _PLACE.fullmatch(label))}
+        places = {label: found[1] for label in self.labels if (found := _PLACEHOLDER.fullmatch(label))}
         if not places:
             return self.labels
         return check_namespace(
-            self._value(places[label], runtime) if label in places else label for label in self.labels
+            self._require_value(places[label], runtime) if label in places else label for label in self.labels
         )
 
-    def _value(self, name: str, runtime: object) -> str:
-        value = told(name, runtime)
+    def _require_value(self, name: str, runtime: object) -> str:
+        value = get_run_value(name, runtime)
         if value is None:
             raise InvalidNameError(
                 f"the namespace {self.labels!r} needs a value for {name!r}: pass it as "
@@ -71,7 +71,7 @@ class NamespaceTemplate:
         return value
 
 
-def told(name: str, runtime: object = None) -> str | None:
+def get_run_value(name: str, runtime: object = None) -> str | None:
     """What a run was told under a name, in its configuration or its context; None if nothing.
 
     Args:
@@ -82,9 +82,9 @@ def told(name: str, runtime: object = None) -> str | None:
         InvalidNameError: It makes no label, or differs between configuration and context.
     """
     configured = (ensure_config().get("configurable") or {}).get(name)
-    context = getattr(_runtime() if runtime is None else runtime, "context", None)
+    context = getattr(_get_runtime() if runtime is None else runtime, "context", None)
     in_context = context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
-    values = {_label(value, name) for value in (configured, in_context) if value is not None}
+    values = {_to_label(value, name) for value in (configured, in_context) if value is not None}
     if len(values) > 1:
         raise InvalidNameError(
             f"{name!r} is one thing in the configuration and another in the context: pass the same, or one"
@@ -92,14 +92,14 @@ def told(name: str, runtime: object = None) -> str | None:
     return values.pop() if values else None
 
 
-def _runtime() -> object:
+def _get_runtime() -> object:
     try:
         return get_runtime()
     except (RuntimeError, KeyError):  # outside of a graph
         return None
 
 
-def _label(value: object, name: str) -> str:
+def _to_label(value: object, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | UUID) or not str(value):
         shown = repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
         raise InvalidNameError(f"the value for {name!r} must be a name, got {shown}: pass a non-empty str")

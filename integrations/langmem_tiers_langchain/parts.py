@@ -16,20 +16,20 @@ from langmem_tiers.text.token_counting import ContentAwareCounter
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-_IMAGES = frozenset(("image", "image_url", "input_image", "image_file"))
-_SOUNDS = frozenset(("audio", "input_audio", "audio_url"))
-_VIDEOS = frozenset(("video", "video_url", "input_video"))
-_FILES = frozenset(("file", "input_file", "document"))
-_PARTS = _IMAGES | _SOUNDS | _VIDEOS | _FILES
+_IMAGE_TYPES = frozenset(("image", "image_url", "input_image", "image_file"))
+_AUDIO_TYPES = frozenset(("audio", "input_audio", "audio_url"))
+_VIDEO_TYPES = frozenset(("video", "video_url", "input_video"))
+_FILE_TYPES = frozenset(("file", "input_file", "document"))
+_MEDIA_TYPES = _IMAGE_TYPES | _AUDIO_TYPES | _VIDEO_TYPES | _FILE_TYPES
 # Told elsewhere: as the message's text or its tool calls; what was thought is not sent again.
-_NOTHING = frozenset(
+_UNCOUNTED_TYPES = frozenset(
     (
         "text", "output_text", "tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call",
         "input_json_delta", "reasoning", "reasoning_content", "thinking", "redacted_thinking",
     )
 )  # fmt: skip
-_LONGEST_WORD = 200  # characters; what is longer and has no space is data
-_DEEPEST = 50
+_MAX_WORD_CHARACTERS = 200  # characters; what is longer and has no space is data
+_MAX_DEPTH = 50
 
 
 def part_tokens(message: BaseMessage) -> int:
@@ -37,10 +37,10 @@ def part_tokens(message: BaseMessage) -> int:
     content = message.content
     if not isinstance(content, list):
         return 0
-    return sum(_tokens(block) for block in content if isinstance(block, dict))
+    return sum(_count_block_tokens(block) for block in content if isinstance(block, dict))
 
 
-def _kind(block: dict[Any, Any]) -> str:
+def _find_kind(block: dict[Any, Any]) -> str:
     kind = block.get("type")
     if kind == "media":  # Google names it by its type of data
         kind = str(block.get("mime_type", "")).partition("/")[0]
@@ -51,17 +51,17 @@ def _kind(block: dict[Any, Any]) -> str:
     return next((key for key in ("image", "video", "audio", "document") if key in block), "")
 
 
-def _tokens(block: dict[Any, Any], depth: int = 0) -> int:
-    kind = _kind(block)
-    if kind in _NOTHING:
+def _count_block_tokens(block: dict[Any, Any], depth: int = 0) -> int:
+    kind = _find_kind(block)
+    if kind in _UNCOUNTED_TYPES:
         return 0
-    if kind in _IMAGES:
+    if kind in _IMAGE_TYPES:
         return SMALL_IMAGE_TOKENS if _is_small(block) else IMAGE_TOKENS
-    if kind in _SOUNDS:
+    if kind in _AUDIO_TYPES:
         return AUDIO_TOKENS
-    if kind in _VIDEOS:
+    if kind in _VIDEO_TYPES:
         return VIDEO_TOKENS
-    return FILE_TOKENS if kind in _FILES and not _is_text(block) else _written(block, depth)
+    return FILE_TOKENS if kind in _FILE_TYPES and not _is_text(block) else _count_text_tokens(block, depth)
 
 
 def _is_small(block: dict[Any, Any]) -> bool:
@@ -74,21 +74,25 @@ def _is_text(block: dict[Any, Any]) -> bool:
     return isinstance(source, dict) and source.get("type") in ("text", "content")
 
 
-def _written(value: object, depth: int) -> int:
+def _count_text_tokens(value: object, depth: int) -> int:
     # A block of another kind takes what its words take, and what the blocks inside it do.
     if isinstance(value, str):
-        is_data = len(value) > _LONGEST_WORD and value.isascii() and " " not in value[: 4 * _LONGEST_WORD]
+        is_data = (
+            len(value) > _MAX_WORD_CHARACTERS
+            and value.isascii()
+            and " " not in value[: 4 * _MAX_WORD_CHARACTERS]
+        )
         return 0 if is_data or value.startswith("data:") else ContentAwareCounter().count(value)
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return 0
     if isinstance(value, list):
-        return sum(_inside(part, depth + 1) for part in value)
+        return sum(_count_nested_tokens(part, depth + 1) for part in value)
     if isinstance(value, dict):
-        return sum(_inside(part, depth + 1) for key, part in value.items() if key != "type")
+        return sum(_count_nested_tokens(part, depth + 1) for key, part in value.items() if key != "type")
     return 0
 
 
-def _inside(value: object, depth: int) -> int:
-    if isinstance(value, dict) and _kind(value) in _PARTS:
-        return _tokens(value, depth)
-    return _written(value, depth)
+def _count_nested_tokens(value: object, depth: int) -> int:
+    if isinstance(value, dict) and _find_kind(value) in _MEDIA_TYPES:
+        return _count_block_tokens(value, depth)
+    return _count_text_tokens(value, depth)

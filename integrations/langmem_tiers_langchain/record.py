@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langmem_tiers.errors import SessionNotFoundError
-from langmem_tiers_langchain.convert import stored_id, to_draft, to_message
-from langmem_tiers_langchain.marks import is_added
-from langmem_tiers_langchain.repair import calls_of
-from langmem_tiers_langchain.storing import renamed, store
+from langmem_tiers_langchain.convert import get_stored_id, to_draft, to_message
+from langmem_tiers_langchain.marks import is_added_by_middleware
+from langmem_tiers_langchain.repair import list_unique_calls
+from langmem_tiers_langchain.storing import assign_content_id, store_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,75 +21,81 @@ if TYPE_CHECKING:
 
     from langmem_tiers import MemoryEngine, Session
     from langmem_tiers.common.ports import TokenCounter
-    from langmem_tiers_langchain.identity import Place
+    from langmem_tiers_langchain.identity import RunLocation
 
-_IDS_HELD = 200_000
+_MAX_CACHED_IDS = 200_000
 """Of messages in all threads together; of those beyond, the database is asked again."""
-_LOOKED_AT_AGAIN = 100
+_EDIT_CHECK_MESSAGES = 100
 """The newest messages of a thread in which an edit is noticed."""
-_MANY = 20
+_MIN_LOOKUP_MESSAGES = 20
 """New messages from which on it is asked first which of them are stored."""
 
 
 @dataclass(slots=True)
-class Thread:
+class ThreadRecord:
     """What is known of a thread's record in this process."""
 
     session: Session
-    stored: dict[str, str] = field(default_factory=dict)
+    stored_ids: dict[str, str] = field(default_factory=dict)
     """Ids in the record by the ids in the thread."""
-    unstored: set[str] = field(default_factory=set)
+    excluded_ids: set[str] = field(default_factory=set)
     """Ids of what stays out of the record, since it is nothing but injected memory."""
-    edited: set[str] = field(default_factory=set)
+    edited_ids: set[str] = field(default_factory=set)
     """Ids of what says something else now than when it was stored."""
-    _texts: dict[str, int] = field(default_factory=dict)
+    _fingerprints: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, messages: Sequence[BaseMessage], engine: MemoryEngine) -> int:
         """Store what the record does not have yet, in order; how many that were."""
         with self._lock:
-            unknown = (one for one in messages if one.id not in self.stored and one.id not in self.unstored)
-            new = [one for one in unknown if one.id and not is_added(one)]
+            unknown = (
+                one for one in messages if one.id not in self.stored_ids and one.id not in self.excluded_ids
+            )
+            new = [one for one in unknown if one.id and not is_added_by_middleware(one)]
             added = self._add(new, engine.counter)
-            edited = [message for message in messages[-_LOOKED_AT_AGAIN:] if self._is_edited(message)]
+            edited = [message for message in messages[-_EDIT_CHECK_MESSAGES:] if self._is_edited(message)]
             return added + self._add_edited(edited, engine.counter)
 
     def _add(self, new: Sequence[BaseMessage], counter: TokenCounter) -> int:
         if not new:
             return 0
-        ids = [stored_id(message) for message in new]
-        held = self.session.holds(ids) if len(new) >= _MANY else frozenset()
-        recorded = self._recorded(held)
+        ids = [get_stored_id(message) for message in new]
+        held = self.session.find_known_ids(ids) if len(new) >= _MIN_LOOKUP_MESSAGES else frozenset()
+        recorded = self._fingerprint_recorded(held)
         fresh = [message for message, one in zip(new, ids, strict=True) if one not in held]
-        done = store(self.session, [to_draft(message, counter) for message in fresh])
+        done = store_messages(self.session, [to_draft(message, counter) for message in fresh])
         for message, one in zip(new, ids, strict=True):
-            if one in done.echoes:
-                self.unstored.add(message.id or "")
+            if one in done.echo_ids:
+                self.excluded_ids.add(message.id or "")
             else:
-                self.stored[message.id or ""] = one
-                self._texts[message.id or ""] = recorded.get(one, _fingerprint(message))
-            if one in done.edited:
-                self.edited.add(message.id or "")
+                self.stored_ids[message.id or ""] = one
+                self._fingerprints[message.id or ""] = recorded.get(one, _fingerprint_message(message))
+            if one in done.edited_ids:
+                self.edited_ids.add(message.id or "")
         return done.added
 
-    def _recorded(self, held: AbstractSet[str]) -> dict[str, int]:
+    def _fingerprint_recorded(self, held: AbstractSet[str]) -> dict[str, int]:
         # A message may have been edited since another process stored it.
-        newest = self.session.latest(_LOOKED_AT_AGAIN) if held else ()
-        return {message.id: _fingerprint(to_message(message)) for message in newest if message.id in held}
+        newest = self.session.latest(_EDIT_CHECK_MESSAGES) if held else ()
+        return {
+            message.id: _fingerprint_message(to_message(message)) for message in newest if message.id in held
+        }
 
     def _is_edited(self, message: BaseMessage) -> bool:
-        known = self._texts.get(message.id or "")
-        return known is not None and known != _fingerprint(message)
+        known = self._fingerprints.get(message.id or "")
+        return known is not None and known != _fingerprint_message(message)
 
     def _add_edited(self, edited: Sequence[BaseMessage], counter: TokenCounter) -> int:
         # What was said stays in the record; what it became is stored beside it.
-        done = store(self.session, [renamed(to_draft(message, counter)) for message in edited])
-        self._texts.update((message.id or "", _fingerprint(message)) for message in edited)
-        self.edited.update(message.id or "" for message in edited)
+        done = store_messages(
+            self.session, [assign_content_id(to_draft(message, counter)) for message in edited]
+        )
+        self._fingerprints.update((message.id or "", _fingerprint_message(message)) for message in edited)
+        self.edited_ids.update(message.id or "" for message in edited)
         return done.added
 
 
-class Recorder:
+class ThreadRecorder:
     """The records of the threads that were seen lately.
 
     Args:
@@ -99,44 +105,44 @@ class Recorder:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._threads: OrderedDict[Place, Thread] = OrderedDict()
+        self._records: OrderedDict[RunLocation, ThreadRecord] = OrderedDict()
 
-    def write(self, place: Place, messages: Sequence[BaseMessage]) -> tuple[Thread, int]:
+    def write(self, place: RunLocation, messages: Sequence[BaseMessage]) -> tuple[ThreadRecord, int]:
         """Store what the record of a thread does not have yet; the thread, and how many that were."""
-        thread = self._thread(place)
+        thread = self._open_record(place)
         try:
             added = thread.write(messages, self._engine)
         except SessionNotFoundError:  # erased by somebody: the thread goes on in a new one
-            self.forget(place)
-            thread = self._thread(place)
+            self.invalidate(place)
+            thread = self._open_record(place)
             added = thread.write(messages, self._engine)
         if added:
-            self._let_go_of_some()
+            self._evict()
         return thread, added
 
-    def forget(self, place: Place) -> None:
+    def invalidate(self, place: RunLocation) -> None:
         """Look anew at the record of a thread."""
         with self._lock:
-            self._threads.pop(place, None)
+            self._records.pop(place, None)
 
-    def _thread(self, place: Place) -> Thread:
+    def _open_record(self, place: RunLocation) -> ThreadRecord:
         with self._lock:
-            known = self._threads.get(place)
+            known = self._records.get(place)
             if known is not None:
-                self._threads.move_to_end(place)
+                self._records.move_to_end(place)
                 return known
-        opened = Thread(self._engine.session(place.namespace, place.session))
+        opened = ThreadRecord(self._engine.session(place.namespace, place.session))
         with self._lock:
-            return self._threads.setdefault(place, opened)
+            return self._records.setdefault(place, opened)
 
-    def _let_go_of_some(self) -> None:
+    def _evict(self) -> None:
         with self._lock:
-            held = sum(len(thread.stored) for thread in self._threads.values())
-            while held > _IDS_HELD and len(self._threads) > 1:
-                held -= len(self._threads.popitem(last=False)[1].stored)
+            held = sum(len(thread.stored_ids) for thread in self._records.values())
+            while held > _MAX_CACHED_IDS and len(self._records) > 1:
+                held -= len(self._records.popitem(last=False)[1].stored_ids)
 
 
-def _fingerprint(message: BaseMessage) -> int:
+def _fingerprint_message(message: BaseMessage) -> int:
     content = message.content
     text = content if isinstance(content, str) else (len(content), str(message.text))
-    return hash((message.type, text, str(calls) if (calls := calls_of(message)) else ""))
+    return hash((message.type, text, str(calls) if (calls := list_unique_calls(message)) else ""))

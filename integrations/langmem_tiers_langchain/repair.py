@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langmem_tiers_langchain.marks import MARK
+from langmem_tiers_langchain.marks import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-NO_RESULT = "[no result: the call did not come to its end]"
+NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
-def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def repair_tool_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """The messages with every tool call answered right behind it.
 
     A result that came late moves to its call, one without a call is left out, and where none came a
     result says so. The messages that were handed in are not changed.
     """
-    said = [_with_call_ids(message) for message in messages]
-    answers, calling = _answers(said)
+    said = [_fill_call_ids(message) for message in messages]
+    answers, calling = _match_results(said)
     whole: list[BaseMessage] = []
     for place, message in enumerate(said):
         if isinstance(message, ToolMessage):
@@ -29,16 +29,18 @@ def repaired(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         whole.append(message)
         if place in calling:
             given = answers.get(place, {})
-            whole += [given.get(call["id"]) or _missing(message, call) for call in calling[place]]
+            whole += [
+                given.get(call["id"]) or _build_missing_result(message, call) for call in calling[place]
+            ]
     return whole
 
 
-def is_made_up(message: BaseMessage) -> bool:
+def is_placeholder_result(message: BaseMessage) -> bool:
     """Whether it is a result that ``repaired`` made."""
-    return isinstance(message, ToolMessage) and message.additional_kwargs == MARK
+    return isinstance(message, ToolMessage) and message.additional_kwargs == SOURCE_METADATA
 
 
-def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
+def list_unique_calls(message: BaseMessage) -> list[dict[str, Any]]:
     """The tool calls of a message, each id once; providers are told of calls that could not be read as well."""
     if not isinstance(message, AIMessage):
         return []
@@ -46,7 +48,7 @@ def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
     return list({call["id"]: call for call in calls}.values())
 
 
-def _answers(
+def _match_results(
     messages: Sequence[BaseMessage],
 ) -> tuple[dict[int, dict[str, ToolMessage]], dict[int, list[dict[str, Any]]]]:
     answers: dict[int, dict[str, ToolMessage]] = {}
@@ -57,14 +59,14 @@ def _answers(
             start = opened.pop(message.tool_call_id, None)
             if start is not None:
                 answers.setdefault(start, {})[message.tool_call_id] = message
-        elif calls := calls_of(message):
+        elif calls := list_unique_calls(message):
             calling[place] = calls
             opened.update((call["id"], place) for call in calls)
     return answers, calling
 
 
-def _with_call_ids(message: BaseMessage) -> BaseMessage:
-    if not isinstance(message, AIMessage) or all(call["id"] for call in calls_of(message)):
+def _fill_call_ids(message: BaseMessage) -> BaseMessage:
+    if not isinstance(message, AIMessage) or all(call["id"] for call in list_unique_calls(message)):
         return message
     changed = {
         field: [
@@ -77,12 +79,12 @@ def _with_call_ids(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update=changed)
 
 
-def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
+def _build_missing_result(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     return ToolMessage(
-        NO_RESULT,
+        NO_RESULT_TEXT,
         tool_call_id=call["id"],
         name=call["name"] or None,
         status="error",
         id=f"{message.id}-{call['id']}",
-        additional_kwargs=dict(MARK),
+        additional_kwargs=dict(SOURCE_METADATA),
     )

@@ -13,7 +13,7 @@ from langmem_tiers.common.recall_strategy import Strategy, check_strategy
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - pydantic checks the field by it
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.recall.models import RecallFilters
-from langmem_tiers_langchain.hits import document_of
+from langmem_tiers_langchain.hits import to_document
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -69,7 +69,7 @@ class TieredMemoryRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002 - the framework's signature
         k: int | None = None,
     ) -> list[Document]:
-        return self._found(query, k)
+        return self._recall_documents(query, k)
 
     async def _aget_relevant_documents(
         self,
@@ -78,12 +78,12 @@ class TieredMemoryRetriever(BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002 - the framework's signature
         k: int | None = None,
     ) -> list[Document]:
-        return await asyncio.to_thread(self._found, query, k)
+        return await asyncio.to_thread(self._recall_documents, query, k)
 
-    def _found(self, query: str, k: int | None) -> list[Document]:
+    def _recall_documents(self, query: str, k: int | None) -> list[Document]:
         if not query.strip():
             return []  # a chain goes on without memory where nothing was asked
         found = self.engine.namespace(self.namespace).recall(
             query, limit=self.k if k is None else k, strategy=self.strategy, filters=self.filters
         )
-        return [document_of(hit) for hit in found]
+        return [to_document(hit) for hit in found]

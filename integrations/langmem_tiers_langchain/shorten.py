@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from langmem_tiers import Message
     from langmem_tiers.common.messages import ToolCall
 
-_SAID_ELSEWHERE = {"text", "tool_use", "tool_call", "input_json_delta"}
+_REDUNDANT_TYPES = {"text", "tool_use", "tool_call", "input_json_delta"}
 """Blocks that the text and the tool calls of a message say again."""
-_THOUGHTS = {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
+_THOUGHT_TYPES = {"thinking", "redacted_thinking", "reasoning", "reasoning_content"}
 
 
-def shortened(message: BaseMessage, shown: Message, *, with_parts: bool) -> BaseMessage:
+def shorten_message(message: BaseMessage, shown: Message, *, with_parts: bool) -> BaseMessage:
     """The message as the engine shows it in fewer words, still with its id, its calls and its name.
 
     Args:
@@ -28,25 +28,27 @@ def shortened(message: BaseMessage, shown: Message, *, with_parts: bool) -> Base
         shown: As it is to be shown.
         with_parts: Whether pictures and the like stay; if not, a note says that they were there.
     """
-    short = with_text(message, shown.content, with_parts=with_parts)
+    short = replace_text(message, shown.content, with_parts=with_parts)
     if not isinstance(message, AIMessage) or not message.tool_calls:
         return short
     texts = {call.id: call for call in shown.tool_calls}
-    calls = [_with_arguments(call, texts.get(call["id"] or "")) for call in message.tool_calls]
+    calls = [_replace_arguments(call, texts.get(call["id"] or "")) for call in message.tool_calls]
     return short.model_copy(update={"tool_calls": calls})
 
 
-def with_text(message: BaseMessage, text: str, *, with_parts: bool) -> BaseMessage:
+def replace_text(message: BaseMessage, text: str, *, with_parts: bool) -> BaseMessage:
     """The message with another text in place of its own."""
-    parts = [block for block in _blocks(message) if block.get("type") not in _SAID_ELSEWHERE]
+    parts = [block for block in _list_blocks(message) if block.get("type") not in _REDUNDANT_TYPES]
     if with_parts and parts:
         said = [{"type": "text", "text": text}] if text else []
-        return message.model_copy(update={"content": [*_thoughts(parts), *said, *_others(parts)]})
-    notes = [f"[{block.get('type')} not shown]" for block in _others(parts)]
+        return message.model_copy(
+            update={"content": [*_filter_thoughts(parts), *said, *_filter_non_thoughts(parts)]}
+        )
+    notes = [f"[{block.get('type')} not shown]" for block in _filter_non_thoughts(parts)]
     return message.model_copy(update={"content": "\n".join([text, *notes])})
 
 
-def prefixed(message: BaseMessage, text: str) -> BaseMessage:
+def prepend_text(message: BaseMessage, text: str) -> BaseMessage:
     """The message with a text in front of its own."""
     content = message.content
     if isinstance(content, str):
@@ -54,19 +56,19 @@ def prefixed(message: BaseMessage, text: str) -> BaseMessage:
     return message.model_copy(update={"content": [{"type": "text", "text": text}, *content]})
 
 
-def _blocks(message: BaseMessage) -> list[Mapping[str, Any]]:
+def _list_blocks(message: BaseMessage) -> list[Mapping[str, Any]]:
     return [] if isinstance(message.content, str) else [b for b in message.content if isinstance(b, dict)]
 
 
-def _thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [block for block in parts if block.get("type") in _THOUGHTS]  # providers want them first
+def _filter_thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [block for block in parts if block.get("type") in _THOUGHT_TYPES]  # providers want them first
 
 
-def _others(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [block for block in parts if block.get("type") not in _THOUGHTS]
+def _filter_non_thoughts(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [block for block in parts if block.get("type") not in _THOUGHT_TYPES]
 
 
-def _with_arguments(call: Any, shown: ToolCall | None) -> Any:  # noqa: ANN401 - LangChain's ToolCall is a dict
+def _replace_arguments(call: Any, shown: ToolCall | None) -> Any:  # noqa: ANN401 - LangChain's ToolCall is a dict
     if shown is None:
         return call
     try:

@@ -10,14 +10,14 @@ from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, PutOp, Sear
 
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidConfigError
-from langmem_tiers_langchain.store_embedder import CALLER_LOOP, embedder_of
+from langmem_tiers_langchain.store_embedder import CALLER_LOOP, build_index_embedder
 from langmem_tiers_langchain.store_ops import (
-    WHOLE,
-    change_of,
+    WHOLE_VALUE_PATH,
     check_op,
-    item_of,
-    matches_of,
-    search_item_of,
+    to_item_change,
+    to_namespace_matches,
+    to_search_item,
+    to_store_item,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
-_SWEEP_MINUTES = 5.0
+_DEFAULT_SWEEP_MINUTES = 5.0
 
 
 class TieredStore(BaseStore):
@@ -66,13 +66,13 @@ class TieredStore(BaseStore):
         self.index_config = None if index is None else index.copy()
         self.ttl_config = None if ttl is None else ttl.copy()
         config: dict[str, Any] = {**(index or {})}
-        self._fields = _fields(config.get("fields"))
+        self._fields = _check_fields(config.get("fields"))
         self.embeddings: Embeddings | None = None
         embedder = None
         if config.get("embed") is not None:
-            self.embeddings, embedder = embedder_of(config)
+            self.embeddings, embedder = build_index_embedder(config)
         used = MemoryEngine() if engine is None else engine
-        self._own = used if engine is None else None
+        self._owned_engine = used if engine is None else None
         self._items = used.items if embedder is None else used.items.using(embedder)
 
     @classmethod
@@ -131,10 +131,10 @@ class TieredStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 results[at] = list(
                     self._items.namespaces(
-                        matches_of(op), max_depth=op.max_depth, limit=op.limit, offset=op.offset
+                        to_namespace_matches(op), max_depth=op.max_depth, limit=op.limit, offset=op.offset
                     )
                 )
-        self._items.write(change_of(op, self._fields) for op in every if isinstance(op, PutOp))
+        self._items.write(to_item_change(op, self._fields) for op in every if isinstance(op, PutOp))
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -157,7 +157,7 @@ class TieredStore(BaseStore):
         """
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         minutes = sweep_interval_minutes if sweep_interval_minutes is not None else configured
-        self._items.sweeper.start((_SWEEP_MINUTES if minutes is None else minutes) * 60)
+        self._items.sweeper.start((_DEFAULT_SWEEP_MINUTES if minutes is None else minutes) * 60)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """End the thread. Says whether it has ended within that many seconds."""
@@ -166,8 +166,8 @@ class TieredStore(BaseStore):
     def close(self) -> None:
         """Stop sweeping and close the database, if it is the store's own. An engine handed in stays open."""
         self._items.sweeper.stop()
-        if self._own is not None:
-            self._own.close()
+        if self._owned_engine is not None:
+            self._owned_engine.close()
 
     def _get(self, ops: list[Op], results: list[Result], *, refresh: bool) -> None:
         wanted = [
@@ -179,7 +179,7 @@ class TieredStore(BaseStore):
             return
         found = self._items.get_many([(tuple(op.namespace), op.key) for _, op in wanted], refresh=refresh)
         for (at, _), item in zip(wanted, found, strict=True):
-            results[at] = item_of(item)
+            results[at] = to_store_item(item)
 
     def _search(self, op: SearchOp) -> list[Any]:
         hits = self._items.search(
@@ -190,7 +190,7 @@ class TieredStore(BaseStore):
             offset=op.offset,
             refresh=bool(op.refresh_ttl),
         )
-        return [search_item_of(hit) for hit in hits]
+        return [to_search_item(hit) for hit in hits]
 
 
 def _check_engine(engine: object) -> None:
@@ -201,9 +201,9 @@ def _check_engine(engine: object) -> None:
         )
 
 
-def _fields(fields: object) -> list[str]:
+def _check_fields(fields: object) -> list[str]:
     if fields is None:
-        return [WHOLE]
+        return [WHOLE_VALUE_PATH]
     if not isinstance(fields, list | tuple) or not all(isinstance(path, str) for path in fields):
         raise InvalidConfigError(f"fields must be a list of paths, got {fields!r}: use e.g. ['text']")
-    return list(fields) or [WHOLE]
+    return list(fields) or [WHOLE_VALUE_PATH]

@@ -23,7 +23,7 @@ CALLER_LOOP: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextv
 """The loop that waits for the store; clients of an async embedding function may be bound to it."""
 
 
-def embedder_of(index: Mapping[str, Any]) -> tuple[Embeddings, LangChainEmbedder]:
+def build_index_embedder(index: Mapping[str, Any]) -> tuple[Embeddings, LangChainEmbedder]:
     """The model of an index configuration, as LangChain knows it and as the engine does.
 
     Raises:
@@ -35,13 +35,13 @@ def embedder_of(index: Mapping[str, Any]) -> tuple[Embeddings, LangChainEmbedder
         raise InvalidConfigError(
             f"the embed of the index cannot be used ({error}): give Embeddings, a function or 'provider:model'"
         ) from error
-    identity = index.get("identity") or _identity(embeddings)
+    identity = index.get("identity") or _find_identity(embeddings)
     function = getattr(embeddings, "afunc", None)
-    model: Any = embeddings if function is None else _AwaitedEmbeddings(embeddings)
+    model: Any = embeddings if function is None else _BlockingEmbeddings(embeddings)
     return embeddings, LangChainEmbedder(model, identity=identity, dimension=index.get("dims"))
 
 
-class _AwaitedEmbeddings:
+class _BlockingEmbeddings:
     """An async model for callers that wait."""
 
     def __init__(self, embeddings: Embeddings) -> None:
@@ -49,21 +49,21 @@ class _AwaitedEmbeddings:
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector per text."""
-        return _awaited(self._embeddings.aembed_documents(texts))
+        return _wait_for(self._embeddings.aembed_documents(texts))
 
     def embed_query(self, text: str) -> list[float]:
         """One vector."""
-        return _awaited(self._embeddings.aembed_query(text))
+        return _wait_for(self._embeddings.aembed_query(text))
 
 
-def _awaited(answer: Coroutine[Any, Any, T]) -> T:
+def _wait_for(answer: Coroutine[Any, Any, T]) -> T:
     loop = CALLER_LOOP.get()
     if loop is None:
         return asyncio.run(answer)  # in a thread of the embedder's own, so no loop runs here
     return asyncio.run_coroutine_threadsafe(answer, loop).result()
 
 
-def _identity(embeddings: Embeddings) -> str:
+def _find_identity(embeddings: Embeddings) -> str:
     function = getattr(embeddings, "func", None) or getattr(embeddings, "afunc", None)
     if function is not None:
         named = function if hasattr(function, "__qualname__") else type(function)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_store
 
 from langmem_tiers.errors import InvalidConfigError
-from langmem_tiers.integration_kit.memory_tools import unknown_memory
+from langmem_tiers.integration_kit.memory_tools import build_unknown_memory_error
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore, Item
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.integration_kit.memory_tools import Change, Wish
+    from langmem_tiers.integration_kit.memory_tools import MemoryChange, SearchRequest
 
 
-class StoreMemories:
+class StoreMemoryBackend:
     """The items of a LangGraph store, as ``{"content": ...}``.
 
     Args:
@@ -27,43 +27,43 @@ class StoreMemories:
     def __init__(self, store: BaseStore | None) -> None:
         self._store = store
 
-    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """What answers a query, in the store's own order."""
-        found = self._at_hand().search(
+        found = self._require_store().search(
             namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
         )
-        return [_of_item(item, namespace) for item in found]
+        return [_to_result(item, namespace) for item in found]
 
-    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """The same without blocking."""
-        found = await self._at_hand().asearch(
+        found = await self._require_store().asearch(
             namespace, query=wish.query, limit=wish.limit, offset=wish.offset, filter=wish.filter
         )
-        return [_of_item(item, namespace) for item in found]
+        return [_to_result(item, namespace) for item in found]
 
-    def change(self, namespace: NamespacePath, change: Change) -> str:
+    def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """Carry a change out; the id of the memory."""
-        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        store, key = self._require_store(), change.id or str(uuid.uuid4())
         if change.id is not None and store.get(namespace, key) is None:
-            raise unknown_memory(key)
+            raise build_unknown_memory_error(key)
         if change.action == "delete":
             store.delete(namespace, key)
         else:
             store.put(namespace, key, {"content": change.content})
         return key
 
-    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+    async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """The same without blocking."""
-        store, key = self._at_hand(), change.id or str(uuid.uuid4())
+        store, key = self._require_store(), change.id or str(uuid.uuid4())
         if change.id is not None and await store.aget(namespace, key) is None:
-            raise unknown_memory(key)
+            raise build_unknown_memory_error(key)
         if change.action == "delete":
             await store.adelete(namespace, key)
         else:
             await store.aput(namespace, key, {"content": change.content})
         return key
 
-    def _at_hand(self) -> BaseStore:
+    def _require_store(self) -> BaseStore:
         if self._store is not None:
             return self._store
         try:
@@ -77,7 +77,7 @@ class StoreMemories:
         return running
 
 
-def _of_item(item: Item, namespace: NamespacePath) -> dict[str, Any]:
+def _to_result(item: Item, namespace: NamespacePath) -> dict[str, Any]:
     value, there = item.value, item.dict()
     told = {name: there[name] for name in ("created_at", "updated_at", "score") if name in there}
     is_ours = tuple(item.namespace) == namespace

@@ -18,7 +18,7 @@ from langgraph.store.base import (
 
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.items.models import ItemChange, NamespaceMatch
-from langmem_tiers.recall.item_index import text_of
+from langmem_tiers.recall.item_index import to_search_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import langmem_tiers.items.models as ours
 
-WHOLE = "$"
+WHOLE_VALUE_PATH = "$"
 """The path of the whole value."""
 
 
@@ -45,30 +45,30 @@ def check_op(op: Op) -> None:
     validate = getattr(base, "validate_op_namespace", None)  # from langgraph-checkpoint 4.3 on
     if validate is not None:
         validate(op)
-    for path in _paths(op):
+    for path in _list_paths(op):
         _check_labels(path)
     if isinstance(op, PutOp) and not op.namespace:
         raise InvalidNamespaceError("a namespace needs at least one label, got (): pass e.g. ('memories',)")
 
 
-def change_of(op: PutOp, fields: Sequence[str]) -> ItemChange:
+def to_item_change(op: PutOp, fields: Sequence[str]) -> ItemChange:
     """A put or a deletion."""
     value = op.value
     return ItemChange(
         namespace=tuple(op.namespace),
         key=op.key,
         value=value,
-        texts=None if value is None else _texts(value, _fields_of(op, fields)),
+        texts=None if value is None else _extract_texts(value, _choose_fields(op, fields)),
         ttl_seconds=None if op.ttl is None else op.ttl * 60,
     )
 
 
-def matches_of(op: ListNamespacesOp) -> list[NamespaceMatch]:
+def to_namespace_matches(op: ListNamespacesOp) -> list[NamespaceMatch]:
     """The conditions on namespaces."""
-    return [_match(condition) for condition in op.match_conditions or ()]
+    return [_to_namespace_match(condition) for condition in op.match_conditions or ()]
 
 
-def item_of(item: ours.Item | None) -> Item | None:
+def to_store_item(item: ours.Item | None) -> Item | None:
     """An item as LangGraph knows it."""
     if item is None:
         return None
@@ -81,13 +81,13 @@ def item_of(item: ours.Item | None) -> Item | None:
     )
 
 
-def search_item_of(hit: ours.ItemHit) -> SearchItem:
+def to_search_item(hit: ours.ItemHit) -> SearchItem:
     """A hit as LangGraph knows it."""
     item = hit.item
     return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, hit.score)
 
 
-def _paths(op: Op) -> Iterator[tuple[str, ...]]:
+def _list_paths(op: Op) -> Iterator[tuple[str, ...]]:
     if isinstance(op, GetOp | PutOp):
         yield op.namespace
     elif isinstance(op, SearchOp):
@@ -105,26 +105,26 @@ def _check_labels(path: Sequence[object]) -> None:
             )
 
 
-def _fields_of(op: PutOp, fields: Sequence[str]) -> Sequence[str]:
+def _choose_fields(op: PutOp, fields: Sequence[str]) -> Sequence[str]:
     if op.index is None:
         return fields
     return () if op.index is False else op.index
 
 
-def _texts(value: Mapping[str, Any], fields: Sequence[str]) -> list[str] | None:
-    if list(fields) == [WHOLE]:
+def _extract_texts(value: Mapping[str, Any], fields: Sequence[str]) -> list[str] | None:
+    if list(fields) == [WHOLE_VALUE_PATH]:
         return None
     try:
-        return [text for path in fields for text in _texts_at(value, path)]
+        return [text for path in fields for text in _extract_texts_at(value, path)]
     except (TypeError, ValueError, RecursionError):  # no JSON, which the engine refuses by name
         return None
 
 
-def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
-    return [text_of(value)] if path == WHOLE else get_text_at_path(value, path)
+def _extract_texts_at(value: Mapping[str, Any], path: str) -> list[str]:
+    return [to_search_text(value)] if path == WHOLE_VALUE_PATH else get_text_at_path(value, path)
 
 
-def _match(condition: MatchCondition) -> NamespaceMatch:
+def _to_namespace_match(condition: MatchCondition) -> NamespaceMatch:
     if condition.match_type not in {"prefix", "suffix"}:
         raise InvalidInputError(f"unknown match type {condition.match_type!r}: use 'prefix' or 'suffix'")
     return NamespaceMatch(condition.match_type, tuple(condition.path))

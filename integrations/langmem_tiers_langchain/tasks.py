@@ -17,26 +17,26 @@ from langgraph.errors import GraphBubbleUp
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.errors import LangmemTiersError
-from langmem_tiers.integration_kit.lock_registry import Turns
-from langmem_tiers.integration_kit.task_registry import checked_place
+from langmem_tiers.integration_kit.lock_registry import LockRegistry
+from langmem_tiers.integration_kit.task_registry import resolve_task_source
 from langmem_tiers.integration_kit.tool_messages import (
     ANSWER_TOOL,
-    ANSWER_TOOL_TOLD,
-    LIFTED,
-    NOT_LIFTED,
+    ANSWER_TOOL_DESCRIPTION,
+    BLOCK_LIFTED,
+    BLOCK_NOT_LIFTED,
     is_block,
 )
 from langmem_tiers_langchain import blocks
-from langmem_tiers_langchain.task_view import in_front, told_of
+from langmem_tiers_langchain.task_view import insert_before_turn, render_task
 from langmem_tiers_langchain.thread_tasks import ThreadTasks
 from langmem_tiers_langchain.tool_cycles import (
-    Call,
-    Ending,
-    asked_for,
-    call_of,
-    ending_of,
-    failed_with,
-    messages_of,
+    CycleResult,
+    RequestedAction,
+    find_new_goal,
+    get_state_messages,
+    read_requested_action,
+    to_cycle_result,
+    to_failed_result,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.identity import Owner
 
 _log = logging.getLogger("langmem_tiers")
-_WARNINGS = 100
+_MAX_WARNINGS = 100
 """Different ones that are remembered, so that each is logged once."""
 
 
@@ -103,7 +103,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         unguarded_tools: Collection[str] = (),
     ) -> None:
         super().__init__()
-        one, held = checked_place(memory, engine, namespace, unguarded_tools)
+        one, held = resolve_task_source(memory, engine, namespace, unguarded_tools)
         self._memory: AgentMemory | None = one
         self._tasks = None if held is None else ThreadTasks(held, namespace)
         self._budget_tokens = check_whole(budget_tokens, 1, "budget_tokens")
@@ -111,22 +111,22 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._takes_goal = goal_from_first_message
         self._counts_across_turns = counts_across_turns
         self._stop_after = check_whole(stop_after, 0, "stop_after")
-        self._turns = Turns()
+        self._locks = LockRegistry()
         self.failures: Counter[str] = Counter()
         """What failed while the agent went on, by the name of the error."""
-        self._warned: set[str] = set()
+        self._logged_warnings: set[str] = set()
         self._lock = threading.Lock()
-        self.tools = [self._answer_tool()]
+        self.tools = [self._build_answer_tool()]
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Take up the task of the run; what the user says first is its goal, if it has none."""
         messages = state["messages"]
-        memory = self._task(runtime, messages, afresh=True)
+        memory = self._open_task(runtime, messages, afresh=True)
         if memory is not None:
             try:
-                self._begin(memory, messages)
+                self._begin_turn(memory, messages)
             except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
-                self._failed(error)
+                self._report_failure(error)
         return None
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -135,12 +135,12 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Learn what worked more than once."""
-        memory = self._task(runtime, state["messages"])
+        memory = self._open_task(runtime, state["messages"])
         if memory is not None:
             try:
                 memory.learn_from_success()
             except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
-                self._failed(error)
+                self._report_failure(error)
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -150,13 +150,13 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's
         """End a run that asks for nothing but what is blocked."""
-        return blocks.ending(state["messages"], self._stop_after)
+        return blocks.build_stop_update(state["messages"], self._stop_after)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Show the model what there is to say about its task."""
-        return handler(self._told(request))
+        return handler(self._add_task_text(request))
 
     async def awrap_model_call(
         self,
@@ -164,18 +164,18 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """The same without keeping the event loop."""
-        return await handler(await asyncio.to_thread(self._told, request))
+        return await handler(await asyncio.to_thread(self._add_task_text, request))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
     ) -> ToolMessage | Command[Any]:
         """Run a tool unless the guard blocks the call, and record what came of it."""
-        found = self._asked(request)
+        found = self._read_request(request)
         if found is None:
             return handler(request)
         memory, call, key = found
-        with self._turns.taken(key):
-            if (block := self._block(memory, call, request)) is not None:
+        with self._locks.lock(key):
+            if (block := self._check_guard(memory, call, request)) is not None:
                 return block
             start = time.perf_counter()
             try:
@@ -183,9 +183,9 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             except GraphBubbleUp:  # it waits for somebody, and is called again
                 raise
             except Exception as error:
-                self._record(memory, call, failed_with(error), start)
+                self._record_cycle(memory, call, to_failed_result(error), start)
                 raise
-            self._ended(memory, call, result, start)
+            self._record_result(memory, call, result, start)
             return result
 
     async def awrap_tool_call(
@@ -194,12 +194,12 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """The same without keeping the event loop."""
-        found = await asyncio.to_thread(self._asked, request)
+        found = await asyncio.to_thread(self._read_request, request)
         if found is None:
             return await handler(request)
         memory, call, key = found
-        async with self._turns.ataken(key):
-            if (block := await asyncio.to_thread(self._block, memory, call, request)) is not None:
+        async with self._locks.alock(key):
+            if (block := await asyncio.to_thread(self._check_guard, memory, call, request)) is not None:
                 return block
             start = time.perf_counter()
             try:
@@ -207,12 +207,12 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             except GraphBubbleUp:
                 raise
             except Exception as error:
-                await asyncio.to_thread(self._record, memory, call, failed_with(error), start)
+                await asyncio.to_thread(self._record_cycle, memory, call, to_failed_result(error), start)
                 raise
-            await asyncio.to_thread(self._ended, memory, call, result, start)
+            await asyncio.to_thread(self._record_result, memory, call, result, start)
             return result
 
-    def _task(
+    def _open_task(
         self,
         runtime: Any,  # noqa: ANN401 - of a node or of a tool
         messages: Sequence[BaseMessage],
@@ -222,50 +222,56 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if self._tasks is None:
             return self._memory
         try:
-            return self._tasks.of(runtime, messages, afresh=afresh)
+            return self._tasks.open_task(runtime, messages, afresh=afresh)
         except Exception as error:  # noqa: BLE001 - whatever memory does, the agent goes on
-            self._failed(error)
+            self._report_failure(error)
             return None
 
-    def _begin(self, memory: AgentMemory, messages: Sequence[BaseMessage]) -> None:
-        goal = asked_for(messages, memory.working.current_goal) if self._takes_goal else None
+    def _begin_turn(self, memory: AgentMemory, messages: Sequence[BaseMessage]) -> None:
+        goal = find_new_goal(messages, memory.working.current_goal) if self._takes_goal else None
         # Not start_task: what was handed in with the memory, or done already, stays in sight.
         if goal is not None:
             memory.working.set_goal(goal)
         if messages and isinstance(messages[-1], HumanMessage) and not self._counts_across_turns:
             memory.new_turn()
 
-    def _asked(self, request: ToolCallRequest) -> tuple[AgentMemory, Call, Hashable] | None:
+    def _read_request(self, request: ToolCallRequest) -> tuple[AgentMemory, RequestedAction, Hashable] | None:
         if request.tool_call["name"] == ANSWER_TOOL:
             return None
-        memory = self._task(request.runtime, messages_of(request.state))
+        memory = self._open_task(request.runtime, get_state_messages(request.state))
         if memory is None:
             return None
         try:
-            call = call_of(request)
+            call = read_requested_action(request)
             what = (call.action.tool_name, call.action.parameters_json)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self._report_failure(error)
             return None
         return memory, call, (memory.namespace, memory.task, *what)
 
-    def _block(self, memory: AgentMemory, call: Call, request: ToolCallRequest) -> ToolMessage | None:
+    def _check_guard(
+        self, memory: AgentMemory, call: RequestedAction, request: ToolCallRequest
+    ) -> ToolMessage | None:
         try:
-            advice = memory.check_action(call.action, **call.place)
+            advice = memory.check_action(call.action, **call.url_argument)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self._report_failure(error)
             return None
-        return blocks.told(advice, request) if is_block(advice) else None
+        return blocks.build_blocked_result(advice, request) if is_block(advice) else None
 
-    def _ended(self, memory: AgentMemory, call: Call, result: object, start: float) -> None:
+    def _record_result(
+        self, memory: AgentMemory, call: RequestedAction, result: object, start: float
+    ) -> None:
         try:
-            ending = ending_of(result)
+            ending = to_cycle_result(result)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self._report_failure(error)
         else:
-            self._record(memory, call, ending, start)
+            self._record_cycle(memory, call, ending, start)
 
-    def _record(self, memory: AgentMemory, call: Call, ending: Ending, start: float) -> None:
+    def _record_cycle(
+        self, memory: AgentMemory, call: RequestedAction, ending: CycleResult, start: float
+    ) -> None:
         duration_ms = (time.perf_counter() - start) * 1000
         try:
             memory.record_cycle(
@@ -275,31 +281,31 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 ending.outcome,
                 duration_ms=duration_ms,
                 error_message=ending.error_message,
-                **call.place,
+                **call.url_argument,
             )
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self._report_failure(error)
 
-    def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        memory = self._task(request.runtime, request.state["messages"])
+    def _add_task_text(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        memory = self._open_task(request.runtime, request.state["messages"])
         if memory is None:
             return request
         try:
-            text = told_of(memory, self._budget_tokens, with_history=self._show)
+            text = render_task(memory, self._budget_tokens, with_history=self._show)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            self._report_failure(error)
             return request
-        return request.override(messages=in_front(request.messages, text)) if text else request
+        return request.override(messages=insert_before_turn(request.messages, text)) if text else request
 
-    def _answer_tool(self) -> StructuredTool:
+    def _build_answer_tool(self) -> StructuredTool:
         def answer(reason: str, runtime: ToolRuntime[Any, Any]) -> str:
-            memory = self._task(runtime, messages_of(runtime.state))
+            memory = self._open_task(runtime, get_state_messages(runtime.state))
             try:
                 accepted = memory is not None and memory.answer_guard(reason)
             except Exception as error:  # noqa: BLE001 - as above
-                self._failed(error)
+                self._report_failure(error)
                 accepted = False
-            return LIFTED if accepted else NOT_LIFTED
+            return BLOCK_LIFTED if accepted else BLOCK_NOT_LIFTED
 
         async def aanswer(reason: str, runtime: ToolRuntime[Any, Any]) -> str:
             return await asyncio.to_thread(answer, reason, runtime)
@@ -308,15 +314,17 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             answer,
             aanswer,
             name=ANSWER_TOOL,
-            description=ANSWER_TOOL_TOLD,
+            description=ANSWER_TOOL_DESCRIPTION,
         )
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         kind, told = type(error).__name__, str(error) if isinstance(error, LangmemTiersError) else ""
         with self._lock:
             self.failures[kind] += 1
-            is_new = (what := f"{kind} {told}") not in self._warned
-            self._warned = {*self._warned, what} if len(self._warned) < _WARNINGS else {what}
+            is_new = (what := f"{kind} {told}") not in self._logged_warnings
+            self._logged_warnings = (
+                {*self._logged_warnings, what} if len(self._logged_warnings) < _MAX_WARNINGS else {what}
+            )
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "the agent goes on without task memory: %s %s", kind, told)
         # What a driver raises may quote an address with its password: only who looks closer sees it.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers_langchain.identity import Identity
+from langmem_tiers_langchain.identity import RunLocator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langchain_core.messages import BaseMessage
 
-    from langmem_tiers.integration_kit.task_registry import HeldTasks
+    from langmem_tiers.integration_kit.task_registry import TaskRegistry
     from langmem_tiers.tasks.agent_memory import AgentMemory
     from langmem_tiers_langchain.identity import Owner
 
@@ -24,11 +24,17 @@ class ThreadTasks:
         namespace: Whose, as for ``TieredMemoryMiddleware``.
     """
 
-    def __init__(self, tasks: HeldTasks, namespace: Owner) -> None:
-        self._tasks = tasks
-        self._identity = Identity(namespace)
+    def __init__(self, tasks: TaskRegistry, namespace: Owner) -> None:
+        self._registry = tasks
+        self._locator = RunLocator(namespace)
 
-    def of(self, runtime: Any, messages: Iterable[BaseMessage], *, afresh: bool = False) -> AgentMemory:  # noqa: ANN401 - of any graph
+    def open_task(
+        self,
+        runtime: Any,  # noqa: ANN401 - of any graph
+        messages: Iterable[BaseMessage],
+        *,
+        afresh: bool = False,
+    ) -> AgentMemory:
         """The memory of the thread that runs.
 
         Args:
@@ -36,5 +42,5 @@ class ThreadTasks:
             messages: Its state.
             afresh: Whether to look for what another process did at the task since.
         """
-        place = self._identity.place(runtime, messages)
-        return self._tasks.of(place.namespace, place.session, afresh=afresh)
+        place = self._locator.locate(runtime, messages)
+        return self._registry.open_task(place.namespace, place.session, afresh=afresh)

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from langmem_tiers.tasks.models import Action, ExecutionOutcome
-from langmem_tiers_langchain.marks import is_added
+from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome
+from langmem_tiers_langchain.marks import is_added_by_middleware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-_WORDS_OF_A_GOAL = 4
+_MIN_GOAL_WORDS = 4
 """What is shorter, such as "yes, go on", is none by itself."""
-_UNPARTED = "\u0e00"
+_FIRST_UNSPACED_CHARACTER = "\u0e00"
 """From here on stand the scripts of Thai, Chinese, Japanese and others without blanks between words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestedAction:
     """What a model asked for."""
 
     thought: str
-    action: Action
+    action: AgentAction
     url: str | None
     """Where, if the arguments say so; else it is where the task is."""
 
     @property
-    def place(self) -> dict[str, str]:
+    def url_argument(self) -> dict[str, str]:
         """The address as an argument, if there is one."""
         return {} if self.url is None else {"url": self.url}
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CycleResult:
     """How a call ended."""
 
     outcome: ExecutionOutcome
@@ -47,40 +47,42 @@ class Ending:
     error_message: str | None = None
 
 
-def call_of(request: ToolCallRequest) -> Call:
+def read_requested_action(request: ToolCallRequest) -> RequestedAction:
     """The call that a request is about."""
     asked = request.tool_call
     arguments = asked["args"]
     url = arguments.get("url")
-    return Call(
-        _thought(messages_of(request.state), asked["id"]),
-        Action(asked["name"], arguments),
+    return RequestedAction(
+        _find_thought(get_state_messages(request.state), asked["id"]),
+        AgentAction(asked["name"], arguments),
         url if isinstance(url, str) and url else None,
     )
 
 
-def asked_for(messages: Sequence[BaseMessage], goal: str | None) -> str | None:
+def find_new_goal(messages: Sequence[BaseMessage], goal: str | None) -> str | None:
     """What the user asks for, if that is something new.
 
     Args:
         messages: Of the run.
         goal: What the task is now. One that no message says was set by hand, and stays.
     """
-    said = [str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added(one)]
+    said = [
+        str(one.text) for one in messages if isinstance(one, HumanMessage) and not is_added_by_middleware(one)
+    ]
     said = [text for text in said if text.strip()]
     if not said or (goal and goal not in said):
         return None
-    wanted = next((text for text in reversed(said) if _is_a_request(text)), goal or said[0])
+    wanted = next((text for text in reversed(said) if _is_request(text)), goal or said[0])
     return wanted if wanted != goal else None
 
 
-def _is_a_request(text: str) -> bool:
+def _is_request(text: str) -> bool:
     # Where words are not parted by blanks, two characters are about one.
-    unparted = sum(char >= _UNPARTED for char in text)
-    return len(text.split()) + unparted // 2 >= _WORDS_OF_A_GOAL
+    unparted = sum(char >= _FIRST_UNSPACED_CHARACTER for char in text)
+    return len(text.split()) + unparted // 2 >= _MIN_GOAL_WORDS
 
 
-def messages_of(state: object) -> Sequence[BaseMessage]:
+def get_state_messages(state: object) -> Sequence[BaseMessage]:
     """The messages of a state of any shape."""
     if isinstance(state, list):
         return state
@@ -88,32 +90,32 @@ def messages_of(state: object) -> Sequence[BaseMessage]:
     return found if isinstance(found, list) else []
 
 
-def ending_of(result: object) -> Ending:
+def to_cycle_result(result: object) -> CycleResult:
     """What a tool gave back: a message, a command for the graph, or several of them."""
     parts = result if isinstance(result, list) else [result]
-    messages = [message for part in parts for message in _messages_in(part)]
+    messages = [message for part in parts for message in _list_messages(part)]
     said = "\n".join(text for message in messages if (text := str(message.text)))
-    told = said or "\n".join(_described(part) for part in parts if isinstance(part, Command))
+    told = said or "\n".join(_describe_command(part) for part in parts if isinstance(part, Command))
     if any(isinstance(message, ToolMessage) and message.status == "error" for message in messages):
-        return Ending(ExecutionOutcome.FAILURE, told, told or "the tool answered with an error")
-    return Ending(ExecutionOutcome.SUCCESS, told)
+        return CycleResult(ExecutionOutcome.FAILURE, told, told or "the tool answered with an error")
+    return CycleResult(ExecutionOutcome.SUCCESS, told)
 
 
-def failed_with(error: Exception) -> Ending:
+def to_failed_result(error: Exception) -> CycleResult:
     """What a tool raised."""
     outcome = ExecutionOutcome.TIMEOUT if isinstance(error, TimeoutError) else ExecutionOutcome.FAILURE
     told = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return Ending(outcome, told, told)
+    return CycleResult(outcome, told, told)
 
 
-def _thought(messages: Sequence[BaseMessage], call_id: str | None) -> str:
+def _find_thought(messages: Sequence[BaseMessage], call_id: str | None) -> str:
     for message in reversed(messages):
         if isinstance(message, AIMessage) and any(one["id"] == call_id for one in message.tool_calls):
             return str(message.text)
     return ""
 
 
-def _messages_in(part: object) -> list[BaseMessage]:
+def _list_messages(part: object) -> list[BaseMessage]:
     if not isinstance(part, Command):
         return [part] if isinstance(part, BaseMessage) else []
     changes: Any = part.update
@@ -124,7 +126,7 @@ def _messages_in(part: object) -> list[BaseMessage]:
     return [one for one in several if isinstance(one, BaseMessage)]
 
 
-def _described(command: Command[Any]) -> str:
+def _describe_command(command: Command[Any]) -> str:
     where = f"goto {command.goto!r}" if command.goto else ""
     changed = f"update {sorted(map(str, command.update))!r}" if isinstance(command.update, Mapping) else ""
     return "; ".join(filter(None, [where, changed]))

@@ -11,25 +11,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError
-from langmem_tiers.integration_kit.memory_tools import Change, EngineMemories, Wish
-from langmem_tiers.integration_kit.tool_messages import as_data, in_words
+from langmem_tiers.integration_kit.memory_tools import EngineMemoryBackend, MemoryChange, SearchRequest
+from langmem_tiers.integration_kit.tool_messages import describe_tool_error, render_memories
 from langmem_tiers_langchain.namespaces import NamespaceTemplate
-from langmem_tiers_langchain.store_memories import StoreMemories
+from langmem_tiers_langchain.store_memories import StoreMemoryBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from langgraph.store.base import BaseStore
 
-    from langmem_tiers.integration_kit.memory_tools import Memories
+    from langmem_tiers.integration_kit.memory_tools import MemoryBackend
 
-Action = Literal["create", "update", "delete"]
-_ACTIONS: tuple[Action, ...] = get_args(Action)
-_MOST = 100  # memories that a model may ask for at once
+MemoryAction = Literal["create", "update", "delete"]
+_ACTIONS: tuple[MemoryAction, ...] = get_args(MemoryAction)
+_MAX_MEMORIES = 100  # memories that a model may ask for at once
 
-WHEN_TO_SEARCH = "Use it before you answer whatever may depend on an earlier conversation."
+SEARCH_INSTRUCTIONS = "Use it before you answer whatever may depend on an earlier conversation."
 """The default instructions of the search tool."""
-WHEN_TO_MANAGE = (
+MANAGE_INSTRUCTIONS = (
     "Use it without being asked when you learn what the user prefers, when the user asks you to remember "
     "something, when your work brought up what will matter later, and when a memory is wrong or out of date."
 )
@@ -41,7 +41,7 @@ def create_search_memory_tool(
     *,
     engine: MemoryEngine | None = None,
     store: BaseStore | None = None,
-    instructions: str = WHEN_TO_SEARCH,
+    instructions: str = SEARCH_INSTRUCTIONS,
     name: str = "search_memory",
     limit: int = 10,
     response_format: Literal["content", "content_and_artifact"] = "content",
@@ -66,28 +66,28 @@ def create_search_memory_tool(
     Raises:
         InvalidInputError: A setting makes no sense.
     """
-    memories, template = _memories(engine, store), NamespaceTemplate(namespace)
+    memories, template = _choose_backend(engine, store), NamespaceTemplate(namespace)
     with_artifact = response_format == "content_and_artifact"
 
     def search(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
-        with _told_to_the_model():
-            found = memories.search(template.fill(), Wish(**asked))
-        return (as_data(found), found) if with_artifact else as_data(found)
+        with _raise_tool_errors():
+            found = memories.search(template.fill(), SearchRequest(**asked))
+        return (render_memories(found), found) if with_artifact else render_memories(found)
 
     async def asearch(**asked: Any) -> object:  # noqa: ANN401 - checked by the schema
-        with _told_to_the_model():
-            found = await memories.asearch(template.fill(), Wish(**asked))
-        return (as_data(found), found) if with_artifact else as_data(found)
+        with _raise_tool_errors():
+            found = await memories.asearch(template.fill(), SearchRequest(**asked))
+        return (render_memories(found), found) if with_artifact else render_memories(found)
 
     return StructuredTool(
         name=name,
         description=f"Search what is remembered from earlier conversations. {instructions}".strip(),
-        args_schema=_search_arguments(limit, with_filter=engine is None),
+        args_schema=_build_search_arguments(limit, with_filter=engine is None),
         func=search,
         coroutine=asearch,
         response_format=response_format,
         handle_tool_error=True,
-        handle_validation_error=_refused,
+        handle_validation_error=_describe_validation_error,
     )
 
 
@@ -96,9 +96,9 @@ def create_manage_memory_tool(
     *,
     engine: MemoryEngine | None = None,
     store: BaseStore | None = None,
-    instructions: str = WHEN_TO_MANAGE,
+    instructions: str = MANAGE_INSTRUCTIONS,
     schema: type[Any] = str,
-    actions_permitted: Sequence[Action] = _ACTIONS,
+    actions_permitted: Sequence[MemoryAction] = _ACTIONS,
     name: str = "manage_memory",
 ) -> StructuredTool:
     """A tool that creates, updates and deletes memories of a namespace.
@@ -120,44 +120,44 @@ def create_manage_memory_tool(
     Raises:
         InvalidInputError: A setting makes no sense.
     """
-    memories, template = _memories(engine, store), NamespaceTemplate(namespace)
-    permitted = _permitted(actions_permitted)
+    memories, template = _choose_backend(engine, store), NamespaceTemplate(namespace)
+    permitted = _check_actions(actions_permitted)
 
     def manage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
-        with _told_to_the_model():
-            change = _change(**asked)
+        with _raise_tool_errors():
+            change = _build_change(**asked)
             return f"{change.action}d memory {memories.change(template.fill(), change)}"
 
     async def amanage(**asked: Any) -> str:  # noqa: ANN401 - checked by the schema
-        with _told_to_the_model():
-            change = _change(**asked)
+        with _raise_tool_errors():
+            change = _build_change(**asked)
             return f"{change.action}d memory {await memories.achange(template.fill(), change)}"
 
     verbs = " or ".join(permitted)
     return StructuredTool(
         name=name,
         description=f"{verbs.capitalize()} a memory that later conversations can use. {instructions}".strip(),
-        args_schema=_manage_arguments(schema, permitted),
+        args_schema=_build_manage_arguments(schema, permitted),
         func=manage,
         coroutine=amanage,
         handle_tool_error=True,
-        handle_validation_error=_refused,
+        handle_validation_error=_describe_validation_error,
     )
 
 
-def _memories(engine: object, store: BaseStore | None) -> Memories:
+def _choose_backend(engine: object, store: BaseStore | None) -> MemoryBackend:
     if engine is None:
-        return StoreMemories(store)
+        return StoreMemoryBackend(store)
     if store is not None:
         raise InvalidConfigError("a memory tool has one place for memories: pass engine= or store=, not both")
     if not isinstance(engine, MemoryEngine):
         raise InvalidConfigError(
             f"engine must be a MemoryEngine, got a {type(engine).__name__}: open one with MemoryEngine(url)"
         )
-    return EngineMemories(engine)
+    return EngineMemoryBackend(engine)
 
 
-def _permitted(actions: Sequence[Action]) -> tuple[Action, ...]:
+def _check_actions(actions: Sequence[MemoryAction]) -> tuple[MemoryAction, ...]:
     chosen = tuple(action for action in _ACTIONS if action in actions)
     if not chosen or isinstance(actions, str) or set(actions) - set(_ACTIONS):
         raise InvalidConfigError(
@@ -166,12 +166,12 @@ def _permitted(actions: Sequence[Action]) -> tuple[Action, ...]:
     return chosen
 
 
-def _search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST:
-        raise InvalidConfigError(f"limit must be a whole number from 1 to {_MOST}, got {limit!r}")
+def _build_search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_MEMORIES:
+        raise InvalidConfigError(f"limit must be a whole number from 1 to {_MAX_MEMORIES}, got {limit!r}")
     fields: dict[str, Any] = {
         "query": (str, Field(description="A question or words.")),
-        "limit": (int, Field(limit, ge=1, le=_MOST, description="How many memories at most.")),
+        "limit": (int, Field(limit, ge=1, le=_MAX_MEMORIES, description="How many memories at most.")),
         "offset": (int, Field(0, ge=0, description="How many of the best to pass over.")),
     }
     if with_filter:
@@ -182,7 +182,7 @@ def _search_arguments(limit: object, *, with_filter: bool) -> type[BaseModel]:
     return arguments
 
 
-def _manage_arguments(schema: type[Any], permitted: tuple[Action, ...]) -> type[BaseModel]:
+def _build_manage_arguments(schema: type[Any], permitted: tuple[MemoryAction, ...]) -> type[BaseModel]:
     says, names = [one for one in permitted if one != "delete"], [one for one in permitted if one != "create"]
     fields: dict[str, Any] = {"action": (Literal[permitted], Field(permitted[0], description="What to do."))}
     if says:
@@ -199,7 +199,11 @@ def _manage_arguments(schema: type[Any], permitted: tuple[Action, ...]) -> type[
     return arguments
 
 
-def _change(content: object = None, action: Action = "create", id: str | None = None) -> Change:  # noqa: A002 - the model's word
+def _build_change(
+    content: object = None,
+    action: MemoryAction = "create",
+    id: str | None = None,  # noqa: A002 - the argument name that models see
+) -> MemoryChange:
     if action == "create" and id is not None:
         raise InvalidInputError(f"a new memory gets its id by itself, got {id!r}: leave the id out")
     if action != "create" and not id:
@@ -211,19 +215,19 @@ def _change(content: object = None, action: Action = "create", id: str | None = 
         raise InvalidInputError(
             f"to {action} a memory its content is needed, got {content!r}: say what to remember"
         )
-    return Change(action=action, content=plain, id=id)
+    return MemoryChange(action=action, content=plain, id=id)
 
 
 @contextmanager
-def _told_to_the_model() -> Iterator[None]:
+def _raise_tool_errors() -> Iterator[None]:
     try:
         yield
     except InvalidNamespaceError as error:
         raise ToolException(str(error)) from error
     except Exception as error:
-        raise ToolException(in_words(error)) from error
+        raise ToolException(describe_tool_error(error)) from error
 
 
-def _refused(error: ValidationError | Any) -> str:  # noqa: ANN401 - the framework's type, of two pydantics
+def _describe_validation_error(error: ValidationError | Any) -> str:  # noqa: ANN401 - the framework's type, of two pydantics
     problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
     return f"the tool was called wrongly, nothing was done: {'; '.join(problems)}"

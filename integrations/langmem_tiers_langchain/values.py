@@ -24,12 +24,12 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from langmem_tiers.integration_kit.codecs import MARK, ValueCodec, tag
+from langmem_tiers.integration_kit.codecs import TAG_KEY, ValueCodec, tag
 
 if TYPE_CHECKING:
     from langmem_tiers.common.json_values import JsonValue
 
-_KINDS: dict[str, type[BaseMessage]] = {
+_TYPES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
     "system": SystemMessage,
@@ -49,48 +49,48 @@ _KINDS: dict[str, type[BaseMessage]] = {
         )
     },
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_FORM = 1
-_EMPTY = (type(None), list, dict)
+_TYPE_NAMES = {kind: name for name, kind in _TYPES.items()}
+_FORMAT_VERSION = 1
+_EMPTY_TYPES = (type(None), list, dict)
 
 
-def encode_message(message: BaseMessage, depth: int = 0) -> dict[str, JsonValue]:
+def encode_base_message(message: BaseMessage, depth: int = 0) -> dict[str, JsonValue]:
     """All fields of a message, in the shape of LangChain's ``message_to_dict``.
 
     What a field holds by default is left out. A class of its own is stored as its nearest base.
     """
-    name, defaults = _known(type(message))
+    name, defaults = _describe_type(type(message))
     fields = {
         key: encode(value, depth + 2)
         for key, value in message.__dict__.items()
-        if (type(value) not in _EMPTY or value or type(defaults.get(key, ...)) is not type(value))
+        if (type(value) not in _EMPTY_TYPES or value or type(defaults.get(key, ...)) is not type(value))
         and (key != "type" or name == "base")
     }
     extra = {key: encode(value, depth + 2) for key, value in (message.__pydantic_extra__ or {}).items()}
-    return {"type": name, "data": {**fields, **extra}, MARK: _FORM}
+    return {"type": name, "data": {**fields, **extra}, TAG_KEY: _FORMAT_VERSION}
 
 
-def decode_message(form: object) -> BaseMessage | None:
+def decode_base_message(form: object) -> BaseMessage | None:
     """The message, if that is the form of one: of ours, or of LangChain's ``message_to_dict``."""
     if not isinstance(form, dict):
         return None
     name, data = form.get("type"), form.get("data")
-    kind = _KINDS.get(name) if isinstance(name, str) else None
+    kind = _TYPES.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(data, dict):
         return None
-    is_ours = form.get(MARK) == _FORM
+    is_ours = form.get(TAG_KEY) == _FORMAT_VERSION
     fields = {key: decode(value) for key, value in data.items()} if is_ours else data
     try:
         message = kind(**fields)
     except (TypeError, ValueError):
         return kind.model_construct(**fields) if is_ours else None
-    return _as_it_was(message, fields) if is_ours else message
+    return _restore_fields(message, fields) if is_ours else message
 
 
-def _as_it_was(message: BaseMessage, fields: dict[str, object]) -> BaseMessage:
+def _restore_fields(message: BaseMessage, fields: dict[str, object]) -> BaseMessage:
     # Validators add to a message, such as the calls that they read from its chunks.
     values = message.__dict__
-    for key, default in _known(type(message))[1].items():
+    for key, default in _describe_type(type(message))[1].items():
         if key not in fields and values[key] != default:
             values[key] = copy(default)
     values.update((key, value) for key, value in fields.items() if key in values)
@@ -98,33 +98,33 @@ def _as_it_was(message: BaseMessage, fields: dict[str, object]) -> BaseMessage:
 
 
 @cache
-def _known(kind: type[BaseMessage]) -> tuple[str, dict[str, object]]:
-    base = next(one for one in kind.__mro__ if one in _NAMES)
-    return _NAMES[base], {
+def _describe_type(kind: type[BaseMessage]) -> tuple[str, dict[str, object]]:
+    base = next(one for one in kind.__mro__ if one in _TYPE_NAMES)
+    return _TYPE_NAMES[base], {
         name: field.get_default(call_default_factory=True)
         for name, field in base.model_fields.items()
         if not field.is_required()
     }
 
 
-def _model(value: BaseModel, depth: int) -> JsonValue:
+def _encode_model(value: BaseModel, depth: int) -> JsonValue:
     return _codec.encode_dict({**value.__dict__, **(value.__pydantic_extra__ or {})}, depth)
 
 
-def _document(value: Document, depth: int) -> JsonValue:
-    return tag("document", _model(value, depth + 1))
+def _encode_document(value: Document, depth: int) -> JsonValue:
+    return tag("document", _encode_model(value, depth + 1))
 
 
-def _to_document(stored: JsonValue) -> Document:
+def _decode_document(stored: JsonValue) -> Document:
     return Document.model_construct(**decode(stored))
 
 
 _codec = ValueCodec(
     (
-        (BaseMessage, lambda value, depth: tag("message", encode_message(value, depth + 1))),
-        (Document, _document),
-        (BaseModel, _model),
+        (BaseMessage, lambda value, depth: tag("message", encode_base_message(value, depth + 1))),
+        (Document, _encode_document),
+        (BaseModel, _encode_model),
     ),
-    {"document": _to_document, "message": decode_message},
+    {"document": _decode_document, "message": decode_base_message},
 )
 encode, decode = _codec.encode, _codec.decode

@@ -47,7 +47,7 @@ __all__ = [
     "watch_tools",
 ]
 
-_HOMES = {
+_MODULES = {
     "LlamaIndexCounter": "counters",
     "LlamaIndexEmbedder": "embeddings",
     "LlamaIndexModel": "models",
@@ -69,17 +69,17 @@ _HOMES = {
     "watch_agent": "tasks",
     "watch_tools": "tasks",
 }
-_FRAMEWORK = ("llama_index", "llama_index_instrumentation")
+_FRAMEWORK_PACKAGES = ("llama_index", "llama_index_instrumentation")
 
 
 def __getattr__(name: str) -> object:
     # The framework takes seconds to import: each name brings only what it needs.
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _FRAMEWORK:
+        if (error.name or "").partition(".")[0] not in _FRAMEWORK_PACKAGES:
             raise
         raise MissingExtraError(
             f"{name} needs {error.name!r}, which is not installed: pip install 'langmem-tiers[llama-index]'"

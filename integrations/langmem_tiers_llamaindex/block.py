@@ -17,12 +17,12 @@ from langmem_tiers.common.budget import TokenBudget
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.argument_checks import namespace_of
-from langmem_tiers.integration_kit.retry_queue import FAILS, unsaved_of
+from langmem_tiers.integration_kit.argument_checks import resolve_namespace
+from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers_llamaindex.convert import to_draft
-from langmem_tiers_llamaindex.in_engine import InEngine
-from langmem_tiers_llamaindex.placeholders import protected
+from langmem_tiers_llamaindex.in_engine import EngineBackedModel
+from langmem_tiers_llamaindex.placeholders import protect_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.transcript import Transcript
 
 _log = logging.getLogger("langmem_tiers")
-_SESSION = "session_id"
-_ASKED = 64
+_SESSION_KEY = "session_id"
+_MAX_CACHED_QUERIES = 64
 """Questions that are held in case that their memories are to be cut."""
-_TRIES = 6
+_MAX_TRIES = 6
 """The engine counts by its own counter, so that what it gives may take more by LlamaIndex's tokenizer."""
-_TALK = 3
+_FOLLOW_UP_MESSAGES = 3
 """Messages that say what a short question is about."""
-_NEWEST = 200
+_ARCHIVED_LOOKBACK_MESSAGES = 200
 """Archived messages, beside as many as there are new ones, among which these are looked for."""
 
 
-class _Asked(NamedTuple):
+class _BlockQuery(NamedTuple):
     namespace: NamespacePath
     query: str
-    seen: frozenset[str]
+    seen_texts: frozenset[str]
 
 
-class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
+class TieredMemoryBlock(EngineBackedModel, BaseMemoryBlock[str]):
     """What memory has to say to the newest question, for ``Memory.from_defaults(memory_blocks=[...])``.
 
     What ``Memory`` moves out of its queue is stored, in a session of that name. If the store fails, ``Memory`` goes
@@ -68,7 +68,7 @@ class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
     user_id: str | None = Field(default=None, frozen=True)
     token_limit: int = Field(default=2_000, gt=0, strict=True)
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
-    _asked: OrderedDict[str, _Asked | None] = PrivateAttr(default_factory=OrderedDict)
+    _queries: OrderedDict[str, _BlockQuery | None] = PrivateAttr(default_factory=OrderedDict)
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
         user, namespace = data.get("user_id"), data.get("namespace")
@@ -88,125 +88,127 @@ class TieredMemoryBlock(InEngine, BaseMemoryBlock[str]):
     ) -> None:
         """Store what was moved out of the queue; the messages themselves stay as they are."""
         if self.accept_short_term_memory or not from_short_term_memory:
-            session_id = session_id or _told_session(messages)
+            session_id = session_id or _find_session_id(messages)
             # Copied before anybody else runs: other blocks write into the messages that all of them share.
-            said = [_without_session(one, session_id) for one in messages]
-            await asyncio.to_thread(self._store, said, session_id)
+            said = [_remove_session_id(one, session_id) for one in messages]
+            await asyncio.to_thread(self._store_messages, said, session_id)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         await self.aput(messages)
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:  # noqa: ANN401 - the framework's signature
-        return await asyncio.to_thread(self._told, messages or [], block_kwargs.get(_SESSION))
+        return await asyncio.to_thread(self._recall_text, messages or [], block_kwargs.get(_SESSION_KEY))
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """The block with so many tokens less, the least relevant memories first; None if nothing is left."""
-        return await asyncio.to_thread(self._cut, content, tokens_to_truncate)
+        return await asyncio.to_thread(self._truncate, content, tokens_to_truncate)
 
-    def _place(self, session_id: str | None) -> tuple[NamespacePath, str]:
+    def _resolve_session(self, session_id: str | None) -> tuple[NamespacePath, str]:
         name = check_name(session_id or self.name)
-        return namespace_of(self._whose, name), name
+        return resolve_namespace(self._namespace_path, name), name
 
-    def _told(self, messages: Sequence[ChatMessage], session_id: str | None) -> str:
+    def _recall_text(self, messages: Sequence[ChatMessage], session_id: str | None) -> str:
         newest = next((one for one in reversed(messages) if one.role is MessageRole.USER), None)
         query = "" if newest is None else newest.content or ""
         if not query.strip():
             return ""
-        namespace, _ = self._place(session_id)
+        namespace, _ = self._resolve_session(session_id)
         seen = frozenset(to_draft(one, self._engine.counter).content for one in messages)
-        talk = "\n".join(text for one in messages[-_TALK:] if (text := one.content))
+        talk = "\n".join(text for one in messages[-_FOLLOW_UP_MESSAGES:] if (text := one.content))
         for words in (query, talk):  # "And Germany?" asks about what was just spoken of
-            asked = _Asked(namespace, words, seen)
-            told = self._or_nothing(asked, self.token_limit)
+            asked = _BlockQuery(namespace, words, seen)
+            told = self._try_render(asked, self.token_limit)
             if told is None:
                 break
             if told:
-                self._hold(told, asked)
+                self._cache_query(told, asked)
                 return told
         return ""
 
-    def _hold(self, told: str, asked: _Asked) -> None:
+    def _cache_query(self, told: str, asked: _BlockQuery) -> None:
         with self._lock:
-            known = self._asked.pop(told, asked)
+            known = self._queries.pop(told, asked)
             # What was told in the same words to another tenant must not be cut to what that one knows.
             is_ours = known is not None and known.namespace == asked.namespace
-            self._asked[told] = asked if is_ours else None
-            while len(self._asked) > _ASKED:
-                self._asked.popitem(last=False)
+            self._queries[told] = asked if is_ours else None
+            while len(self._queries) > _MAX_CACHED_QUERIES:
+                self._queries.popitem(last=False)
 
-    def _cut(self, content: object, tokens_to_truncate: int) -> str | None:
+    def _truncate(self, content: object, tokens_to_truncate: int) -> str | None:
         with self._lock:
-            asked = self._asked.get(content) if isinstance(content, str) else None
+            asked = self._queries.get(content) if isinstance(content, str) else None
         if asked is None or not isinstance(content, str):
             return None  # nothing that this block told, or nothing at all
-        return self._or_nothing(asked, len(get_tokenizer()(content)) - tokens_to_truncate) or None
+        return self._try_render(asked, len(get_tokenizer()(content)) - tokens_to_truncate) or None
 
-    def _or_nothing(self, asked: _Asked, limit: int) -> str | None:
+    def _try_render(self, asked: _BlockQuery, limit: int) -> str | None:
         try:
-            return self._fitting(asked, limit)
-        except FAILS as error:
+            return self._render_to_fit(asked, limit)
+        except STORE_ERRORS as error:
             _log.warning("%s recalls nothing: %s", self.name, type(error).__name__)
             return None
 
-    def _fitting(self, asked: _Asked, limit: int) -> str:
+    def _render_to_fit(self, asked: _BlockQuery, limit: int) -> str:
         count, budget, tenant = get_tokenizer(), limit, self._engine.namespace(asked.namespace)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if budget < 1:
                 break
-            context = tenant.build_context(asked.query, budget=TokenBudget.of(budget), seen=asked.seen)
-            told = protected("\n".join(message.content for message in context.messages))
+            context = tenant.build_context(asked.query, budget=TokenBudget.of(budget), seen=asked.seen_texts)
+            told = protect_placeholders("\n".join(message.content for message in context.messages))
             tokens = len(count(told))
             if tokens <= limit:
                 return told
             budget = budget * limit // tokens - 1
         return ""
 
-    def _store(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
-        namespace, name = self._place(session_id)
+    def _store_messages(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
+        namespace, name = self._resolve_session(session_id)
         said = [one for one in messages if one.blocks or one.additional_kwargs]
         drafts = [to_draft(one, self._engine.counter, id=self._engine.new_id()) for one in said]
-        unsaved = unsaved_of(self._engine)
-        waiting = unsaved.take(namespace, name)
+        unsaved = get_retry_queue(self._engine)
+        waiting = unsaved.pop_drafts(namespace, name)
         if not waiting and not drafts:
             return
         try:
             session = self._engine.session(namespace, name)
-            new = [*_not_there(session.transcript, waiting), *_not_there(session.transcript, drafts)]
+            new = [*_drop_archived(session.transcript, waiting), *_drop_archived(session.transcript, drafts)]
             session.add_many(new)
-        except FAILS as error:
-            unsaved.keep(namespace, name, [*waiting, *drafts])
+        except STORE_ERRORS as error:
+            unsaved.add_failed(namespace, name, [*waiting, *drafts])
             _log.warning(
                 "%s could not store %d messages, they wait: %s", self.name, len(drafts), type(error).__name__
             )
         except BaseException:
-            unsaved.keep(namespace, name, waiting)
+            unsaved.add_failed(namespace, name, waiting)
             raise
 
 
-def _not_there(transcript: Transcript, drafts: Sequence[MessageDraft]) -> Sequence[MessageDraft]:
+def _drop_archived(transcript: Transcript, drafts: Sequence[MessageDraft]) -> Sequence[MessageDraft]:
     # A TieredChatStore on the same engine has them already, one behind the other among those it archived.
-    wanted = [_said(one) for one in drafts]
+    wanted = [_get_content_key(one) for one in drafts]
     archived, kinds = transcript.count((Listing.ARCHIVED,)) if drafts else 0, set(wanted)
     if not archived:
         return drafts
-    newest = transcript.messages((Listing.ARCHIVED,), offset=max(0, archived - len(drafts) - _NEWEST))
-    there = [said for one in newest if (said := _said(one)) in kinds]
+    newest = transcript.messages(
+        (Listing.ARCHIVED,), offset=max(0, archived - len(drafts) - _ARCHIVED_LOOKBACK_MESSAGES)
+    )
+    there = [said for one in newest if (said := _get_content_key(one)) in kinds]
     runs = (there[place : place + len(wanted)] for place in range(len(there)))
     return () if wanted in runs else drafts
 
 
-def _said(message: Message | MessageDraft) -> object:
+def _get_content_key(message: Message | MessageDraft) -> object:
     # Without its payload: what other blocks have written into a message is a part of that.
     return message.role, message.content, message.tool_calls, message.tool_call_id
 
 
-def _told_session(messages: Sequence[ChatMessage]) -> str | None:
-    told = messages[0].additional_kwargs.get(_SESSION) if messages else None
+def _find_session_id(messages: Sequence[ChatMessage]) -> str | None:
+    told = messages[0].additional_kwargs.get(_SESSION_KEY) if messages else None
     return told if isinstance(told, str) and told else None
 
 
-def _without_session(message: ChatMessage, session_id: str | None) -> ChatMessage:
+def _remove_session_id(message: ChatMessage, session_id: str | None) -> ChatMessage:
     kwargs = dict(message.additional_kwargs)
-    if session_id is not None and kwargs.get(_SESSION) == session_id:
-        del kwargs[_SESSION]  # Memory writes it into the messages that its blocks share
+    if session_id is not None and kwargs.get(_SESSION_KEY) == session_id:
+        del kwargs[_SESSION_KEY]  # Memory writes it into the messages that its blocks share
     return message.model_copy(update={"additional_kwargs": kwargs})

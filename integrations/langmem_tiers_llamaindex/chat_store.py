@@ -10,8 +10,8 @@ from pydantic import PrivateAttr
 
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers.sessions.models import Listing
-from langmem_tiers_llamaindex.in_engine import InEngine
-from langmem_tiers_llamaindex.lists import KeyedLists
+from langmem_tiers_llamaindex.in_engine import EngineBackedModel
+from langmem_tiers_llamaindex.lists import KeyedMessageLists
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatMessage
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ACTIVE = MessageStatus.ACTIVE
 
 
-class TieredChatStore(InEngine, AsyncDBChatStore):
+class TieredChatStore(EngineBackedModel, AsyncDBChatStore):
     """Conversations by key with archive status, for ``Memory.from_defaults(chat_store=...)``.
 
     A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
@@ -31,11 +31,11 @@ class TieredChatStore(InEngine, AsyncDBChatStore):
             key has a namespace of its own.
     """
 
-    _lists: KeyedLists = PrivateAttr()
+    _lists: KeyedMessageLists = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
         super().__init__(engine, **data)
-        self._lists = KeyedLists(self._engine, self._whose)
+        self._lists = KeyedMessageLists(self._engine, self._namespace_path)
 
     @classmethod
     def class_name(cls) -> str:
@@ -90,4 +90,4 @@ class TieredChatStore(InEngine, AsyncDBChatStore):
 
     async def get_keys(self) -> list[str]:
         """All keys."""
-        return await asyncio.to_thread(self._lists.keys)
+        return await asyncio.to_thread(self._lists.list_keys)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.common.archived_session_names import is_archived_name
 from langmem_tiers.errors import SessionNotFoundError, StorageError
-from langmem_tiers.integration_kit.argument_checks import namespace_of
-from langmem_tiers.integration_kit.retry_queue import unsaved_of
+from langmem_tiers.integration_kit.argument_checks import resolve_namespace
+from langmem_tiers.integration_kit.retry_queue import get_retry_queue
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
@@ -21,11 +21,11 @@ from langmem_tiers_llamaindex.events import (
     MemoryStoredEvent,
     dispatcher,
 )
-from langmem_tiers_llamaindex.pairs import answers_of
-from langmem_tiers_llamaindex.plain_cut import plain_cut
-from langmem_tiers_llamaindex.turns import turns_of
-from langmem_tiers_llamaindex.values import decode_message
-from langmem_tiers_llamaindex.view import ConversationView
+from langmem_tiers_llamaindex.pairs import find_answered_calls
+from langmem_tiers_llamaindex.plain_cut import cut_to_limit
+from langmem_tiers_llamaindex.turns import get_turn_registry
+from langmem_tiers_llamaindex.values import decode_chat_message
+from langmem_tiers_llamaindex.view import ConversationRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.session import Session
-    from langmem_tiers_llamaindex.sizes import Sizes
-    from langmem_tiers_llamaindex.turns import Turn
-    from langmem_tiers_llamaindex.view import Seen, Wish
+    from langmem_tiers_llamaindex.sizes import TokenCountCache
+    from langmem_tiers_llamaindex.turns import TurnState
+    from langmem_tiers_llamaindex.view import RenderedConversation, ViewRequest
 
 _log = logging.getLogger("langmem_tiers")
-FAILS = (StorageError, SessionNotFoundError)
+_RECOVERABLE_ERRORS = (StorageError, SessionNotFoundError)
 """What ends no turn. A closed engine is none of it: what waits for it would wait for ever."""
-_PAGE = 1000
-_RULES = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
+_PAGE_SIZE = 1000
+_SYSTEM_ROLES = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
 _NOT_REMOVED = tuple(one for one in Listing if one is not Listing.REMOVED)
 
 
-class Conversation:
+class ChatConversation:
     """A session and what is held of it in this process.
 
     Args:
@@ -56,41 +56,45 @@ class Conversation:
         sizes: Counts what is shown.
     """
 
-    def __init__(self, engine: MemoryEngine, namespace: NamespacePath, session_id: str, sizes: Sizes) -> None:
+    def __init__(
+        self, engine: MemoryEngine, namespace: NamespacePath, session_id: str, sizes: TokenCountCache
+    ) -> None:
         self._engine = engine
         self._namespace = namespace
         self._session_id = session_id
-        self._sizes = sizes
-        self._unsaved = unsaved_of(engine)
-        self._turn = turns_of(engine).of(namespace, session_id)
+        self._token_counts = sizes
+        self._retry_queue = get_retry_queue(engine)
+        self._turn = get_turn_registry(engine).get_turn(namespace, session_id)
 
     @property
     def unsaved(self) -> list[ChatMessage]:
         """What the store did not take yet, oldest first."""
-        return [_of_draft(draft) for draft in self._unsaved.look(*self._at)]
+        return [_draft_to_chat_message(draft) for draft in self._retry_queue.list_pending(*self._key)]
 
     @property
     def failures(self) -> int:
         """How many writes failed in this process."""
-        return self._unsaved.failures(*self._at)
+        return self._retry_queue.count_failures(*self._key)
 
-    def show(self, wish: Wish) -> list[ChatMessage]:
+    def render(self, wish: ViewRequest) -> list[ChatMessage]:
         """What a model is shown."""
         turn = self._turn
         with turn.lock:
             self._write([])
             waiting = self.unsaved
-            if self._unsaved.waiting_list(*self._at) is not None:
-                return self._held(turn, wish.limit)
+            if self._retry_queue.get_replacement(*self._key) is not None:
+                return self._render_without_store(turn, wish.limit)
             try:
-                view = ConversationView(self._engine, self._session(), self._sizes, turn, waiting)
-                seen = view.seen(wish)
-            except FAILS as error:
-                self._failed(error)
-                return self._held(turn, wish.limit)
+                view = ConversationRenderer(
+                    self._engine, self._open_session(), self._token_counts, turn, waiting
+                )
+                seen = view.render(wish)
+            except _RECOVERABLE_ERRORS as error:
+                self._report_failure(error)
+                return self._render_without_store(turn, wish.limit)
             if not waiting:
-                turn.shown = list(seen.messages)
-            self._tell(seen, wish)
+                turn.shown_messages = list(seen.messages)
+            self._send_retrieved_event(seen, wish)
         return list(seen.messages)
 
     def messages(self) -> list[ChatMessage]:
@@ -100,17 +104,17 @@ class Conversation:
             StorageError: The store failed: a part of the list would be taken for all of it.
         """
         with self._turn.lock:
-            if self._unsaved.waiting_list(*self._at) is not None:
+            if self._retry_queue.get_replacement(*self._key) is not None:
                 return self.unsaved
-            return [*map(to_message, self._session().transcript.messages()), *self.unsaved]
+            return [*map(to_message, self._open_session().transcript.messages()), *self.unsaved]
 
     def add(self, messages: Sequence[ChatMessage]) -> None:
         """Store messages in one transaction, with what could not be stored before."""
-        self._write(self._drafts(messages, self._newest))
+        self._write(self._to_drafts(messages, self._list_newest))
 
     def replace(self, messages: Sequence[ChatMessage]) -> None:
         """Put another list in the place of this one."""
-        drafts = self._drafts(messages, list)
+        drafts = self._to_drafts(messages, list)
         if not drafts:
             self.reset()
             return
@@ -118,68 +122,68 @@ class Conversation:
         with turn.lock:
             try:
                 self._write([], must=True)  # what waits was said before this
-                added = self._put(drafts)
-            except FAILS as error:
-                self._unsaved.supersede(*self._at, drafts)
-                turn.end()
-                self._failed(error)
+                added = self._replace_list(drafts)
+            except _RECOVERABLE_ERRORS as error:
+                self._retry_queue.add_failed_replacement(*self._key, drafts)
+                turn.reset()
+                self._report_failure(error)
                 return
-            turn.end()
-            turn.add([_of_draft(draft) for draft in drafts])
+            turn.reset()
+            turn.add_shown([_draft_to_chat_message(draft) for draft in drafts])
         if added:
-            self._tell_stored(added)
+            self._send_stored_event(added)
 
     def reset(self) -> None:
         """Begin anew. What was said stays in the record."""
         with self._turn.lock:
             self._write([], must=True)
-            if self._is_nobodys:  # then nobody could want it recalled in another conversation
-                for record in self._records():
+            if self._has_own_namespace:  # then nobody could want it recalled in another conversation
+                for record in self._list_records():
                     ids = [message.id for message in record.transcript.messages(_NOT_REMOVED)]
                     record.transcript.move(ids, Listing.REMOVED)
             session = self._engine.namespace(self._namespace).find_session(self._session_id)
             if session is not None:
-                _set_aside(session)
-            self._turn.end()
+                _archive_session(session)
+            self._turn.reset()
 
-    def forget(self) -> int:
+    def delete(self) -> int:
         """Erase all of it, with what was said before it was begun anew; how many messages that were."""
         tenant = self._engine.namespace(self._namespace)
         with self._turn.lock:  # or what waits is stored in between
-            count = sum(session.delete().messages for session in self._records())
-            if self._is_nobodys and not tenant.sessions(limit=1).sessions:
+            count = sum(session.delete().messages for session in self._list_records())
+            if self._has_own_namespace and not tenant.sessions(limit=1).sessions:
                 tenant.delete()
-            self._unsaved.drop(*self._at)
-            self._turn.end()
+            self._retry_queue.clear(*self._key)
+            self._turn.reset()
         return count
 
     @property
-    def _at(self) -> tuple[NamespacePath, str]:
+    def _key(self) -> tuple[NamespacePath, str]:
         return self._namespace, self._session_id
 
     @property
-    def _is_nobodys(self) -> bool:
-        return self._namespace == namespace_of(None, self._session_id)
+    def _has_own_namespace(self) -> bool:
+        return self._namespace == resolve_namespace(None, self._session_id)
 
-    def _records(self) -> list[Session]:
+    def _list_records(self) -> list[Session]:
         # The conversation, and what it was before it was begun anew.
         tenant, names, after = self._engine.namespace(self._namespace), list[str](), None
         while True:
-            page = tenant.sessions(after=after, limit=_PAGE)
-            names += [info.name for info in page.sessions if self._is_ours(info.name)]
+            page = tenant.sessions(after=after, limit=_PAGE_SIZE)
+            names += [info.name for info in page.sessions if self._is_own_session(info.name)]
             after = page.next_after
             if after is None:
                 break
         return [found for name in names if (found := tenant.find_session(name)) is not None]
 
-    def _session(self) -> Session:
+    def _open_session(self) -> Session:
         # Looked up each time: another process may have begun the conversation anew.
         return self._engine.session(self._namespace, self._session_id)
 
-    def _is_ours(self, name: str) -> bool:
-        return name == self._session_id or was_set_aside(name, of=self._session_id)
+    def _is_own_session(self, name: str) -> bool:
+        return name == self._session_id or is_archived_name(name, of=self._session_id)
 
-    def _drafts(
+    def _to_drafts(
         self, messages: Sequence[ChatMessage], before: Callable[[], Sequence[Message | MessageDraft]]
     ) -> list[MessageDraft]:
         # With an id from here on: a second try must not store it twice.
@@ -189,61 +193,65 @@ class Conversation:
             draft
             if call in (None, draft.tool_call_id)
             else to_draft(message, counter, id=draft.id, answers=call)
-            for message, draft, call in zip(messages, drafts, answers_of(drafts, before), strict=True)
+            for message, draft, call in zip(
+                messages, drafts, find_answered_calls(drafts, before), strict=True
+            )
         ]
 
-    def _newest(self) -> Sequence[Message | MessageDraft]:
-        waiting = self._unsaved.look(*self._at)
+    def _list_newest(self) -> Sequence[Message | MessageDraft]:
+        waiting = self._retry_queue.list_pending(*self._key)
         try:
-            return [*self._session().transcript.latest(), *waiting]
-        except FAILS:
+            return [*self._open_session().transcript.latest(), *waiting]
+        except _RECOVERABLE_ERRORS:
             return waiting
 
-    def _put(self, drafts: Sequence[MessageDraft]) -> Sequence[Message]:
+    def _replace_list(self, drafts: Sequence[MessageDraft]) -> Sequence[Message]:
         # A list in the place of the one that is there; what is new of it.
-        session = self._session()
+        session = self._open_session()
         done = session.transcript.replace(drafts, behind_summaries=False)
         if done is not None:
             return done.added
-        _set_aside(session)  # its summary tells of what is gone: the new list is a conversation of its own
-        return self._session().add_many(drafts).stored
+        _archive_session(
+            session
+        )  # its summary tells of what is gone: the new list is a conversation of its own
+        return self._open_session().add_many(drafts).stored
 
-    def _put_what_waits(self) -> None:
-        waiting = self._unsaved.waiting_list(*self._at)
+    def _write_pending_replacement(self) -> None:
+        waiting = self._retry_queue.get_replacement(*self._key)
         if waiting is not None:
-            self._session().add_many(waiting.before)
-            self._put(waiting.drafts)
-            self._unsaved.drop_list(*self._at)
+            self._open_session().add_many(waiting.earlier_drafts)
+            self._replace_list(waiting.drafts)
+            self._retry_queue.remove_replacement(*self._key)
 
     def _write(self, new: Sequence[MessageDraft], *, must: bool = False) -> None:
         turn = self._turn
         with turn.lock:
-            waiting = self._unsaved.take(*self._at)
+            waiting = self._retry_queue.pop_drafts(*self._key)
             try:
-                self._put_what_waits()
+                self._write_pending_replacement()
                 if not waiting and not new:
                     return
-                report = self._session().add_many([*waiting, *new], expect_new=not waiting)
-            except FAILS as error:
-                self._unsaved.keep(*self._at, [*waiting, *new])
+                report = self._open_session().add_many([*waiting, *new], expect_new=not waiting)
+            except _RECOVERABLE_ERRORS as error:
+                self._retry_queue.add_failed(*self._key, [*waiting, *new])
                 if must:
                     raise
-                self._failed(error)
+                self._report_failure(error)
                 return
             except BaseException:
-                self._unsaved.keep(*self._at, waiting)
+                self._retry_queue.add_failed(*self._key, waiting)
                 raise
-            turn.add([to_message(message) for message in report.stored])
-        self._tell_stored(report.stored)
+            turn.add_shown([to_message(message) for message in report.stored])
+        self._send_stored_event(report.stored)
 
-    def _held(self, turn: Turn, limit: int) -> list[ChatMessage]:
-        held = [*turn.shown, *self.unsaved]
-        pinned = [*itertools.takewhile(lambda message: message.role in _RULES, held)]
-        return plain_cut(pinned, held[len(pinned) :], limit, self._sizes)[0]
+    def _render_without_store(self, turn: TurnState, limit: int) -> list[ChatMessage]:
+        held = [*turn.shown_messages, *self.unsaved]
+        pinned = [*itertools.takewhile(lambda message: message.role in _SYSTEM_ROLES, held)]
+        return cut_to_limit(pinned, held[len(pinned) :], limit, self._token_counts)[0]
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         # Its type alone: the words of an error may name what a log should not hold.
-        kind, waiting = type(error).__name__, self._unsaved.count(*self._at)
+        kind, waiting = type(error).__name__, self._retry_queue.count_pending(*self._key)
         _log.warning(
             "the conversation %r goes on without its store: %s, %d messages wait",
             self._session_id,
@@ -256,7 +264,7 @@ class Conversation:
             )
         )
 
-    def _tell_stored(self, messages: Sequence[Message]) -> None:
+    def _send_stored_event(self, messages: Sequence[Message]) -> None:
         dispatcher.event(
             MemoryStoredEvent(
                 namespace=list(self._namespace),
@@ -266,7 +274,7 @@ class Conversation:
             )
         )
 
-    def _tell(self, seen: Seen, wish: Wish) -> None:
+    def _send_retrieved_event(self, seen: RenderedConversation, wish: ViewRequest) -> None:
         dispatcher.event(
             MemoryRetrievedEvent(
                 namespace=list(self._namespace),
@@ -282,11 +290,13 @@ class Conversation:
         )
 
 
-def _set_aside(session: Session) -> None:
+def _archive_session(session: Session) -> None:
     if session.count():
         session.set_aside()
 
 
-def _of_draft(draft: MessageDraft) -> ChatMessage:
+def _draft_to_chat_message(draft: MessageDraft) -> ChatMessage:
     payload = None if draft.payload_json is None else json.loads(draft.payload_json)
-    return decode_message(payload, draft.content) or ChatMessage(role=str(draft.role), content=draft.content)
+    return decode_chat_message(payload, draft.content) or ChatMessage(
+        role=str(draft.role), content=draft.content
+    )

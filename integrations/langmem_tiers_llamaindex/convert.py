@@ -23,9 +23,9 @@ from llama_index.core.base.llms.types import (
 )
 
 from langmem_tiers.common.json_values import to_json
-from langmem_tiers.common.message_adapter import calls_beside
+from langmem_tiers.common.message_adapter import read_extra_tool_calls
 from langmem_tiers.common.messages import Message, MessageDraft, Role, ToolCall
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING, is_only_fenced, without_fences
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, is_only_fenced, strip_fences
 from langmem_tiers.errors import InvalidMessageError
 from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
@@ -35,15 +35,15 @@ from langmem_tiers.integration_kit.media_token_costs import (
     VIDEO_TOKENS,
 )
 from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
-from langmem_tiers_llamaindex.placeholders import as_said, each_text
+from langmem_tiers_llamaindex.placeholders import map_text, restore_placeholders
 from langmem_tiers_llamaindex.values import (
-    FORM,
-    arguments_of,
-    decode_message,
-    encode_message,
-    made,
-    role_of,
-    text_block,
+    PAYLOAD_KEY,
+    build_chat_message,
+    build_text_block,
+    decode_chat_message,
+    dump_tool_arguments,
+    encode_chat_message,
+    get_chat_role,
 )
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 __all__ = [
-    "answered_call",
-    "call_ids",
-    "calls_of",
+    "get_answered_call_id",
+    "get_call_ids",
+    "get_tool_calls",
     "message_tokens",
+    "remove_memory",
     "to_draft",
     "to_message",
-    "without_memory",
 ]
 
 _ROLES = {
@@ -71,21 +71,25 @@ _ROLES = {
     MessageRole.FUNCTION: Role.TOOL,
     MessageRole.TOOL: Role.TOOL,
 }
-_BUILT = {
+_CHAT_ROLES = {
     Role.SYSTEM: MessageRole.SYSTEM,
     Role.USER: MessageRole.USER,
     Role.ASSISTANT: MessageRole.ASSISTANT,
     Role.TOOL: MessageRole.TOOL,
 }
-_PLACES = (Role.SYSTEM, Role.USER)
+_INJECTABLE_ROLES = (Role.SYSTEM, Role.USER)
 """Whose messages memory is put into."""
-_PLAIN = {to_json({FORM: role.value}, "payload"): role for role in MessageRole}
+_PLAIN_PAYLOADS = {to_json({PAYLOAD_KEY: role.value}, "payload"): role for role in MessageRole}
 """What is stored of messages that are a role and a text."""
-_STEP = re.compile(r"^(Thought|Action|Action Input|Observation|Answer): ?", re.MULTILINE)
-_ANSWER = "\nAnswer:"
-_BELIEVABLE = 1_000_000
+_STEP_LABEL = re.compile(r"^(Thought|Action|Action Input|Observation|Answer): ?", re.MULTILINE)
+_ANSWER_LABEL = "\nAnswer:"
+_MAX_THOUGHT_TOKENS = 1_000_000
 """Tokens of one thought; a block that tells of more has counted something else."""
-_PICTURES: dict[type, int] = {ImageBlock: IMAGE_TOKENS, AudioBlock: AUDIO_TOKENS, VideoBlock: VIDEO_TOKENS}
+_MEDIA_TOKENS: dict[type, int] = {
+    ImageBlock: IMAGE_TOKENS,
+    AudioBlock: AUDIO_TOKENS,
+    VideoBlock: VIDEO_TOKENS,
+}
 
 
 def to_draft(
@@ -113,21 +117,21 @@ def to_draft(
         raise InvalidMessageError(
             f"a {type(message).__name__} is no message of LlamaIndex: use ChatMessage(role='user', content='...')"
         )
-    _check(message)
-    message = without_memory(message) or message
-    role = _ROLES[role_of(message)]
-    said = _text_of(message)
-    text = _spoken(said) if role is Role.ASSISTANT else said
+    _check_message(message)
+    message = remove_memory(message) or message
+    role = _ROLES[get_chat_role(message)]
+    said = _get_text(message)
+    text = _strip_reasoning(said) if role is Role.ASSISTANT else said
     if role is Role.TOOL and is_only_fenced(said):
         text = ""  # a result stays with its call, and what memory told is nothing to remember
     fields: dict[str, Any] = {
-        "tool_calls": calls_of(message),
-        "tool_call_id": answers or answered_call(message),
+        "tool_calls": get_tool_calls(message),
+        "tool_call_id": answers or get_answered_call_id(message),
     }
-    payload = encode_message(message, text)
+    payload = encode_chat_message(message, text)
     tokens = None
     counter = ContentAwareCounter() if counter is None else counter
-    if (parts := _part_tokens(message.blocks, counter.count)) or text is not said:
+    if (parts := _count_part_tokens(message.blocks, counter.count)) or text is not said:
         tokens = count_draft(counter, MessageDraft(role, said, **fields)) + parts
     return MessageDraft(role, text, id=id, payload=payload, token_count=tokens, **fields)
 
@@ -139,10 +143,10 @@ def to_message(message: Message) -> ChatMessage:
     """
     form = message.payload_json
     if form is None:
-        return _built(message)
-    if (role := _PLAIN.get(form)) is not None:  # as most are
-        return made(role, [text_block(message.content)], {})
-    return decode_message(message.payload, message.content) or _built(message)
+        return _build_message(message)
+    if (role := _PLAIN_PAYLOADS.get(form)) is not None:  # as most are
+        return build_chat_message(role, [build_text_block(message.content)], {})
+    return decode_chat_message(message.payload, message.content) or _build_message(message)
 
 
 def message_tokens(message: ChatMessage, count: Callable[[str], int]) -> int:
@@ -152,15 +156,15 @@ def message_tokens(message: ChatMessage, count: Callable[[str], int]) -> int:
         message: The message.
         count: Tokens of a text.
     """
-    calls = _calls_in(message)
-    tokens = count(_text_of(message)) + _part_tokens(message.blocks, count)
+    calls = _list_calls(message)
+    tokens = count(_get_text(message)) + _count_part_tokens(message.blocks, count)
     return tokens + sum(count(f"{call.name} {call.arguments}") for call in calls)
 
 
-def without_memory(message: ChatMessage) -> ChatMessage | None:
+def remove_memory(message: ChatMessage) -> ChatMessage | None:
     """The message as it was before memory put something into it; None if nothing is left of it."""
-    is_place = _ROLES.get(message.role) in _PLACES
-    said = [_said_by_somebody(block, is_place=is_place) for block in message.blocks]
+    is_place = _ROLES.get(message.role) in _INJECTABLE_ROLES
+    said = [_remove_injected_text(block, is_place=is_place) for block in message.blocks]
     left = [block for block in said if block is not None]
     if message.blocks and not left:
         return None
@@ -169,25 +173,25 @@ def without_memory(message: ChatMessage) -> ChatMessage | None:
     return message.model_copy(update={"blocks": left})
 
 
-def calls_of(message: ChatMessage) -> tuple[ToolCall, ...]:
+def get_tool_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     """The tool calls that a message makes, each with an id."""
-    return _calls_in(message) if _ROLES.get(message.role) is Role.ASSISTANT else ()
+    return _list_calls(message) if _ROLES.get(message.role) is Role.ASSISTANT else ()
 
 
-def call_ids(message: ChatMessage) -> set[str]:
+def get_call_ids(message: ChatMessage) -> set[str]:
     """Ids of the tool calls that a message makes."""
-    return {call.id for call in calls_of(message)}
+    return {call.id for call in get_tool_calls(message)}
 
 
-def answered_call(message: ChatMessage) -> str | None:
+def get_answered_call_id(message: ChatMessage) -> str | None:
     """Id of the tool call whose result a message is, as it says itself."""
     found = message.additional_kwargs.get("tool_call_id")
     return found if found and isinstance(found, str) and _ROLES.get(message.role) is Role.TOOL else None
 
 
-def _check(message: ChatMessage) -> None:
+def _check_message(message: ChatMessage) -> None:
     # Whatever a message holds that was built without its validators.
-    role_of(message)
+    get_chat_role(message)
     blocks: object = message.blocks
     kwargs: object = message.additional_kwargs
     if not isinstance(blocks, list) or not isinstance(kwargs, dict):
@@ -197,97 +201,101 @@ def _check(message: ChatMessage) -> None:
         )
 
 
-def _said_by_somebody(block: Any, *, is_place: bool) -> Any:  # noqa: ANN401 - any block, or None for one of ours
+def _remove_injected_text(block: Any, *, is_place: bool) -> Any:  # noqa: ANN401 - any block, or None for one of ours
     text = block.text if type(block) is TextBlock else None
     if is_place and isinstance(text, str):
         if is_only_fenced(text):
             return None
         # Where a message became one text, memory stands at its beginning or at its end.
-        if text.startswith(OPENING) or text.endswith(CLOSING):
-            block = text_block(without_fences(text))
-    return each_text(block, as_said)
+        if text.startswith(FENCE_OPENING) or text.endswith(FENCE_CLOSING):
+            block = build_text_block(strip_fences(text))
+    return map_text(block, restore_placeholders)
 
 
-def _text_of(message: ChatMessage) -> str:
-    return "\n".join(text for block in message.blocks for text in _texts(block))
+def _get_text(message: ChatMessage) -> str:
+    return "\n".join(text for block in message.blocks for text in _list_texts(block))
 
 
-def _texts(block: object) -> Iterable[str]:
+def _list_texts(block: object) -> Iterable[str]:
     if isinstance(block, TextBlock):
         said: object = block.text  # whatever a block holds that was built without its validators
         return [said] if isinstance(said, str) else ()
-    return [text for part in _inside(block) for text in _texts(part)]
+    return [text for part in _list_nested_blocks(block) for text in _list_texts(part)]
 
 
-def _inside(block: object) -> list[Any]:
+def _list_nested_blocks(block: object) -> list[Any]:
     if isinstance(block, CitableBlock):
         parts: object = block.content
         return parts if isinstance(parts, list) else []
     return [block.cited_content] if isinstance(block, CitationBlock) else []
 
 
-def _spoken(text: str) -> str:
+def _strip_reasoning(text: str) -> str:
     # An agent that writes down its steps: what it found and what it answered is what was said.
-    if not text.startswith("Thought:") or _ANSWER not in text:
+    if not text.startswith("Thought:") or _ANSWER_LABEL not in text:
         return text
-    trace, _, answer = text.partition(_ANSWER)
-    pieces = _STEP.split(trace)[1:]
+    trace, _, answer = text.partition(_ANSWER_LABEL)
+    pieces = _STEP_LABEL.split(trace)[1:]
     steps = zip(pieces[::2], pieces[1::2], strict=True)
     return "\n".join([*(told.strip() for step, told in steps if step == "Observation"), answer.strip()])
 
 
-def _part_tokens(blocks: Iterable[object], count: Callable[[str], int]) -> int:
-    return sum(_tokens_of(block, count) for block in blocks)
+def _count_part_tokens(blocks: Iterable[object], count: Callable[[str], int]) -> int:
+    return sum(_count_block_tokens(block, count) for block in blocks)
 
 
-def _tokens_of(block: object, count: Callable[[str], int]) -> int:
+def _count_block_tokens(block: object, count: Callable[[str], int]) -> int:
     if isinstance(block, ThinkingBlock):
         told = block.num_tokens or 0
-        return told if 0 < told <= _BELIEVABLE else count(block.content or "")
+        return told if 0 < told <= _MAX_THOUGHT_TOKENS else count(block.content or "")
     if isinstance(block, ImageBlock) and block.detail == "low":
         return SMALL_IMAGE_TOKENS
     if isinstance(block, CitableBlock):
-        return _part_tokens(_inside(block), count) + count(f"{block.title} {block.source}")
+        return _count_part_tokens(_list_nested_blocks(block), count) + count(f"{block.title} {block.source}")
     if isinstance(block, CitationBlock):
-        return _part_tokens(_inside(block), count)
+        return _count_part_tokens(_list_nested_blocks(block), count)
     if isinstance(block, DocumentBlock):
         return FILE_TOKENS
-    return next((tokens for kind, tokens in _PICTURES.items() if isinstance(block, kind)), 0)
+    return next((tokens for kind, tokens in _MEDIA_TOKENS.items() if isinstance(block, kind)), 0)
 
 
-def _calls_in(message: ChatMessage) -> tuple[ToolCall, ...]:
+def _list_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-    own = [_call(place, block) for place, block in enumerate(blocks)]
+    own = [_to_tool_call(place, block) for place, block in enumerate(blocks)]
     # Older integrations of models have them beside the blocks, some in both places.
-    known, beside = {call.id for call in own}, calls_beside(message)
+    known, beside = {call.id for call in own}, read_extra_tool_calls(message)
     if own and not all(call.id for call in beside):
         return tuple(own)
     new = [call for call in beside if call.id not in known]
-    return (*own, *(_with_id(len(own) + place, call) for place, call in enumerate(new)))
+    return (*own, *(_fill_call_id(len(own) + place, call) for place, call in enumerate(new)))
 
 
-def _call(place: int, block: ToolCallBlock) -> ToolCall:
-    return _with_id(place, ToolCall(block.tool_call_id or "", str(block.tool_name), arguments_of(block)))
+def _to_tool_call(place: int, block: ToolCallBlock) -> ToolCall:
+    return _fill_call_id(
+        place, ToolCall(block.tool_call_id or "", str(block.tool_name), dump_tool_arguments(block))
+    )
 
 
-def _with_id(place: int, call: ToolCall) -> ToolCall:
+def _fill_call_id(place: int, call: ToolCall) -> ToolCall:
     if call.id:
         return call
     said = f"{place} {call.name} {call.arguments}".encode("utf-8", "surrogatepass")
     return replace(call, id=f"call-{hashlib.blake2b(said, digest_size=8).hexdigest()}")
 
 
-def _built(message: Message) -> ChatMessage:
-    blocks: list[Any] = [text_block(message.content)] if message.content or not message.tool_calls else []
+def _build_message(message: Message) -> ChatMessage:
+    blocks: list[Any] = (
+        [build_text_block(message.content)] if message.content or not message.tool_calls else []
+    )
     blocks += [
-        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=_arguments(call.arguments))
+        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=_parse_arguments(call.arguments))
         for call in message.tool_calls
     ]
     kwargs = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
-    return made(_BUILT[message.role], blocks, kwargs)
+    return build_chat_message(_CHAT_ROLES[message.role], blocks, kwargs)
 
 
-def _arguments(arguments: str) -> dict[str, Any] | str:
+def _parse_arguments(arguments: str) -> dict[str, Any] | str:
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -18,11 +18,11 @@ from langmem_tiers.text.token_counting import TiktokenCounter
 Tokenizer: TypeAlias = Callable[..., Any]
 """From a text to its tokens, as LlamaIndex has it."""
 
-_NAMES = ("name", "name_or_path")  # of tiktoken and of Hugging Face
-_PLAIN = re.compile(r"[\w.+-]+")
-_LONGEST = 60
+_NAME_ATTRIBUTES = ("name", "name_or_path")  # of tiktoken and of Hugging Face
+_NAME_PATTERN = re.compile(r"[\w.+-]+")
+_MAX_NAME_CHARACTERS = 60
 # Texts that tokenizers cut differently: what they make of these tells apart what is called alike.
-_SAMPLES = (
+_SAMPLE_TEXTS = (
     "The quick brown fox, uncharacteristically, jumps over 13 lazy dogs.",
     "def area(r):\n    return {'m2': 3.14159265 * r ** 2}[0x1F]\n\n",
     '{"id": 20391, "url": "https://shop.example/cart?item=7&size=XL"}',
@@ -51,9 +51,11 @@ class LlamaIndexCounter:
     """
 
     def __init__(self, tokenizer: object = None, *, name: str | None = None) -> None:
-        self._tokenize = _robust(_global() if tokenizer is None else _function(tokenizer))
-        counts = [self.count(sample) for sample in _SAMPLES]  # refuses now what would fail in mid-write
-        self._name = _found(self._tokenize, counts) if name is None else _given(name)
+        self._tokenize = _allow_special_tokens(
+            _get_global_tokenizer() if tokenizer is None else _to_function(tokenizer)
+        )
+        counts = [self.count(sample) for sample in _SAMPLE_TEXTS]  # refuses now what would fail in mid-write
+        self._name = _build_name(self._tokenize, counts) if name is None else _check_name(name)
 
     def __repr__(self) -> str:
         return f"LlamaIndexCounter(name={self._name!r})"
@@ -77,18 +79,18 @@ class LlamaIndexCounter:
             tokens = self._tokenize(readable)
         except Exception as error:
             raise LangmemTiersError(
-                f"the tokenizer {_label(self._tokenize)!r} failed ({type(error).__name__}): "
+                f"the tokenizer {_find_label(self._tokenize)!r} failed ({type(error).__name__}): "
                 "pass one that takes any text"
             ) from error
         if isinstance(tokens, str | bytes | Mapping) or not isinstance(tokens, Sized):
             raise InvalidInputError(
-                f"the tokenizer {_label(self._tokenize)!r} gave a {type(tokens).__name__}: "
+                f"the tokenizer {_find_label(self._tokenize)!r} gave a {type(tokens).__name__}: "
                 "pass a function from a text to the list of its tokens"
             )
         return max(1, len(tokens))
 
 
-def _global() -> Tokenizer:
+def _get_global_tokenizer() -> Tokenizer:
     if llama_index.core.global_tokenizer is None:
         # Loads the vocabulary from this machine, or says that it is not there. Without it get_tokenizer()
         # would download it where TIKTOKEN_CACHE_DIR names a folder that does not hold it.
@@ -96,7 +98,7 @@ def _global() -> Tokenizer:
     return get_tokenizer()
 
 
-def _function(tokenizer: object) -> Tokenizer:
+def _to_function(tokenizer: object) -> Tokenizer:
     encode: Tokenizer | None = getattr(tokenizer, "encode", None)
     if callable(encode):
         if isinstance(tokenizer, type):
@@ -111,35 +113,35 @@ def _function(tokenizer: object) -> Tokenizer:
     return tokenizer
 
 
-def _robust(tokenizer: Tokenizer) -> Tokenizer:
-    if getattr(_innermost(tokenizer), "__func__", None) is Encoding.encode:
+def _allow_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    if getattr(_unwrap(tokenizer), "__func__", None) is Encoding.encode:
         # By default it raises where somebody wrote "<|endoftext|>", and anybody may.
         return partial(tokenizer, disallowed_special=())
     return tokenizer
 
 
-def _innermost(tokenizer: Tokenizer) -> Tokenizer:
+def _unwrap(tokenizer: Tokenizer) -> Tokenizer:
     while isinstance(tokenizer, partial):
         tokenizer = tokenizer.func
     return tokenizer
 
 
-def _found(tokenizer: Tokenizer, counts: list[int]) -> str:
-    return f"{_label(tokenizer)}-{blake2b(repr(counts).encode(), digest_size=4).hexdigest()}"
+def _build_name(tokenizer: Tokenizer, counts: list[int]) -> str:
+    return f"{_find_label(tokenizer)}-{blake2b(repr(counts).encode(), digest_size=4).hexdigest()}"
 
 
-def _label(tokenizer: Tokenizer) -> str:
-    inner = _innermost(tokenizer)
+def _find_label(tokenizer: Tokenizer) -> str:
+    inner = _unwrap(tokenizer)
     owner = getattr(inner, "__self__", inner)
-    for attribute in _NAMES:
+    for attribute in _NAME_ATTRIBUTES:
         value = getattr(owner, attribute, None)
         # The end of a path or an address: the rest may name a person or hold a key.
-        if isinstance(value, str) and (plain := _PLAIN.match(value.rstrip("/").rpartition("/")[2])):
-            return plain[0][:_LONGEST]
-    return str(getattr(inner, "__qualname__", type(inner).__qualname__))[-_LONGEST:]
+        if isinstance(value, str) and (plain := _NAME_PATTERN.match(value.rstrip("/").rpartition("/")[2])):
+            return plain[0][:_MAX_NAME_CHARACTERS]
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__))[-_MAX_NAME_CHARACTERS:]
 
 
-def _given(name: object) -> str:
+def _check_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise InvalidConfigError(f"name must be a printable name, got {name!r}: use e.g. 'llama-3'")
     return name.strip()

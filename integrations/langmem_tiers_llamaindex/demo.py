@@ -10,7 +10,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 
 from langmem_tiers.cli.demo.agents import Assistants, Reply
 from langmem_tiers_llamaindex.convert import to_message
-from langmem_tiers_llamaindex.extractive import ExtractiveLLM, prompt_tokens
+from langmem_tiers_llamaindex.extractive import ExtractiveLLM, count_prompt_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
 
 
-class DemoAgent:
+class _DemoAgent:
     """A LlamaIndex agent with an offline model.
 
     Args:
@@ -30,7 +30,7 @@ class DemoAgent:
     """
 
     def __init__(self, memory_of: Callable[[str], BaseMemory]) -> None:
-        self._memory_of = memory_of
+        self._create_memory = memory_of
         self._threads: dict[str, BaseMemory] = {}
 
     def ask(self, question: str, thread: str) -> Reply:
@@ -38,14 +38,14 @@ class DemoAgent:
         return asyncio.run(self._ask(question, thread))
 
     async def _ask(self, question: str, thread: str) -> Reply:
-        memory = self._threads.setdefault(thread, self._memory_of(thread))
+        memory = self._threads.setdefault(thread, self._create_memory(thread))
         run = FunctionAgent(llm=ExtractiveLLM()).run(user_msg=question, memory=memory)
         shown: list[Any] = []
         async for event in run.stream_events():
             shown = event.input if isinstance(event, AgentInput) else shown
         answer: Any = await run
         prompt = "\n\n".join(message.content or "" for message in shown)
-        return Reply(answer.response.content or "", prompt, prompt_tokens(shown))
+        return Reply(answer.response.content or "", prompt, count_prompt_tokens(shown))
 
 
 def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int) -> Assistants:
@@ -68,4 +68,4 @@ def make_assistants(engine: MemoryEngine, namespace: NamespacePath, budget: int)
             engine=engine, namespace=namespace, session_id=thread, token_limit=budget
         )
 
-    return Assistants(without_memory=DemoAgent(plain), with_memory=DemoAgent(remembering))
+    return Assistants(without_memory=_DemoAgent(plain), with_memory=_DemoAgent(remembering))

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 _log = logging.getLogger("langmem_tiers")
-_FILE, _URI = "sqlite:///", "file:"
+_FILE_PREFIX, _URI_PREFIX = "sqlite:///", "file:"
 _PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):[^/?#@]*(?=@)")
 _lock = threading.Lock()
-_names: WeakKeyDictionary[MemoryEngine, str] = WeakKeyDictionary()
-_by_name: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
-_by_url: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
+_names_by_engine: WeakKeyDictionary[MemoryEngine, str] = WeakKeyDictionary()
+_engines_by_name: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
+_engines_by_url: WeakValueDictionary[str, MemoryEngine] = WeakValueDictionary()
 
 
 def attach(engine: MemoryEngine) -> MemoryEngine:
@@ -44,43 +44,43 @@ def attach(engine: MemoryEngine) -> MemoryEngine:
     Returns:
         The engine.
     """
-    reference_to(check_engine(engine))
+    build_engine_reference(check_engine(engine))
     with _lock:
         if engine.url is not None:
-            _by_url[engine.url] = engine
+            _engines_by_url[engine.url] = engine
     return engine
 
 
-def reference_to(engine: MemoryEngine) -> dict[str, str | None]:
+def build_engine_reference(engine: MemoryEngine) -> dict[str, str | None]:
     """What is written down of an engine: JSON without a secret."""
     with _lock:
-        name = _names.setdefault(engine, uuid.uuid4().hex)
-        _by_name[name] = engine
+        name = _names_by_engine.setdefault(engine, uuid.uuid4().hex)
+        _engines_by_name[name] = engine
     return {"name": name, "url": engine.url, "database": engine.database_id}
 
 
-def engine_of(reference: object) -> MemoryEngine:
+def resolve_engine(reference: object) -> MemoryEngine:
     """The engine that was written down: the one that is live in this process, or its database opened again.
 
     Raises:
         InvalidInputError: That is nothing that was written down, or its database was in memory and is gone.
         StorageUnavailableError: Its database does not open.
     """
-    name, url, database = _read(reference)
-    live = next((engine for engine in _known(name, url, database) if not engine.is_closed), None)
+    name, url, database = _read_reference(reference)
+    live = next((engine for engine in _list_known_engines(name, url, database) if not engine.is_closed), None)
     if live is not None:
-        return _checked(live, database)
+        return _check_database(live, database)
     if url is None:
         raise InvalidInputError(
             "the engine of this memory is gone, and its database cannot be opened again: it was in memory, or its "
             "URL has settings that are not written down. Use a file or a server, keep the engine, or read the memory "
             "by itself, as TieredMemory.from_dict(data, engine=engine)"
         )
-    return _checked(_reopened(url), database)
+    return _check_database(_reopen(url), database)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class StoreSettings:
     """What a store is built from."""
 
     engine: MemoryEngine
@@ -88,7 +88,7 @@ class Opened:
     fields: dict[str, Any]
 
 
-def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
+def resolve_store_settings(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> StoreSettings:
     """The engine that was handed in, or written down before, or a new one in memory; and the store's fields.
 
     Args:
@@ -97,23 +97,23 @@ def opened(engine: MemoryEngine | None, fields: Mapping[str, Any]) -> Opened:
     """
     reference, namespace = fields.get("engine_reference"), fields.get("namespace")
     if engine is None:
-        engine = engine_of(reference) if reference else MemoryEngine()
+        engine = resolve_engine(reference) if reference else MemoryEngine()
     check_engine(engine)
     whose = None if namespace is None else check_namespace(namespace)
     told = {key: value for key, value in fields.items() if key != "class_name"}
     told |= {
-        "engine_reference": reference_to(engine),
+        "engine_reference": build_engine_reference(engine),
         "namespace": None if whose is None else list(whose),
     }
-    return Opened(engine, whose, told)
+    return StoreSettings(engine, whose, told)
 
 
-def _known(name: str, url: str | None, database: str | None) -> list[MemoryEngine]:
+def _list_known_engines(name: str, url: str | None, database: str | None) -> list[MemoryEngine]:
     # The one that was written down, the one that was attached, and any other on the same database or at its place.
-    place = None if url is None else _without_password(url)
+    place = None if url is None else _remove_password(url)
     with _lock:
-        others = [None if place is None else _by_url.get(place), *_names]
-        known = [_by_name.get(name), *others]
+        others = [None if place is None else _engines_by_url.get(place), *_names_by_engine]
+        known = [_engines_by_name.get(name), *others]
     live = [engine for engine in known if engine is not None and not engine.is_closed]
     same = [engine for engine in live if database is not None and engine.database_id == database]
     return [
@@ -123,7 +123,7 @@ def _known(name: str, url: str | None, database: str | None) -> list[MemoryEngin
     ]
 
 
-def _checked(engine: MemoryEngine, database: str | None) -> MemoryEngine:
+def _check_database(engine: MemoryEngine, database: str | None) -> MemoryEngine:
     if database is not None and engine.database_id != database:
         raise InvalidInputError(
             f"{engine!r} is another database than the one that this memory was on, which is gone or elsewhere: put "
@@ -132,15 +132,15 @@ def _checked(engine: MemoryEngine, database: str | None) -> MemoryEngine:
     return engine
 
 
-def _without_password(url: str) -> str:
+def _remove_password(url: str) -> str:
     # None is ever written down: somebody may have put one in by hand.
     return _PASSWORD.sub(r"\1", url)
 
 
-def _reopened(url: str) -> MemoryEngine:
+def _reopen(url: str) -> MemoryEngine:
     # Of a server nothing but its address: what stands before and behind it may be a secret.
     shown = url if url.startswith("sqlite") else url.rpartition("@")[2].partition("?")[0]
-    if url.startswith(_FILE) and not _is_there(url):  # opening it would make an empty one
+    if url.startswith(_FILE_PREFIX) and not _database_exists(url):  # opening it would make an empty one
         raise StorageUnavailableError(
             f"the database {shown!r} of this memory is not there any more: put the file back, or open another with "
             "MemoryEngine(url) and make a new memory"
@@ -160,25 +160,25 @@ def _reopened(url: str) -> MemoryEngine:
     return attach(engine)
 
 
-def _is_there(url: str) -> bool:
-    path = url.removeprefix(_FILE)
-    if path.startswith(_URI):
-        path = path.removeprefix(_URI).partition("?")[0]
+def _database_exists(url: str) -> bool:
+    path = url.removeprefix(_FILE_PREFIX)
+    if path.startswith(_URI_PREFIX):
+        path = path.removeprefix(_URI_PREFIX).partition("?")[0]
     # Whether a name is written with escapes depends on the release of SQLAlchemy.
-    return any(_is_file(Path(name)) for name in (path, unquote(path)))
+    return any(_is_nonempty_file(Path(name)) for name in (path, unquote(path)))
 
 
-def _is_file(path: Path) -> bool:
+def _is_nonempty_file(path: Path) -> bool:
     try:
         return path.stat().st_size > 0  # an empty one is what is left of a database, or none yet
     except (OSError, ValueError):
         return False
 
 
-def _read(reference: object) -> tuple[str, str | None, str | None]:
+def _read_reference(reference: object) -> tuple[str, str | None, str | None]:
     given: Mapping[str, Any] = reference if isinstance(reference, dict) else {}
     name, url, database = given.get("name"), given.get("url"), given.get("database")
-    is_ours = isinstance(name, str) and isinstance(database, str | None) and _is_written_by_us(url)
+    is_ours = isinstance(name, str) and isinstance(database, str | None) and _is_own_url(url)
     if not is_ours:
         raise InvalidInputError(
             f"a {type(reference).__name__} without the engine's name and url is nothing that to_dict() gave: pass "
@@ -187,6 +187,6 @@ def _read(reference: object) -> tuple[str, str | None, str | None]:
     return str(name), url, database
 
 
-def _is_written_by_us(url: object) -> bool:
+def _is_own_url(url: object) -> bool:
     # Other URLs may name a database that is empty each time, such as one in memory.
-    return url is None or (isinstance(url, str) and url.startswith((_FILE, "postgresql://")))
+    return url is None or (isinstance(url, str) and url.startswith((_FILE_PREFIX, "postgresql://")))

@@ -14,14 +14,14 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 
-from langmem_tiers.integration_kit.extractive_answers import quoted_answer
+from langmem_tiers.integration_kit.extractive_answers import quote_answer
 from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, ContentAwareCounter
 from langmem_tiers_llamaindex.convert import message_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-_WINDOW = 8_192
+_CONTEXT_WINDOW_TOKENS = 8_192
 
 
 class ExtractiveLLM(FunctionCallingLLM):
@@ -41,7 +41,7 @@ class ExtractiveLLM(FunctionCallingLLM):
     def metadata(self) -> LLMMetadata:
         """What it can do."""
         return LLMMetadata(
-            context_window=_WINDOW,
+            context_window=_CONTEXT_WINDOW_TOKENS,
             is_chat_model=True,
             is_function_calling_model=True,
             model_name="extractive",
@@ -50,19 +50,19 @@ class ExtractiveLLM(FunctionCallingLLM):
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:  # noqa: ANN401 - the framework's signature
         """The answer."""
-        return _answered(messages)
+        return _build_chat_response(messages)
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **_: Any) -> ChatResponse:  # noqa: ANN401 - as above
         """The answer."""
-        return _answered(messages)
+        return _build_chat_response(messages)
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **_: Any) -> Iterator[ChatResponse]:  # noqa: ANN401 - as above
         """The answer, in one piece."""
 
         def pieces() -> Iterator[ChatResponse]:
-            yield _whole(_answered(messages))
+            yield _to_stream_chunk(_build_chat_response(messages))
 
         return pieces()
 
@@ -71,19 +71,19 @@ class ExtractiveLLM(FunctionCallingLLM):
         """The answer, in one piece."""
 
         async def pieces() -> AsyncIterator[ChatResponse]:
-            yield _whole(_answered(messages))
+            yield _to_stream_chunk(_build_chat_response(messages))
 
         return pieces()
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ANN401, ARG002, FBT001, FBT002 - as above
         """The answer to a prompt that is one text."""
-        return _completed(prompt)
+        return _build_completion(prompt)
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:  # noqa: ANN401, ARG002, FBT001, FBT002 - as above
         """The answer to a prompt that is one text."""
-        return _completed(prompt)
+        return _build_completion(prompt)
 
     @llm_completion_callback()
     def stream_complete(
@@ -95,7 +95,7 @@ class ExtractiveLLM(FunctionCallingLLM):
         """The answer to a prompt that is one text, in one piece."""
 
         def pieces() -> Iterator[CompletionResponse]:
-            answer = _completed(prompt)
+            answer = _build_completion(prompt)
             yield CompletionResponse(text=answer.text, delta=answer.text)
 
         return pieces()
@@ -110,7 +110,7 @@ class ExtractiveLLM(FunctionCallingLLM):
         """The answer to a prompt that is one text, in one piece."""
 
         async def pieces() -> AsyncIterator[CompletionResponse]:
-            answer = _completed(prompt)
+            answer = _build_completion(prompt)
             yield CompletionResponse(text=answer.text, delta=answer.text)
 
         return pieces()
@@ -132,27 +132,27 @@ class ExtractiveLLM(FunctionCallingLLM):
         return []
 
 
-def quoted(messages: Sequence[ChatMessage]) -> str:
+def _quote_from_messages(messages: Sequence[ChatMessage]) -> str:
     """The sentence of a prompt that answers its newest question, or that it is not known."""
     asked = (one.content or "" for one in reversed(messages) if one.role is MessageRole.USER)
-    return quoted_answer([one.content or "" for one in messages], next(asked, None))
+    return quote_answer([one.content or "" for one in messages], next(asked, None))
 
 
-def prompt_tokens(messages: Sequence[ChatMessage]) -> int:
+def count_prompt_tokens(messages: Sequence[ChatMessage]) -> int:
     """What a prompt takes, by the engine's own counter."""
     count = ContentAwareCounter().count
     return sum(message_tokens(one, count) + FRAME_TOKENS for one in messages) + REPLY_TOKENS
 
 
-def _answered(messages: Sequence[ChatMessage]) -> ChatResponse:
-    answer = ChatMessage(role=MessageRole.ASSISTANT, content=quoted(messages))
-    return ChatResponse(message=answer, additional_kwargs={"prompt_tokens": prompt_tokens(messages)})
+def _build_chat_response(messages: Sequence[ChatMessage]) -> ChatResponse:
+    answer = ChatMessage(role=MessageRole.ASSISTANT, content=_quote_from_messages(messages))
+    return ChatResponse(message=answer, additional_kwargs={"prompt_tokens": count_prompt_tokens(messages)})
 
 
-def _whole(answer: ChatResponse) -> ChatResponse:
+def _to_stream_chunk(answer: ChatResponse) -> ChatResponse:
     return answer.model_copy(update={"delta": answer.message.content})
 
 
-def _completed(prompt: str) -> CompletionResponse:
+def _build_completion(prompt: str) -> CompletionResponse:
     question = next((line for line in reversed(prompt.splitlines()) if "?" in line), None)
-    return CompletionResponse(text=quoted_answer([prompt], question))
+    return CompletionResponse(text=quote_answer([prompt], question))

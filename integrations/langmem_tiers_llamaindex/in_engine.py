@@ -8,10 +8,10 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
-from langmem_tiers_llamaindex.engines import opened
+from langmem_tiers_llamaindex.engines import resolve_store_settings
 
 
-class InEngine(BaseModel):
+class EngineBackedModel(BaseModel):
     """Names and settings around an engine. So it may be copied, written down and read again.
 
     Args:
@@ -26,12 +26,12 @@ class InEngine(BaseModel):
     engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
     """Where the engine is found again; without secrets."""
     _engine: MemoryEngine = PrivateAttr()
-    _whose: tuple[str, ...] | None = PrivateAttr()
+    _namespace_path: tuple[str, ...] | None = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
-        found = opened(engine, data)
+        found = resolve_store_settings(engine, data)
         super().__init__(**found.fields)
-        self._engine, self._whose = found.engine, found.namespace
+        self._engine, self._namespace_path = found.engine, found.namespace
 
     @property
     def engine(self) -> MemoryEngine:

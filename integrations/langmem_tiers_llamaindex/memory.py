@@ -15,16 +15,16 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import BudgetExceededError, InvalidInputError
-from langmem_tiers.integration_kit.argument_checks import check_engine, namespace_of
-from langmem_tiers_llamaindex.conversation import Conversation
+from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace
+from langmem_tiers_llamaindex.conversation import ChatConversation
 from langmem_tiers_llamaindex.counters import LlamaIndexCounter
-from langmem_tiers_llamaindex.engines import engine_of, reference_to
+from langmem_tiers_llamaindex.engines import build_engine_reference, resolve_engine
 from langmem_tiers_llamaindex.events import dispatcher
 from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
-from langmem_tiers_llamaindex.sizes import sizes_of
+from langmem_tiers_llamaindex.sizes import get_token_count_cache
 from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
-from langmem_tiers_llamaindex.turns import turns_of
-from langmem_tiers_llamaindex.view import Wish
+from langmem_tiers_llamaindex.turns import get_turn_registry
+from langmem_tiers_llamaindex.view import ViewRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-TOKEN_LIMIT = 30_000
+DEFAULT_TOKEN_LIMIT = 30_000
 """As LlamaIndex's own memory has it."""
 WINDOW_SHARE = 0.75
 """Of a model's window, where a model is given and no limit."""
-OVER_LIMIT = "Initial token count exceeds token limit"
+OVER_LIMIT_MESSAGE = "Initial token count exceeds token limit"
 """What LlamaIndex's own memories say then, word by word."""
 
 
@@ -75,14 +75,14 @@ class TieredMemory(BaseMemory):
     session_id: str = Field(default_factory=lambda: uuid.uuid4().hex, frozen=True)
     user_id: str | None = Field(default=None, frozen=True)
     namespace: list[str] = Field(default_factory=list, frozen=True)
-    token_limit: int = Field(default=TOKEN_LIMIT, gt=0, strict=True)
+    token_limit: int = Field(default=DEFAULT_TOKEN_LIMIT, gt=0, strict=True)
     insert_method: InsertMethod = "auto"
     recall: bool = True
     engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
     """Where the engine is found again; without secrets."""
     tokenizer_fn: Any = Field(default_factory=get_tokenizer, exclude=True, repr=False, frozen=True)
     _engine: MemoryEngine = PrivateAttr()
-    _conversation: Conversation = PrivateAttr()
+    _conversation: ChatConversation = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
         data.pop("class_name", None)  # of what to_dict() gave
@@ -91,20 +91,22 @@ class TieredMemory(BaseMemory):
                 "a TieredMemory needs an engine: pass engine=MemoryEngine('sqlite:///memory.db'), or use "
                 "TieredMemory.from_defaults() for one in memory"
             )
-        opened = engine_of(data.get("engine_reference")) if engine is None else check_engine(engine)
-        data["engine_reference"] = reference_to(opened)
+        opened = resolve_engine(data.get("engine_reference")) if engine is None else check_engine(engine)
+        data["engine_reference"] = build_engine_reference(opened)
         if data.get("tokenizer_fn") is None:
             data.pop("tokenizer_fn", None)
         super().__init__(**data)
-        self.__dict__["namespace"] = list(self._place(self.user_id, self.namespace, self.session_id))
-        turn = turns_of(opened).of(tuple(self.namespace), self.session_id)
+        self.__dict__["namespace"] = list(
+            self._resolve_namespace(self.user_id, self.namespace, self.session_id)
+        )
+        turn = get_turn_registry(opened).get_turn(tuple(self.namespace), self.session_id)
         if engine is None and turn.tokenizer is not None:
             self.__dict__["tokenizer_fn"] = turn.tokenizer
         turn.tokenizer = self.tokenizer_fn
-        turn.widest = max(turn.widest, self.token_limit)
+        turn.max_token_limit = max(turn.max_token_limit, self.token_limit)
         self._engine = opened
-        self._conversation = Conversation(
-            opened, tuple(self.namespace), self.session_id, sizes_of(self.tokenizer_fn)
+        self._conversation = ChatConversation(
+            opened, tuple(self.namespace), self.session_id, get_token_count_cache(self.tokenizer_fn)
         )
 
     @field_validator("session_id")
@@ -113,13 +115,13 @@ class TieredMemory(BaseMemory):
         return check_name(name, "session id")
 
     @staticmethod
-    def _place(user: str | None, namespace: Sequence[str], session_id: str) -> NamespacePath:
+    def _resolve_namespace(user: str | None, namespace: Sequence[str], session_id: str) -> NamespacePath:
         if user is not None and namespace and list(namespace) != [user]:
             raise InvalidInputError(
                 f"whose memory it is was told twice, as user_id={user!r} and namespace={list(namespace)!r}: pass one"
             )
         given = namespace or ([] if user is None else [user])
-        return check_namespace(given) if given else namespace_of(None, session_id)
+        return check_namespace(given) if given else resolve_namespace(None, session_id)
 
     @classmethod
     def class_name(cls) -> str:
@@ -167,7 +169,7 @@ class TieredMemory(BaseMemory):
         if kwargs:
             raise InvalidInputError(f"Unexpected kwargs: {kwargs!r}: check the spelling, or leave them out")
         if chat_store is not None:
-            engine, namespace = _of_store(chat_store, engine, namespace)
+            engine, namespace = _unpack_store(chat_store, engine, namespace)
         if session_id is None:
             session_id = uuid.uuid4().hex if chat_store_key is None else chat_store_key
         elif chat_store_key not in (None, session_id):
@@ -176,7 +178,9 @@ class TieredMemory(BaseMemory):
                 f"chat_store_key={chat_store_key!r}: pass one"
             )
         if token_limit is None:
-            token_limit = TOKEN_LIMIT if llm is None else int(llm.metadata.context_window * WINDOW_SHARE)
+            token_limit = (
+                DEFAULT_TOKEN_LIMIT if llm is None else int(llm.metadata.context_window * WINDOW_SHARE)
+            )
         tokenizer = tokenizer_fn or get_tokenizer()
         memory = cls(
             engine=MemoryEngine(counter=LlamaIndexCounter(tokenizer)) if engine is None else engine,
@@ -219,12 +223,14 @@ class TieredMemory(BaseMemory):
         Raises:
             BudgetExceededError: More is taken already than there is.
         """
-        return self._conversation.show(self._wish(input, initial_token_count))
+        return self._conversation.render(self._build_request(input, initial_token_count))
 
     @dispatcher.span
     async def aget(self, input: object = None, initial_token_count: int = 0, **_: Any) -> list[ChatMessage]:  # noqa: A002, ANN401 - as above
         """What the model is shown; see ``get``."""
-        return await asyncio.to_thread(self._conversation.show, self._wish(input, initial_token_count))
+        return await asyncio.to_thread(
+            self._conversation.render, self._build_request(input, initial_token_count)
+        )
 
     @dispatcher.span
     def get_all(self) -> list[ChatMessage]:
@@ -257,12 +263,12 @@ class TieredMemory(BaseMemory):
         Raises:
             InvalidMessageError: One of them is no message; nothing was stored.
         """
-        self._conversation.add(_checked(messages))
+        self._conversation.add(_check_messages(messages))
 
     @dispatcher.span
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Store the messages; see ``put_messages``."""
-        await asyncio.to_thread(self._conversation.add, _checked(messages))
+        await asyncio.to_thread(self._conversation.add, _check_messages(messages))
 
     @dispatcher.span
     def set(self, messages: list[ChatMessage]) -> None:
@@ -274,12 +280,12 @@ class TieredMemory(BaseMemory):
         Raises:
             InvalidMessageError: One of them is no message; nothing was changed.
         """
-        self._conversation.replace(_checked(messages))
+        self._conversation.replace(_check_messages(messages))
 
     @dispatcher.span
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Put another list in the place of this conversation; see ``set``."""
-        await asyncio.to_thread(self._conversation.replace, _checked(messages))
+        await asyncio.to_thread(self._conversation.replace, _check_messages(messages))
 
     @dispatcher.span
     def reset(self) -> None:
@@ -304,11 +310,11 @@ class TieredMemory(BaseMemory):
         Raises:
             StorageError: The store failed; call it again.
         """
-        return self._conversation.forget()
+        return self._conversation.delete()
 
     async def aforget(self) -> int:
         """Erase the conversation; see ``forget``."""
-        return await asyncio.to_thread(self._conversation.forget)
+        return await asyncio.to_thread(self._conversation.delete)
 
     def to_dict(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - the framework's signature
         """What it takes to have this memory again: names and settings, no messages and no secret."""
@@ -337,19 +343,19 @@ class TieredMemory(BaseMemory):
         """The memory of that text."""
         return cls.from_dict(json.loads(json_str))
 
-    def _wish(self, asked: object, taken: int) -> Wish:
+    def _build_request(self, asked: object, taken: int) -> ViewRequest:
         if taken < 0:
             raise InvalidInputError(
                 f"initial_token_count must not be negative, got {taken!r}: pass 0 or more"
             )
         if taken > self.token_limit:
-            error = BudgetExceededError(OVER_LIMIT)
+            error = BudgetExceededError(OVER_LIMIT_MESSAGE)
             error.add_note(
                 f"{taken} tokens are taken of {self.token_limit}: raise token_limit or shorten the prompt"
             )
             raise error
-        return Wish(
-            query=query_of(asked),
+        return ViewRequest(
+            query=get_query_text(asked),
             limit=self.token_limit - taken,
             insert=self.insert_method,
             recall=self.recall,
@@ -358,7 +364,7 @@ class TieredMemory(BaseMemory):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002 - the framework's signature
         """This memory once more; with other fields, the memory that they name, on the same engine."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        if self.user_id is not None or tuple(self.namespace) == namespace_of(None, self.session_id):
+        if self.user_id is not None or tuple(self.namespace) == resolve_namespace(None, self.session_id):
             del fields["namespace"]  # it follows from the others
         return type(self)(engine=self._engine, **{**fields, **(update or {})})
 
@@ -366,10 +372,10 @@ class TieredMemory(BaseMemory):
         return self  # agents copy their state with all memory in it: it is the same conversation
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.to_dict())
+        return _restore_memory, (type(self), self.to_dict())
 
 
-def query_of(asked: object) -> str | None:
+def get_query_text(asked: object) -> str | None:
     """What a question says, as chat engines and agents hand it in; None if it says nothing."""
     if isinstance(asked, ChatMessage):
         asked = asked.content
@@ -377,7 +383,7 @@ def query_of(asked: object) -> str | None:
     return text if isinstance(text, str) and text.strip() else None
 
 
-def _checked(messages: object) -> Sequence[ChatMessage]:
+def _check_messages(messages: object) -> Sequence[ChatMessage]:
     if isinstance(messages, ChatMessage | str) or not isinstance(messages, list | tuple):
         raise InvalidInputError(
             f"messages must be a list of ChatMessage, got a {type(messages).__name__}: use put() for one message"
@@ -385,7 +391,7 @@ def _checked(messages: object) -> Sequence[ChatMessage]:
     return messages
 
 
-def _of_store(
+def _unpack_store(
     store: object, engine: MemoryEngine | None, namespace: object
 ) -> tuple[MemoryEngine, NamespacePath | None]:
     if not isinstance(store, TieredSyncChatStore):
@@ -399,5 +405,5 @@ def _of_store(
     return store.engine, None if store.namespace is None else tuple(store.namespace)
 
 
-def _restored(kind: type[TieredMemory], data: dict[str, Any]) -> TieredMemory:
+def _restore_memory(kind: type[TieredMemory], data: dict[str, Any]) -> TieredMemory:
     return kind.from_dict(data)

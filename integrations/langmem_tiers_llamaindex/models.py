@@ -13,9 +13,9 @@ from langmem_tiers.errors import InvalidInputError
 if TYPE_CHECKING:
     from typing import Any
 
-WORDS_PER_TOKEN = 0.75
+_WORDS_PER_TOKEN = 0.75
 """How many words a model is asked for; tokens are nothing that it can count."""
-MARK = {"source": "langmem_tiers"}
+INSTRUMENT_TAGS = {"source": "langmem_tiers"}
 """The tag on events of memory's own calls, beside the tags of whoever caused them."""
 
 
@@ -34,16 +34,16 @@ class LlamaIndexModel:
     """
 
     def __init__(self, llm: BaseLLM) -> None:
-        self._llm = _check(llm)
+        self._llm = _check_model(llm)
 
     def __repr__(self) -> str:
         return f"LlamaIndexModel({type(self._llm).__name__})"  # a model's own may hold its key
 
     def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
         """The model's answer; an answer without any text is the empty one."""
-        limit = f"Answer in at most {max(1, int(max_tokens * WORDS_PER_TOKEN))} words."
+        limit = f"Answer in at most {max(1, int(max_tokens * _WORDS_PER_TOKEN))} words."
         rules = f"{system}\n\n{limit}" if system else limit
-        tags: dict[str, Any] = {**active_instrument_tags.get(), **MARK}
+        tags: dict[str, Any] = {**active_instrument_tags.get(), **INSTRUMENT_TAGS}
         with instrument_tags(tags):
             return self._answer(rules, prompt)
 
@@ -58,7 +58,7 @@ class LlamaIndexModel:
         return self._llm.chat(asked).message.content or ""
 
 
-def _check(llm: object) -> BaseLLM:
+def _check_model(llm: object) -> BaseLLM:
     if not isinstance(llm, BaseLLM):
         raise InvalidInputError(
             f"a {type(llm).__name__} is no LlamaIndex model: pass an LLM object, such as Settings.llm"

@@ -9,13 +9,13 @@ from pydantic import Field, PrivateAttr
 
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
 
-_NEXT_TO_NOTHING = 1e-6
+_NEAR_ZERO = 1e-6
 
 
-class _Copyable(OfflineEmbedder):
+class _PicklableEmbedder(OfflineEmbedder):
     """Made anew where it is pickled or copied: it holds a lock, and weights that every machine has."""
 
-    def __reduce__(self) -> tuple[type[_Copyable], tuple[()]]:
+    def __reduce__(self) -> tuple[type[_PicklableEmbedder], tuple[()]]:
         return type(self), ()
 
 
@@ -30,7 +30,7 @@ class OfflineEmbedding(BaseEmbedding):
     """
 
     model_name: str = Field(default=OfflineEmbedder.identity, description="The name of the embedding model.")
-    _embedder: _Copyable = PrivateAttr(default_factory=_Copyable)
+    _embedder: _PicklableEmbedder = PrivateAttr(default_factory=_PicklableEmbedder)
 
     @classmethod
     def class_name(cls) -> str:
@@ -40,7 +40,7 @@ class OfflineEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         rows = self._embedder.embed_documents(texts)
         # LlamaIndex divides by a vector's length: zeros would make its similarities NaN, and its order chance.
-        rows[~rows.any(axis=1)] = _NEXT_TO_NOTHING
+        rows[~rows.any(axis=1)] = _NEAR_ZERO
         vectors: list[list[float]] = rows.tolist()
         return vectors
 

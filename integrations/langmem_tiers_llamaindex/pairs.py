@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
 
-    Said: TypeAlias = Message | MessageDraft
+    _AnyMessage: TypeAlias = Message | MessageDraft
 
 
-def answers_of(drafts: Sequence[MessageDraft], before: Callable[[], Sequence[Said]]) -> list[str | None]:
+def find_answered_calls(
+    drafts: Sequence[MessageDraft], before: Callable[[], Sequence[_AnyMessage]]
+) -> list[str | None]:
     """For each draft, the id of the call whose result it is; None if it is none.
 
     Args:
@@ -28,11 +30,11 @@ def answers_of(drafts: Sequence[MessageDraft], before: Callable[[], Sequence[Sai
     opened: list[ToolCall] = []
     if drafts and drafts[0].role is Role.TOOL:
         for message in before():
-            _answer(message, opened)
-    return [_answer(draft, opened) for draft in drafts]
+            _match_result(message, opened)
+    return [_match_result(draft, opened) for draft in drafts]
 
 
-def _answer(message: Said, opened: list[ToolCall]) -> str | None:
+def _match_result(message: _AnyMessage, opened: list[ToolCall]) -> str | None:
     if message.role is not Role.TOOL:
         if message.tool_calls or message.role is Role.USER:
             opened[:] = message.tool_calls

@@ -13,25 +13,25 @@ from llama_index.core.base.llms.types import CitableBlock, CitationBlock, TextBl
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NAMES = ("query_str", "context_str", "context_msg", "existing_answer")
+PLACEHOLDER_NAMES = ("query_str", "context_str", "context_msg", "existing_answer")
 """What the chat engines of LlamaIndex fill in."""
 _JOINER = "\N{WORD JOINER}"
-_NAME = rf"(?=(?:{'|'.join(NAMES)})\}})"
+_NAME = rf"(?=(?:{'|'.join(PLACEHOLDER_NAMES)})\}})"
 _PLACEHOLDER = re.compile(rf"\{{{_NAME}")
 _PROTECTED = re.compile(rf"\{{{_JOINER}{_NAME}")
 
 
-def protected(text: str) -> str:
+def protect_placeholders(text: str) -> str:
     """The text with no placeholder in it."""
     return _PLACEHOLDER.sub("{" + _JOINER, text) if "{" in text else text
 
 
-def as_said(text: str) -> str:
+def restore_placeholders(text: str) -> str:
     """The text as it was before it was protected."""
     return _PROTECTED.sub("{", text) if _JOINER in text else text
 
 
-def each_text(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any block
+def map_text(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any block
     """The block with its text changed, and that of blocks within it; the same object, if nothing changes."""
     if isinstance(block, TextBlock):
         text: object = block.text
@@ -41,10 +41,10 @@ def each_text(block: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 
     if isinstance(block, CitableBlock):
         within: object = block.content
         parts = within if isinstance(within, list) else []
-        new = [each_text(part, change) for part in parts]
+        new = [map_text(part, change) for part in parts]
         is_same = all(one is other for one, other in zip(new, parts, strict=True))
         return block if is_same else block.model_copy(update={"content": new})
     if isinstance(block, CitationBlock):
-        cited = each_text(block.cited_content, change)
+        cited = map_text(block.cited_content, change)
         return block if cited is block.cited_content else block.model_copy(update={"cited_content": cited})
     return block

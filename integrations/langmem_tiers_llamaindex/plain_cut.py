@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from langmem_tiers_llamaindex.layout import begins_safely, inside_groups
+from langmem_tiers_llamaindex.layout import can_begin, find_unsafe_cuts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers_llamaindex.sizes import Sizes
+    from langmem_tiers_llamaindex.sizes import TokenCountCache
 
-_OF_TOOLS = (MessageRole.TOOL, MessageRole.FUNCTION)
+_TOOL_ROLES = (MessageRole.TOOL, MessageRole.FUNCTION)
 
 
-def plain_cut(
+def cut_to_limit(
     pinned: Sequence[ChatMessage],
     talk: Sequence[ChatMessage],
     limit: int,
-    sizes: Sizes,
+    sizes: TokenCountCache,
     *,
     is_whole: bool = True,
 ) -> tuple[list[ChatMessage], int]:
@@ -36,17 +36,17 @@ def plain_cut(
         sizes: Counts them.
         is_whole: Whether the talk begins where the conversation does.
     """
-    taken = sizes.messages(pinned)
-    inside = inside_groups(talk)
+    taken = sizes.count_messages(pinned)
+    inside = find_unsafe_cuts(talk)
     newest = max(0, len(talk) - 1)
-    while newest > 0 and (newest in inside or talk[newest].role in _OF_TOOLS):
+    while newest > 0 and (newest in inside or talk[newest].role in _TOOL_ROLES):
         newest -= 1
     start, tokens = len(talk), taken
     for place in reversed(range(len(talk))):
-        tokens += sizes.message(talk[place])
+        tokens += sizes.count_message(talk[place])
         if tokens > limit and place < newest:
             break
-        is_beginning = begins_safely(talk[place]) and place not in inside
+        is_beginning = can_begin(talk[place]) and place not in inside
         if place >= newest or is_beginning or (place == 0 and is_whole):
             start, taken = place, tokens
     return [*pinned, *talk[start:]], taken

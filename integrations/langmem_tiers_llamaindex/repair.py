@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message, ToolCall
 
-NO_RESULT = "[no result: the call did not come to its end]"
+_NO_RESULT_TEXT = "[no result: the call did not come to its end]"
 
 
-def repaired(messages: Sequence[Message]) -> list[Message]:
+def repair_messages(messages: Sequence[Message]) -> list[Message]:
     """The messages with every tool call answered right behind it.
 
     A result that came late moves to its call, one without a call is left out, and where none came a result says so,
     unless nothing but results follows: that call may still be running.
     """
-    answers = _answers(messages)
+    answers = _match_results(messages)
     newest = max((place for place, one in enumerate(messages) if one.tool_call_id is None), default=-1)
     whole: list[Message] = []
     for place, message in enumerate(messages):
@@ -33,11 +33,15 @@ def repaired(messages: Sequence[Message]) -> list[Message]:
             continue  # behind its call, or left out
         given = answers.get(place, {})
         calls = {call.id: call for call in message.tool_calls if call.id not in given and place != newest}
-        whole += [message, *given.values(), *(_missing(message, call) for call in calls.values())]
+        whole += [
+            message,
+            *given.values(),
+            *(_build_missing_result(message, call) for call in calls.values()),
+        ]
     return whole
 
 
-def _answers(messages: Sequence[Message]) -> dict[int, dict[str, Message]]:
+def _match_results(messages: Sequence[Message]) -> dict[int, dict[str, Message]]:
     answers: dict[int, dict[str, Message]] = {}
     opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
     for place, message in enumerate(messages):
@@ -48,12 +52,12 @@ def _answers(messages: Sequence[Message]) -> dict[int, dict[str, Message]]:
     return answers
 
 
-def _missing(message: Message, call: ToolCall) -> Message:
+def _build_missing_result(message: Message, call: ToolCall) -> Message:
     return replace(
         message,
         id=f"{message.id}-{call.id}",
         role=Role.TOOL,
-        content=NO_RESULT,
+        content=_NO_RESULT_TEXT,
         tool_calls=(),
         tool_call_id=call.id,
         payload_json=None,

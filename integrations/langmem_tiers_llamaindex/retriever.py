@@ -12,7 +12,7 @@ from langmem_tiers.common.recall_strategy import Strategy, check_strategy
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.integration_kit.argument_checks import check_engine
 from langmem_tiers.recall.models import RecallFilters
-from langmem_tiers_llamaindex.hits import nodes_of
+from langmem_tiers_llamaindex.hits import to_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,7 +81,7 @@ class TieredMemoryRetriever(BaseRetriever):
         found = self._engine.namespace(self._namespace).recall(
             query, limit=self._similarity_top_k, strategy=self._strategy, filters=self._filters
         )
-        return nodes_of(found)
+        return to_nodes(found)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import Message
 
-_HELD = 200_000
+_MAX_CACHED_COUNTS = 200_000
 """Counts, of about 200 bytes each."""
 
 
-class Sizes:
+class TokenCountCache:
     """Counts by a tokenizer.
 
     Args:
@@ -28,43 +28,43 @@ class Sizes:
 
     def __init__(self, tokenizer: Callable[[str], Any]) -> None:
         self._count = LlamaIndexCounter(tokenizer).count  # which takes any text, whatever the tokenizer does
-        self._known: dict[object, int] = {}
+        self._cache: dict[object, int] = {}
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         """Tokens of a text."""
         if not text:
             return 0
-        known = self._known.get(key := (hash(text), len(text)))
-        return self._hold(key, self._count(text)) if known is None else known
+        known = self._cache.get(key := (hash(text), len(text)))
+        return self._put(key, self._count(text)) if known is None else known
 
-    def message(self, message: ChatMessage) -> int:
+    def count_message(self, message: ChatMessage) -> int:
         """Tokens of a message."""
-        return message_tokens(message, self.text)
+        return message_tokens(message, self.count_text)
 
-    def stored(self, stored: Message, shown: ChatMessage) -> int:
+    def count_stored(self, stored: Message, shown: ChatMessage) -> int:
         """Tokens of a stored message as it is shown; looked at once, for it does not change."""
-        known = self._known.get(key := (stored.id, stored.token_count, len(stored.content)))
-        return self._hold(key, self.message(shown)) if known is None else known
+        known = self._cache.get(key := (stored.id, stored.token_count, len(stored.content)))
+        return self._put(key, self.count_message(shown)) if known is None else known
 
-    def _hold(self, key: object, tokens: int) -> int:
-        if len(self._known) >= _HELD:
-            self._known = {}  # others may be reading the one before: it is let go, not changed
-        self._known[key] = tokens
+    def _put(self, key: object, tokens: int) -> int:
+        if len(self._cache) >= _MAX_CACHED_COUNTS:
+            self._cache = {}  # others may be reading the one before: it is let go, not changed
+        self._cache[key] = tokens
         return tokens
 
-    def messages(self, messages: Iterable[ChatMessage]) -> int:
+    def count_messages(self, messages: Iterable[ChatMessage]) -> int:
         """Tokens of a list, without what a provider puts around each message, as LlamaIndex counts."""
-        return sum(self.message(message) for message in messages)
+        return sum(self.count_message(message) for message in messages)
 
 
-def sizes_of(tokenizer: Callable[[str], Any]) -> Sizes:
+def get_token_count_cache(tokenizer: Callable[[str], Any]) -> TokenCountCache:
     """What counts by a tokenizer: the same for all memories that have it, so that nothing is counted anew."""
     try:
-        return _sizes_of(tokenizer)
+        return _get_shared_cache(tokenizer)
     except TypeError:  # no key of anything
-        return Sizes(tokenizer)
+        return TokenCountCache(tokenizer)
 
 
 @lru_cache(maxsize=8)
-def _sizes_of(tokenizer: Callable[[str], Any]) -> Sizes:
-    return Sizes(tokenizer)
+def _get_shared_cache(tokenizer: Callable[[str], Any]) -> TokenCountCache:
+    return TokenCountCache(tokenizer)

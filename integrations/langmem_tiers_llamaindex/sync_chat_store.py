@@ -12,8 +12,8 @@ from pydantic import PrivateAttr
 
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers.sessions.models import Listing
-from langmem_tiers_llamaindex.in_engine import InEngine
-from langmem_tiers_llamaindex.lists import KeyedLists
+from langmem_tiers_llamaindex.in_engine import EngineBackedModel
+from langmem_tiers_llamaindex.lists import KeyedMessageLists
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatMessage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ACTIVE = MessageStatus.ACTIVE
 
 
-class TieredSyncChatStore(InEngine, BaseChatStore):
+class TieredSyncChatStore(EngineBackedModel, BaseChatStore):
     """Conversations by key, for ``chat_store=`` of ``ChatMemoryBuffer`` and ``ChatSummaryMemoryBuffer``.
 
     A message that is deleted is neither shown nor recalled any more, though a summary that was written before may
@@ -35,11 +35,11 @@ class TieredSyncChatStore(InEngine, BaseChatStore):
             key has a namespace of its own.
     """
 
-    _lists: KeyedLists = PrivateAttr()
+    _lists: KeyedMessageLists = PrivateAttr()
 
     def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
         super().__init__(engine, **data)
-        self._lists = KeyedLists(self._engine, self._whose)
+        self._lists = KeyedMessageLists(self._engine, self._namespace_path)
 
     @classmethod
     def class_name(cls) -> str:
@@ -89,7 +89,7 @@ class TieredSyncChatStore(InEngine, BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """All keys."""
-        return self._lists.keys()
+        return self._lists.list_keys()
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """See ``set_messages``."""

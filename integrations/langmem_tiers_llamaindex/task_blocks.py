@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.tools import ToolOutput
 
-from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, LIFTED, stopped, words_of
+from langmem_tiers.integration_kit.tool_messages import (
+    ANSWER_TOOL,
+    BLOCK_LIFTED,
+    format_advice,
+    format_stop_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,44 +20,48 @@ if TYPE_CHECKING:
     from llama_index.core.agent.workflow import ToolCallResult
 
     from langmem_tiers.tasks.guard_advice import GuardAdvice
-    from langmem_tiers_llamaindex.task_calls import Call
+    from langmem_tiers_llamaindex.task_calls import WatchedCall
 
-_BLOCKED = "langmem_tiers_blocked"  # in the raw output of such a call: that is written down with a Context
+_BLOCKED_KEY = (
+    "langmem_tiers_blocked"  # in the raw output of such a call: that is written down with a Context
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredBlocks:
     """Rounds in a row in which a model asked for nothing but what is blocked."""
 
     rounds: int = 0
-    said: str = ""
+    last_message: str = ""
     """The word of the last block."""
 
-    def after(self, results: Iterable[ToolCallResult]) -> Ignored:
+    def add_round(self, results: Iterable[ToolCallResult]) -> IgnoredBlocks:
         """The same after one more round."""
         told = list(results)
-        blocks = [said for one in told if (said := _block_in(one.tool_output)) is not None]
-        refused = sum(one.tool_name == ANSWER_TOOL and one.tool_output.raw_output != LIFTED for one in told)
+        blocks = [said for one in told if (said := _find_block_message(one.tool_output)) is not None]
+        refused = sum(
+            one.tool_name == ANSWER_TOOL and one.tool_output.raw_output != BLOCK_LIFTED for one in told
+        )
         if len(blocks) + refused < len(told) or not (blocks or self.rounds):
-            return Ignored()
-        return Ignored(self.rounds + 1, blocks[-1] if blocks else self.said)
+            return IgnoredBlocks()
+        return IgnoredBlocks(self.rounds + 1, blocks[-1] if blocks else self.last_message)
 
-    def ending(self, most: int) -> str | None:
+    def get_stop_message(self, most: int) -> str | None:
         """What ends the run, if there were so many of them; 0 for never."""
-        return stopped(most, self.said) if 0 < most <= self.rounds else None
+        return format_stop_message(most, self.last_message) if 0 < most <= self.rounds else None
 
 
-def blocked(call: Call, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:
+def build_blocked_output(call: WatchedCall, advice: GuardAdvice, *, can_answer: bool) -> ToolOutput:
     """The output of a call that was not made."""
     return ToolOutput(
         tool_name=call.action.tool_name,
-        content=words_of(advice, can_answer=can_answer),
+        content=format_advice(advice, can_answer=can_answer),
         raw_input=dict(call.action.parameters),
-        raw_output={_BLOCKED: advice.message},
+        raw_output={_BLOCKED_KEY: advice.message},
         is_error=True,
     )
 
 
-def _block_in(output: ToolOutput) -> str | None:
+def _find_block_message(output: ToolOutput) -> str | None:
     raw: Any = output.raw_output
-    return raw.get(_BLOCKED) if isinstance(raw, dict) else None
+    return raw.get(_BLOCKED_KEY) if isinstance(raw, dict) else None

@@ -9,10 +9,10 @@ from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.integration_kit.task_registry import checked_memory, checked_place
-from langmem_tiers_llamaindex.task_runs import ConversationTasks, Watch
-from langmem_tiers_llamaindex.watched_agents import can_answer, take
-from langmem_tiers_llamaindex.watched_tools import WatchedRetriever, answer_tool, watched
+from langmem_tiers.integration_kit.task_registry import check_agent_memory, resolve_task_source
+from langmem_tiers_llamaindex.task_runs import ConversationTasks, TaskWatcher
+from langmem_tiers_llamaindex.watched_agents import attach_watcher, can_answer
+from langmem_tiers_llamaindex.watched_tools import WatchedRetriever, build_answer_tool, wrap_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -43,8 +43,8 @@ def watch_tools(tools: Iterable[BaseTool | Callable[..., Any]], memory: AgentMem
     Raises:
         InvalidInputError: A tool of one's own is called ``answer_guard``, or an argument is of a wrong type.
     """
-    watch = Watch(checked_memory(memory))
-    return [*watched(tools, watch), answer_tool(watch)]
+    watch = TaskWatcher(check_agent_memory(memory))
+    return [*wrap_tools(tools, watch), build_answer_tool(watch)]
 
 
 def watch_agent(
@@ -98,27 +98,27 @@ def watch_agent(
         raise InvalidInputError(
             f"a {type(given).__name__} is no agent: pass a FunctionAgent, ReActAgent, CodeActAgent or AgentWorkflow"
         )
-    task, held = checked_place(memory, engine, namespace, unguarded_tools)
+    task, held = resolve_task_source(memory, engine, namespace, unguarded_tools)
     tasks = None if held is None else ConversationTasks(held, namespace)
-    watch = Watch(
+    watch = TaskWatcher(
         task,
         tasks,
-        tells_errors=True,
+        reports_errors=True,
         counts_across_turns=counts_across_turns,
         stop_after=check_whole(stop_after, 0, "stop_after"),
     )
     agents = list(given.agents.values()) if isinstance(given, AgentWorkflow) else [given]
-    found = [_tools_of(one, watch) for one in agents]
+    found = [_watch_agent_tools(one, watch) for one in agents]
     for one, tools in zip(agents, found, strict=True):
         one.tools = list(tools)
         if one.tool_retriever is not None:
             one.tool_retriever = WatchedRetriever(one.tool_retriever, watch, can_answer=can_answer(one))
-        take(one, watch)
-    take(given, watch)
+        attach_watcher(one, watch)
+    attach_watcher(given, watch)
     return agent
 
 
-def _tools_of(agent: BaseWorkflowAgent, watch: Watch) -> list[BaseTool]:
+def _watch_agent_tools(agent: BaseWorkflowAgent, watch: TaskWatcher) -> list[BaseTool]:
     answers = can_answer(agent)
-    tools = watched(agent.tools or (), watch, can_answer=answers)
-    return [*tools, answer_tool(watch)] if answers else tools
+    tools = wrap_tools(agent.tools or (), watch, can_answer=answers)
+    return [*tools, build_answer_tool(watch)] if answers else tools

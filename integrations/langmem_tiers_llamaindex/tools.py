@@ -12,15 +12,15 @@ from pydantic import BaseModel, Field, ValidationError
 
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.integration_kit.argument_checks import check_engine
-from langmem_tiers.integration_kit.memory_tools import Change, EngineMemories, Wish
-from langmem_tiers.integration_kit.tool_messages import as_data, in_words
+from langmem_tiers.integration_kit.memory_tools import EngineMemoryBackend, MemoryChange, SearchRequest
+from langmem_tiers.integration_kit.tool_messages import describe_tool_error, render_memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langmem_tiers.engine import MemoryEngine
 
-_MOST = 100  # memories that a model may ask for at once
+_MAX_MEMORIES = 100  # memories that a model may ask for at once
 
 
 class _Remember(BaseModel):
@@ -29,7 +29,7 @@ class _Remember(BaseModel):
 
 class _Recall(BaseModel):
     query: str = Field(description="A question or words.")
-    limit: int = Field(10, ge=1, le=_MOST, description="How many memories at most.")
+    limit: int = Field(10, ge=1, le=_MAX_MEMORIES, description="How many memories at most.")
 
 
 class _Forget(BaseModel):
@@ -62,9 +62,9 @@ class TieredMemoryToolSpec(BaseToolSpec):
     ]
 
     def __init__(self, engine: MemoryEngine, namespace: str | Iterable[str]) -> None:
-        self._memories = EngineMemories(check_engine(engine))
+        self._backend = EngineMemoryBackend(check_engine(engine))
         self._namespace = check_namespace(namespace)
-        self._most = engine.config.recall.max_limit
+        self._max_limit = engine.config.recall.max_limit
 
     def __repr__(self) -> str:
         return f"TieredMemoryToolSpec({self._namespace!r})"
@@ -80,10 +80,10 @@ class TieredMemoryToolSpec(BaseToolSpec):
         """
 
         def remember() -> str:
-            change = Change(action="create", content=_Remember(content=content).content)
-            return f"remembered as memory {self._memories.change(self._namespace, change)}"
+            change = MemoryChange(action="create", content=_Remember(content=content).content)
+            return f"remembered as memory {self._backend.change(self._namespace, change)}"
 
-        return _told(remember)
+        return _describe_errors(remember)
 
     def recall(self, query: str, limit: int = 10) -> str:
         """Search what is remembered from earlier conversations; the answer is JSON, best memories first.
@@ -94,10 +94,10 @@ class TieredMemoryToolSpec(BaseToolSpec):
 
         def recall() -> str:
             asked = _Recall(query=query, limit=limit)
-            wish = Wish(query=asked.query, limit=min(asked.limit, self._most))
-            return as_data(self._memories.search(self._namespace, wish))
+            wish = SearchRequest(query=asked.query, limit=min(asked.limit, self._max_limit))
+            return render_memories(self._backend.search(self._namespace, wish))
 
-        return _told(recall)
+        return _describe_errors(recall)
 
     def forget(self, id: str) -> str:  # noqa: A002 - the name that recall gives it
         """Forget a memory that is wrong or out of date, or that the user asks you to forget.
@@ -107,10 +107,10 @@ class TieredMemoryToolSpec(BaseToolSpec):
         """
 
         def forget() -> str:
-            change = Change(action="delete", id=_Forget(id=id).id)
-            return f"forgot memory {self._memories.change(self._namespace, change)}"
+            change = MemoryChange(action="delete", id=_Forget(id=id).id)
+            return f"forgot memory {self._backend.change(self._namespace, change)}"
 
-        return _told(forget)
+        return _describe_errors(forget)
 
     async def aremember(self, content: str) -> str:
         """The same as ``remember`` without blocking."""
@@ -135,11 +135,11 @@ class TieredMemoryToolSpec(BaseToolSpec):
         return ToolMetadata(name=name, description=told, fn_schema=_ARGUMENTS[name])
 
 
-def _told(do: Callable[[], str]) -> str:
+def _describe_errors(do: Callable[[], str]) -> str:
     try:
         return do()
     except ValidationError as error:  # the framework hands on what the model wrote, of whatever type
         problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return f"the tool was called wrongly, nothing was done: {'; '.join(problems)}"
     except Exception as error:  # noqa: BLE001 - whatever a store raises, the agent goes on
-        return in_words(error)
+        return describe_tool_error(error)

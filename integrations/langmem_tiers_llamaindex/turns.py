@@ -22,74 +22,74 @@ if TYPE_CHECKING:
     from langmem_tiers.knowledge.models import KnowledgeHit
     from langmem_tiers.recall.models import Hit
 
-_HELD = 200
+_MAX_RECENT_TURNS = 200
 """Conversations of an engine whose turns are held although no memory of theirs is in use."""
-_SAID = 400
+_MAX_SHOWN_MESSAGES = 400
 """Messages of a conversation that are held in case that the store fails."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class Turn:
+class TurnState:
     """What is held of one conversation."""
 
     question: object = None
     """For what something was recalled."""
     memories: str | None = None
     """What was recalled, as it is told; None if nothing was asked yet."""
-    recalled: tuple[Hit, ...] = ()
+    recalled_hits: tuple[Hit, ...] = ()
     """Of what it tells."""
-    known: tuple[KnowledgeHit, ...] = ()
+    knowledge_hits: tuple[KnowledgeHit, ...] = ()
     """As above."""
     live_id: str | None = None
     live_blocks: list[Any] = field(default_factory=list)
     """Of the newest message of the user, the same objects for the whole turn."""
-    shown: list[ChatMessage] = field(default_factory=list)
+    shown_messages: list[ChatMessage] = field(default_factory=list)
     """What was shown last and what was stored since, if the store should fail."""
     tokenizer: Callable[[str], Any] | None = None
     """Of the memory that was made last: JSON, from which memories come back between two runs, holds none."""
-    widest: int = 0
+    max_token_limit: int = 0
     """The largest limit that a memory of the conversation has."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Of several calls in one turn, the first recalls; of several writes, one comes after the other."""
 
-    def end(self) -> None:
+    def reset(self) -> None:
         """Forget it: the conversation is another one now."""
         with self.lock:
             self.question = self.memories = self.live_id = None
-            self.recalled, self.known = (), ()
-            self.live_blocks, self.shown = [], []
+            self.recalled_hits, self.knowledge_hits = (), ()
+            self.live_blocks, self.shown_messages = [], []
 
-    def add(self, messages: list[ChatMessage]) -> None:
+    def add_shown(self, messages: list[ChatMessage]) -> None:
         """Hold what was stored."""
         with self.lock:
-            self.shown = [*self.shown, *messages][-_SAID:]
+            self.shown_messages = [*self.shown_messages, *messages][-_MAX_SHOWN_MESSAGES:]
 
 
-class Turns:
+class TurnRegistry:
     """The turns of the conversations of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._latest: OrderedDict[tuple[NamespacePath, str], Turn] = OrderedDict()
-        self._in_use: WeakValueDictionary[tuple[NamespacePath, str], Turn] = WeakValueDictionary()
+        self._recent: OrderedDict[tuple[NamespacePath, str], TurnState] = OrderedDict()
+        self._in_use: WeakValueDictionary[tuple[NamespacePath, str], TurnState] = WeakValueDictionary()
 
-    def of(self, namespace: NamespacePath, session: str) -> Turn:
+    def get_turn(self, namespace: NamespacePath, session: str) -> TurnState:
         """The turn of a conversation: one object, for as long as anybody has it."""
         key = (namespace, session)
         with self._lock:
-            turn = self._in_use.setdefault(key, Turn())
-            self._latest[key] = turn
-            self._latest.move_to_end(key)
-            if len(self._latest) > _HELD:
-                self._latest.popitem(last=False)
+            turn = self._in_use.setdefault(key, TurnState())
+            self._recent[key] = turn
+            self._recent.move_to_end(key)
+            if len(self._recent) > _MAX_RECENT_TURNS:
+                self._recent.popitem(last=False)
             return turn
 
 
-_of_engines: WeakKeyDictionary[MemoryEngine, Turns] = WeakKeyDictionary()
+_registries_by_engine: WeakKeyDictionary[MemoryEngine, TurnRegistry] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def turns_of(engine: MemoryEngine) -> Turns:
+def get_turn_registry(engine: MemoryEngine) -> TurnRegistry:
     """The turns of the conversations of that engine."""
     with _lock:
-        return _of_engines.setdefault(engine, Turns())
+        return _registries_by_engine.setdefault(engine, TurnRegistry())

@@ -15,14 +15,14 @@ from llama_index.core.base.llms.types import (
 )
 
 from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import fenced, harmless
+from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
 from langmem_tiers.errors import BudgetExceededError, StorageError
 from langmem_tiers.sessions.models import IN_LIST
 from langmem_tiers_llamaindex.convert import to_message
-from langmem_tiers_llamaindex.layout import Parts, lay_out
-from langmem_tiers_llamaindex.placeholders import each_text, protected
-from langmem_tiers_llamaindex.plain_cut import plain_cut
-from langmem_tiers_llamaindex.repair import repaired
+from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages
+from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
+from langmem_tiers_llamaindex.plain_cut import cut_to_limit
+from langmem_tiers_llamaindex.repair import repair_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.session import Session
     from langmem_tiers_llamaindex.layout import InsertMethod
-    from langmem_tiers_llamaindex.sizes import Sizes
-    from langmem_tiers_llamaindex.turns import Turn
+    from langmem_tiers_llamaindex.sizes import TokenCountCache
+    from langmem_tiers_llamaindex.turns import TurnState
 
 _log = logging.getLogger("langmem_tiers")
-_TRIES = 6
+_MAX_TRIES = 6
 """The engine counts by its own counter, so that what it gives may take more by the tokenizer of the memory."""
-_LEAST_TOKENS = 64
+_MIN_VIEW_TOKENS = 64
 """Below this there is no room for anything but the newest messages."""
-_LEAST_TO_TIDY = 500
+_MIN_TIDY_TOKENS = 500
 """Below this a view is not worth compressing the conversation for good."""
 _USUAL_SHARE = 0.8
 """Of the largest limit of a conversation's memories; for a narrower view it is not compressed for good."""
-_LEADING = 64
+_MAX_LEADING_MESSAGES = 64
 """System messages at the beginning of a conversation that are looked at."""
-_FEW, _PINNED_SHARE = 8, 0.5
+_MIN_PINNED_MESSAGES, _PINNED_SHARE = 8, 0.5
 """So many of them stay in sight as they were said, and more up to that part of the limit."""
-_NEWEST = (30, 1000)
+_QUESTION_LOOKBACK_MESSAGES = (30, 1000)
 """Messages among which the newest one of the user is looked for, and if an agent has called many tools since."""
-_PLAIN = 400
+_MAX_PLAIN_MESSAGES = 400
 """Messages that a plain cut looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ViewRequest:
     """What is asked for."""
 
     query: str | None
@@ -67,7 +67,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RenderedConversation:
     """A view, and how it came about."""
 
     messages: list[ChatMessage]
@@ -77,7 +77,7 @@ class Seen:
     is_from_turn: bool = False
 
 
-class ConversationView:
+class ConversationRenderer:
     """Makes views of one conversation.
 
     Args:
@@ -92,54 +92,60 @@ class ConversationView:
         self,
         engine: MemoryEngine,
         session: Session,
-        sizes: Sizes,
-        turn: Turn,
+        sizes: TokenCountCache,
+        turn: TurnState,
         waiting: Sequence[ChatMessage] = (),
     ) -> None:
         self._engine = engine
         self._session = session
-        self._sizes = sizes
+        self._token_counts = sizes
         self._turn = turn
-        self._waiting = [_protected(message) for message in waiting]
+        self._unsaved_messages = [_protect_message(message) for message in waiting]
         self._pinned: list[Message] = []
 
-    def seen(self, wish: Wish) -> Seen:
+    def render(self, wish: ViewRequest) -> RenderedConversation:
         """The view for a wish."""
-        self._pinned = self._leading_system(wish.limit)
+        self._pinned = self._find_leading_system(wish.limit)
         try:
-            found = self._fitting(wish) if wish.limit >= _LEAST_TOKENS else None
+            found = self._render_to_fit(wish) if wish.limit >= _MIN_VIEW_TOKENS else None
         except BudgetExceededError:
             found = None
-        return found or self._plain(wish.limit)
+        return found or self._render_plain(wish.limit)
 
-    def _fitting(self, wish: Wish) -> Seen | None:
-        question = self._question(wish)
-        told = self._told(question) if wish.recall else None
-        beside = self._sizes.messages(self._waiting) + (0 if told is None else self._sizes.text(told))
-        fixed = beside + self._sizes.messages(map(_shown, self._pinned))
+    def _render_to_fit(self, wish: ViewRequest) -> RenderedConversation | None:
+        question = self._find_question(wish)
+        told = self._get_cached_memories(question) if wish.recall else None
+        beside = self._token_counts.count_messages(self._unsaved_messages) + (
+            0 if told is None else self._token_counts.count_text(told)
+        )
+        fixed = beside + self._token_counts.count_messages(map(_to_shown_message, self._pinned))
         budget = wish.limit - beside
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             if budget < 1 or wish.limit <= fixed:
                 return None
-            context = self._context(question, wish, budget, recall=wish.recall and told is None)
-            memories = _memories_of(context) if told is None else told
-            messages, tokens = self._laid_out(context, memories, wish.insert, question)
+            context = self._build_context(question, wish, budget, recall=wish.recall and told is None)
+            memories = _join_memories(context) if told is None else told
+            messages, tokens = self._lay_out(context, memories, wish.insert, question)
             if tokens <= wish.limit:
                 if told is None and wish.recall:
                     self._turn.question, self._turn.memories = question.key, memories
-                    self._turn.recalled, self._turn.known = context.recalled, context.knowledge
-                return Seen(
-                    messages, tokens, context, self._turn.recalled if wish.recall else (), told is not None
+                    self._turn.recalled_hits, self._turn.knowledge_hits = context.recalled, context.knowledge
+                return RenderedConversation(
+                    messages,
+                    tokens,
+                    context,
+                    self._turn.recalled_hits if wish.recall else (),
+                    told is not None,
                 )
             budget = min(budget - 1, budget * (wish.limit - fixed) // (tokens - fixed))
         return None
 
-    def _context(self, question: _Question, wish: Wish, tokens: int, *, recall: bool) -> Context:
+    def _build_context(self, question: _Question, wish: ViewRequest, tokens: int, *, recall: bool) -> Context:
         budget = self._engine.config.budget.resized(tokens)
         build = partial(self._session.build_context, question.query, budget=budget, recall=recall)
         # For good, so only by what most views of the conversation have; and what takes no messages takes no summary.
-        is_usual = wish.limit >= max(_LEAST_TO_TIDY, _USUAL_SHARE * self._turn.widest)
-        if not is_usual or self._waiting:
+        is_usual = wish.limit >= max(_MIN_TIDY_TOKENS, _USUAL_SHARE * self._turn.max_token_limit)
+        if not is_usual or self._unsaved_messages:
             return build(tidy=False)
         try:
             return build(tidy=True)
@@ -147,10 +153,12 @@ class ConversationView:
             _log.warning("%r is not tidied this time: %s", self._session, type(error).__name__)
             return build(tidy=False)
 
-    def _question(self, wish: Wish) -> _Question:
+    def _find_question(self, wish: ViewRequest) -> _Question:
         # In one turn agents ask without a query, then with the text of the question that is there already.
-        waiting = next((one for one in reversed(self._waiting) if one.role is MessageRole.USER), None)
-        since = [] if waiting is not None else self._since_the_question()
+        waiting = next(
+            (one for one in reversed(self._unsaved_messages) if one.role is MessageRole.USER), None
+        )
+        since = [] if waiting is not None else self._list_since_question()
         newest = since[0] if since else None
         said = (waiting.content or "" if waiting is not None else "") if newest is None else newest.content
         query = None if wish.query is None or wish.query.strip() in ("", said.strip()) else wish.query
@@ -158,12 +166,15 @@ class ConversationView:
         # What waits is not in the record, where the engine would look for it.
         asked = said or None if waiting is not None and query is None else query
         is_said = wish.query is not None and query is None and bool(said)
-        has_room = newest is not None and self._sizes.stored(newest, _shown(newest)) <= wish.limit // 2
+        has_room = (
+            newest is not None
+            and self._token_counts.count_stored(newest, _to_shown_message(newest)) <= wish.limit // 2
+        )
         return _Question(asked, key, is_said, since if query is None and has_room else ())
 
-    def _since_the_question(self) -> Sequence[Message]:
+    def _list_since_question(self) -> Sequence[Message]:
         transcript = self._session.transcript  # not the record, which has what was taken out as well
-        for count in _NEWEST:
+        for count in _QUESTION_LOOKBACK_MESSAGES:
             newest = transcript.latest(count)
             places = reversed(range(len(newest)))
             place = next((place for place in places if newest[place].role is Role.USER), None)
@@ -173,86 +184,96 @@ class ConversationView:
                 break
         return ()
 
-    def _told(self, question: _Question) -> str | None:
+    def _get_cached_memories(self, question: _Question) -> str | None:
         # What was recalled for the same question, unless something of it was erased since.
         if self._turn.question != question.key:
             return None
         tenant = self._engine.namespace(self._session.namespace)
         said: dict[str, set[str]] = defaultdict(set)
-        for hit in self._turn.recalled:
+        for hit in self._turn.recalled_hits:
             if hit.message is not None and hit.session is not None:
                 said[hit.session].add(hit.message.id)
         for name, ids in said.items():
             session = tenant.find_session(name)
-            if session is None or session.holds(ids) != ids:
+            if session is None or session.find_known_ids(ids) != ids:
                 return None
-        known = (hit.knowledge for hit in self._turn.known)
+        known = (hit.knowledge for hit in self._turn.knowledge_hits)
         if any(tenant.knowledge.get(one.category, one.key, use=False) is None for one in known):
             return None
         return self._turn.memories
 
-    def _laid_out(
+    def _lay_out(
         self, context: Context, memories: str, insert: InsertMethod, question: _Question
     ) -> tuple[list[ChatMessage], int]:
-        parts, sizes = self._parts(context, memories, question)
-        messages = lay_out(parts, insert)
-        return messages, sum(sizes.get(id(one)) or self._sizes.message(one) for one in messages)
+        parts, sizes = self._build_parts(context, memories, question)
+        messages = arrange_messages(parts, insert)
+        return messages, sum(sizes.get(id(one)) or self._token_counts.count_message(one) for one in messages)
 
-    def _parts(self, context: Context, memories: str, question: _Question) -> tuple[Parts, dict[int, int]]:
+    def _build_parts(
+        self, context: Context, memories: str, question: _Question
+    ) -> tuple[ViewParts, dict[int, int]]:
         said = {*context.full, *context.compressed}
         pinned = {message.id for message in self._pinned}
         talk = [one for one in context.messages if one.id in said and one.id not in pinned]
-        talk = repaired(question.in_sight(talk))
-        summary = [harmless(one.content) for one in context.messages if one.is_summary and one.id not in said]
-        shown = self._handed_out(talk)
-        leading = [_shown(message) for message in self._pinned]
-        parts = Parts(
+        talk = repair_messages(question.keep_in_sight(talk))
+        summary = [
+            neutralize_fence_tags(one.content)
+            for one in context.messages
+            if one.is_summary and one.id not in said
+        ]
+        shown = self._to_shown_messages(talk)
+        leading = [_to_shown_message(message) for message in self._pinned]
+        parts = ViewParts(
             pinned=leading,
-            talk=_not_empty([*shown, *self._waiting]),
+            conversation=_remove_empty([*shown, *self._unsaved_messages]),
             is_cut=bool(summary or context.dropped),
-            is_asked=question.is_said,
-            summary=protected(fenced(summary)) if summary else "",
-            memories=protected(memories),
+            has_question=question.is_in_conversation,
+            summary=protect_placeholders(wrap_in_fence(summary)) if summary else "",
+            memories=protect_placeholders(memories),
         )
         stored = zip((*self._pinned, *talk), (*leading, *shown), strict=True)
         return parts, {
-            id(message): self._sizes.stored(one, message)
+            id(message): self._token_counts.count_stored(one, message)
             for one, message in stored
             if one.id != self._turn.live_id  # agents write into it
         }
 
-    def _handed_out(self, talk: Sequence[Message]) -> list[ChatMessage]:
+    def _to_shown_messages(self, talk: Sequence[Message]) -> list[ChatMessage]:
         place = next((n for n in reversed(range(len(talk))) if talk[n].role is Role.USER), None)
-        shown = [_shown(message) for message in talk]
+        shown = [_to_shown_message(message) for message in talk]
         if place is not None and talk[place].payload_json is not None:
-            shown[place] = self._live(talk[place].id, shown[place])
+            shown[place] = self._share_question_blocks(talk[place].id, shown[place])
         return shown
 
-    def _live(self, message_id: str, message: ChatMessage) -> ChatMessage:
+    def _share_question_blocks(self, message_id: str, message: ChatMessage) -> ChatMessage:
         # Agents write their state into the question that they were given, and count on finding it there again.
         if self._turn.live_id != message_id:
             self._turn.live_id, self._turn.live_blocks = message_id, list(message.blocks)
         return message.model_copy(update={"blocks": list(self._turn.live_blocks)})
 
-    def _leading_system(self, limit: int) -> list[Message]:
-        first = self._session.transcript.messages(IN_LIST, limit=_FEW)
-        if len(first) == _FEW and all(message.role is Role.SYSTEM for message in first):
-            first = self._session.transcript.messages(IN_LIST, limit=_LEADING)
+    def _find_leading_system(self, limit: int) -> list[Message]:
+        first = self._session.transcript.messages(IN_LIST, limit=_MIN_PINNED_MESSAGES)
+        if len(first) == _MIN_PINNED_MESSAGES and all(message.role is Role.SYSTEM for message in first):
+            first = self._session.transcript.messages(IN_LIST, limit=_MAX_LEADING_MESSAGES)
         leading = list(itertools.takewhile(lambda message: message.role is Role.SYSTEM, first))
-        taken = itertools.accumulate(self._sizes.stored(one, _shown(one)) for one in leading)
+        taken = itertools.accumulate(
+            self._token_counts.count_stored(one, _to_shown_message(one)) for one in leading
+        )
         fitting = sum(tokens <= limit * _PINNED_SHARE for tokens in taken)
-        return leading[: max(_FEW, fitting)]
+        return leading[: max(_MIN_PINNED_MESSAGES, fitting)]
 
-    def _plain(self, limit: int) -> Seen:
-        newest = self._session.transcript.latest(_PLAIN)
+    def _render_plain(self, limit: int) -> RenderedConversation:
+        newest = self._session.transcript.latest(_MAX_PLAIN_MESSAGES)
         pinned = {message.id for message in self._pinned}
-        talk = self._handed_out(repaired([message for message in newest if message.id not in pinned]))
-        messages, tokens = plain_cut(
-            [_shown(one) for one in self._pinned],
-            _not_empty([*talk, *self._waiting]),
+        talk = self._to_shown_messages(
+            repair_messages([message for message in newest if message.id not in pinned])
+        )
+        messages, tokens = cut_to_limit(
+            [_to_shown_message(one) for one in self._pinned],
+            _remove_empty([*talk, *self._unsaved_messages]),
             limit,
-            self._sizes,
-            is_whole=len(newest) < _PLAIN,
+            self._token_counts,
+            is_whole=len(newest) < _MAX_PLAIN_MESSAGES,
         )
         if tokens > limit:
             _log.warning(
@@ -261,7 +282,7 @@ class ConversationView:
                 tokens,
                 limit,
             )
-        return Seen(messages, tokens)
+        return RenderedConversation(messages, tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,37 +290,37 @@ class _Question:
     query: str | None
     key: object
     """The same for the whole turn."""
-    is_said: bool
+    is_in_conversation: bool
     """Whether the query is the newest message of the user."""
-    since: Sequence[Message]
+    messages_since: Sequence[Message]
     """That message and what came after it, if it is asked and can be shown as it is."""
 
-    def in_sight(self, talk: list[Message]) -> list[Message]:
+    def keep_in_sight(self, talk: list[Message]) -> list[Message]:
         # A long run of tools moves it behind a summary, or out of what has room.
-        if not self.since or any(one.id == self.since[0].id for one in talk):
+        if not self.messages_since or any(one.id == self.messages_since[0].id for one in talk):
             return talk
-        later = {one.id for one in self.since}
+        later = {one.id for one in self.messages_since}
         place = next((place for place, one in enumerate(talk) if one.id in later), len(talk))
-        return [*talk[:place], self.since[0], *talk[place:]]
+        return [*talk[:place], self.messages_since[0], *talk[place:]]
 
 
-def _shown(message: Message) -> ChatMessage:
-    return _protected(to_message(message))
+def _to_shown_message(message: Message) -> ChatMessage:
+    return _protect_message(to_message(message))
 
 
-def _protected(message: ChatMessage) -> ChatMessage:
+def _protect_message(message: ChatMessage) -> ChatMessage:
     for place, block in enumerate(message.blocks):
-        safe = each_text(block, protected)
+        safe = map_text(block, protect_placeholders)
         if safe is not block:
             message.blocks[place] = safe
     return message
 
 
-def _not_empty(talk: Sequence[ChatMessage]) -> list[ChatMessage]:
+def _remove_empty(talk: Sequence[ChatMessage]) -> list[ChatMessage]:
     # Providers refuse a message that says nothing, such as an answer that never came.
     return [message for message in talk if message.blocks or message.additional_kwargs]
 
 
-def _memories_of(context: Context) -> str:
+def _join_memories(context: Context) -> str:
     said = {*context.full, *context.compressed}
     return "\n".join(one.content for one in context.messages if one.id not in said and not one.is_summary)

@@ -14,22 +14,29 @@ from workflows.runtime.types.results import WaitingForEvent
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.integration_kit.tool_messages import (
     ANSWER_TOOL,
-    ANSWER_TOOL_TOLD,
-    LIFTED,
-    NOT_LIFTED,
-    in_words,
+    ANSWER_TOOL_DESCRIPTION,
+    BLOCK_LIFTED,
+    BLOCK_NOT_LIFTED,
+    describe_tool_error,
+    format_advice,
     is_block,
-    words_of,
 )
 from langmem_tiers.tasks.models import Thought
-from langmem_tiers_llamaindex.task_blocks import blocked
-from langmem_tiers_llamaindex.task_calls import HANDOFF, Call, call_of, outcome_of, text_of, with_words
+from langmem_tiers_llamaindex.task_blocks import build_blocked_output
+from langmem_tiers_llamaindex.task_calls import (
+    HANDOFF,
+    WatchedCall,
+    append_text,
+    build_watched_call,
+    describe_value,
+    to_outcome,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langmem_tiers.tasks.guard_advice import GuardAdvice
-    from langmem_tiers_llamaindex.task_runs import Watch
+    from langmem_tiers_llamaindex.task_runs import TaskWatcher
 
 _log = logging.getLogger("langmem_tiers")
 
@@ -41,9 +48,9 @@ class WatchedTool(AsyncBaseTool):
     counted in ``failures``.
     """
 
-    def __init__(self, tool: BaseTool, watch: Watch, *, can_answer: bool = True) -> None:
+    def __init__(self, tool: BaseTool, watch: TaskWatcher, *, can_answer: bool = True) -> None:
         self._tool = tool
-        self._watch = watch
+        self._watcher = watch
         self._can_answer = can_answer
         self._failures = 0
 
@@ -71,80 +78,82 @@ class WatchedTool(AsyncBaseTool):
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
         """Call the tool, unless the guard blocks it."""
-        call = call_of(self._name, self.metadata.fn_schema, args, kwargs)
-        with self._watch.turns.taken(self._key(call)):
+        call = build_watched_call(self._name, self.metadata.fn_schema, args, kwargs)
+        with self._watcher.locks.lock(self._build_lock_key(call)):
             return self._call(call, *args, **kwargs)
 
-    def _call(self, call: Call, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
-        before = self._check(call)
+    def _call(self, call: WatchedCall, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        before = self._check_guard(call)
         if is_block(before):
-            return blocked(call, before, can_answer=self._can_answer)
+            return build_blocked_output(call, before, can_answer=self._can_answer)
         try:
-            output = _run(self._tool, *args, **kwargs)
+            output = _run_tool(self._tool, *args, **kwargs)
         except WaitingForEvent:  # the call is made once more when a person has answered
             raise
         except Exception as error:
-            told = self._failed(call, error, before)
+            told = self._report_error(call, error, before)
             if told is None:
                 raise
             return told
-        return self._done(call, output, before)
+        return self._report_output(call, output, before)
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
         """The same without blocking."""
-        call = call_of(self._name, self.metadata.fn_schema, args, kwargs)
-        async with self._watch.turns.ataken(self._key(call)):
+        call = build_watched_call(self._name, self.metadata.fn_schema, args, kwargs)
+        async with self._watcher.locks.alock(self._build_lock_key(call)):
             return await self._acall(call, *args, **kwargs)
 
-    async def _acall(self, call: Call, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
-        before = await asyncio.to_thread(self._check, call)
+    async def _acall(self, call: WatchedCall, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+        before = await asyncio.to_thread(self._check_guard, call)
         if is_block(before):
-            return blocked(call, before, can_answer=self._can_answer)
+            return build_blocked_output(call, before, can_answer=self._can_answer)
         try:
             if isinstance(self._tool, AsyncBaseTool):
                 output = await self._tool.acall(*args, **kwargs)
             else:
-                output = await asyncio.to_thread(_run, self._tool, *args, **kwargs)
+                output = await asyncio.to_thread(_run_tool, self._tool, *args, **kwargs)
         except WaitingForEvent:  # as above
             raise
         except Exception as error:
-            told = await asyncio.to_thread(self._failed, call, error, before)
+            told = await asyncio.to_thread(self._report_error, call, error, before)
             if told is None:
                 raise
             return told
-        return await asyncio.to_thread(self._done, call, output, before)
+        return await asyncio.to_thread(self._report_output, call, output, before)
 
     @property
     def _name(self) -> str:
         return self.metadata.name or type(self._tool).__name__
 
-    def _key(self, call: Call) -> tuple[str | None, str, str]:
-        doing = self._watch.doing
+    def _build_lock_key(self, call: WatchedCall) -> tuple[str | None, str, str]:
+        doing = self._watcher.active_call
         return (None if doing is None else doing.task, call.action.tool_name, call.action.parameters_json)
 
-    def _check(self, call: Call) -> GuardAdvice | None:
+    def _check_guard(self, call: WatchedCall) -> GuardAdvice | None:
         def check() -> GuardAdvice | None:
-            task = self._watch.task()
+            task = self._watcher.get_task()
             return None if task is None else task.check_action(call.action, call.url)
 
-        return self._safely(check)
+        return self._run_safely(check)
 
-    def _done(self, call: Call, output: ToolOutput, before: GuardAdvice | None) -> ToolOutput:
+    def _report_output(self, call: WatchedCall, output: ToolOutput, before: GuardAdvice | None) -> ToolOutput:
         given: object = output
         if not isinstance(given, ToolOutput):  # of a tool that keeps to no rules; the agent sees to it
-            self._record(call, given, None)
+            self._record_cycle(call, given, None)
             return output
         error: object = (output.exception or output.content) if output.is_error else None
-        advice = self._record(call, output.content, error) or (before if output.is_error else None)
+        advice = self._record_cycle(call, output.content, error) or (before if output.is_error else None)
         # What is returned directly is read by a person and by no model, but for a handoff: that the next agent reads.
         is_direct = self.metadata.return_direct and self._name != HANDOFF
         if advice is None or (is_direct and not output.is_error):
             return output
-        return with_words(output, words_of(advice, can_answer=self._can_answer))
+        return append_text(output, format_advice(advice, can_answer=self._can_answer))
 
-    def _failed(self, call: Call, error: Exception, before: GuardAdvice | None) -> ToolOutput | None:
-        advice = self._record(call, error, error) or before
-        if advice is None or not self._watch.tells_errors:
+    def _report_error(
+        self, call: WatchedCall, error: Exception, before: GuardAdvice | None
+    ) -> ToolOutput | None:
+        advice = self._record_cycle(call, error, error) or before
+        if advice is None or not self._watcher.reports_errors:
             return None
         told = ToolOutput(
             tool_name=self._name,
@@ -154,32 +163,34 @@ class WatchedTool(AsyncBaseTool):
             is_error=True,
             exception=error,
         )
-        return with_words(told, words_of(advice, can_answer=self._can_answer))
+        return append_text(told, format_advice(advice, can_answer=self._can_answer))
 
-    def _record(self, call: Call, seen: object, error: object) -> GuardAdvice | None:
-        about: dict[str, Any] = {"duration_ms": call.took_ms}
+    def _record_cycle(self, call: WatchedCall, seen: object, error: object) -> GuardAdvice | None:
+        about: dict[str, Any] = {"duration_ms": call.duration_ms}
         if call.url is not None:
             about["url"] = call.url
         if error is not None:
-            about["error_message"] = text_of(error)
+            about["error_message"] = describe_value(error)
 
         def record() -> GuardAdvice | None:
-            memory, doing = self._watch.task(), self._watch.doing
+            memory, doing = self._watcher.get_task(), self._watcher.active_call
             if memory is None:
                 return None
-            with self._watch.lock:  # what the guard says belongs to the cycle that was just recorded
+            with self._watcher.lock:  # what the guard says belongs to the cycle that was just recorded
                 said = (doing.thought if doing is not None else "") or call.reason
                 thought = memory.working.active_thought or Thought(said)
-                memory.record_cycle(thought, call.action, call.seen(seen), outcome_of(error), **about)
+                memory.record_cycle(
+                    thought, call.action, call.describe_observation(seen), to_outcome(error), **about
+                )
                 return memory.advice
 
-        return self._safely(record)
+        return self._run_safely(record)
 
-    def _safely(self, do: Callable[[], GuardAdvice | None]) -> GuardAdvice | None:
+    def _run_safely(self, do: Callable[[], GuardAdvice | None]) -> GuardAdvice | None:
         try:
             return do()
         except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
-            with self._watch.lock:
+            with self._watcher.lock:
                 self._failures += 1
             # Only its kind: what a driver raises may quote an address with its password.
             _log.warning("memory failed at a call of %r: %s", self._name, type(error).__name__)
@@ -204,22 +215,22 @@ class _Answer(BaseModel):
 class WatchedRetriever(ObjectRetriever[Any]):
     """Finds tools, and watches them."""
 
-    def __init__(self, retriever: ObjectRetriever[Any], watch: Watch, *, can_answer: bool) -> None:
+    def __init__(self, retriever: ObjectRetriever[Any], watch: TaskWatcher, *, can_answer: bool) -> None:
         inner = retriever._inner if isinstance(retriever, WatchedRetriever) else retriever  # noqa: SLF001 - its own kind
         super().__init__(inner.retriever, inner.object_node_mapping, inner.node_postprocessors)
         self._inner: ObjectRetriever[Any] = inner
-        self._watch = watch
+        self._watcher = watch
         self._can_answer = can_answer
 
     def retrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - the framework's signature
         """The tools for what is asked."""
         found = self._inner.retrieve(str_or_query_bundle)
-        return watched(found, self._watch, can_answer=self._can_answer)
+        return wrap_tools(found, self._watcher, can_answer=self._can_answer)
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[Any]:  # noqa: ANN401 - as above
         """The same without blocking."""
         found = await self._inner.aretrieve(str_or_query_bundle)
-        return watched(found, self._watch, can_answer=self._can_answer)
+        return wrap_tools(found, self._watcher, can_answer=self._can_answer)
 
 
 class MissingTool(AsyncBaseTool):
@@ -248,8 +259,8 @@ class MissingTool(AsyncBaseTool):
         return self.call(*args, **kwargs)
 
 
-def watched(
-    tools: Iterable[BaseTool | Callable[..., Any]], watch: Watch, *, can_answer: bool = True
+def wrap_tools(
+    tools: Iterable[BaseTool | Callable[..., Any]], watch: TaskWatcher, *, can_answer: bool = True
 ) -> list[BaseTool]:
     """Tools that are watched from now on, without one to answer the guard.
 
@@ -259,10 +270,10 @@ def watched(
         can_answer: Whether their agent has ``answer_guard`` as well.
     """
     found = (tool for tool in tools if not isinstance(tool, AnswerTool))
-    return [as_watched(tool, watch, can_answer=can_answer) for tool in found]
+    return [wrap_tool(tool, watch, can_answer=can_answer) for tool in found]
 
 
-def as_watched(given: BaseTool | Callable[..., Any], watch: Watch, *, can_answer: bool) -> BaseTool:
+def wrap_tool(given: BaseTool | Callable[..., Any], watch: TaskWatcher, *, can_answer: bool) -> BaseTool:
     """One of them."""
     tool = given if isinstance(given, BaseTool) else FunctionTool.from_defaults(given)
     if isinstance(tool, WatchedTool):
@@ -275,24 +286,24 @@ def as_watched(given: BaseTool | Callable[..., Any], watch: Watch, *, can_answer
     return kind(tool, watch, can_answer=can_answer)
 
 
-def answer_tool(watch: Watch) -> BaseTool:
+def build_answer_tool(watch: TaskWatcher) -> BaseTool:
     """The tool with which a model says why a blocked call is needed."""
 
     def answer_guard(reason: str) -> str:
         try:
-            task = watch.task()
+            task = watch.get_task()
             is_accepted = task is not None and task.answer_guard(reason)
         except Exception as error:  # noqa: BLE001 - whatever memory raises, the agent goes on
-            return in_words(error)
-        return LIFTED if is_accepted else NOT_LIFTED
+            return describe_tool_error(error)
+        return BLOCK_LIFTED if is_accepted else BLOCK_NOT_LIFTED
 
     return AnswerTool.from_defaults(
         answer_guard,
         name=ANSWER_TOOL,
-        description=ANSWER_TOOL_TOLD,
+        description=ANSWER_TOOL_DESCRIPTION,
         fn_schema=_Answer,
     )
 
 
-def _run(tool: BaseTool, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
+def _run_tool(tool: BaseTool, *args: Any, **kwargs: Any) -> ToolOutput:  # noqa: ANN401 - as above
     return tool.call(*args, **kwargs) if isinstance(tool, AsyncBaseTool) else tool(*args, **kwargs)

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
 from langmem_tiers.backup.models import BACKUP_FORMAT, BACKUP_VERSION, BackupInfo, BackupScope
-from langmem_tiers.backup.tables import kept_tables
+from langmem_tiers.backup.tables import get_backup_tables
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.errors import (
     BackupFileError,
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
     from langmem_tiers.backup.reader import Record
 
-_LEVEL = 6
-_LONGEST_HEADER, _LONGEST_LINE = 2**20, 2**30
-_END = "end"
+_COMPRESSION_LEVEL = 6
+_MAX_HEADER_BYTES, _MAX_LINE_BYTES = 2**20, 2**30
+_END_KIND = "end"
 
 
 def write_records(file: IO[bytes], info: BackupInfo, records: Iterable[Record]) -> str:
     """Write header, records and trailer; the checksum of the records."""
     whole, counts = hashlib.sha256(), dict.fromkeys(info.counts, 0)
     only_records = hashlib.sha256()
-    with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
-        head = _line(_header(info), ascii_only=True)
+    with gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as packed:
+        head = _encode_line(_build_header(info), ascii_only=True)
         whole.update(head)
         packed.write(head)
         for kind, values in records:
-            line = _line({"kind": kind, "row": values})
+            line = _encode_line({"kind": kind, "row": values})
             whole.update(line)
             only_records.update(line)
             packed.write(line)
             counts[kind] += 1
-        packed.write(_line({"kind": _END, "counts": counts, "sha256": whole.hexdigest()}))
+        packed.write(_encode_line({"kind": _END_KIND, "counts": counts, "sha256": whole.hexdigest()}))
     return only_records.hexdigest()
 
 
@@ -73,21 +73,21 @@ class BackupReader:
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
         self._file = gzip.GzipFile(fileobj=file, mode="rb")
-        self._whole = hashlib.sha256()
-        self.seal = ""
+        self._hash = hashlib.sha256()
+        self.checksum = ""
         """The checksum, once it has come to its end."""
         first = self._next_line(begins=True)
-        self._whole.update(first)
+        self._hash.update(first)
         self.info = self._read_header(first)
 
-    def records(self) -> Iterator[Record]:
+    def read_records(self) -> Iterator[Record]:
         """The records; an error instead of the end if anything is not as it was written."""
         counts = dict.fromkeys(self.info.counts, 0)
         while True:
             line = self._next_line()
-            values = self._parsed(line)
+            values = self._parse_line(line)
             kind = values.pop("kind", None)
-            if kind == _END:
+            if kind == _END_KIND:
                 break
             row = values.get("row")
             if (
@@ -96,134 +96,136 @@ class BackupReader:
                 or not isinstance(row, dict)
                 or len(values) > 1
             ):
-                raise self._damaged("one of its lines is no record")
-            self._whole.update(line)
+                raise self._build_damaged_error("one of its lines is no record")
+            self._hash.update(line)
             counts[kind] += 1
             yield kind, row
-        if values != {"counts": counts, "sha256": self._whole.hexdigest()}:
-            raise self._damaged("its checksum or its counts are not those of its records")
+        if values != {"counts": counts, "sha256": self._hash.hexdigest()}:
+            raise self._build_damaged_error("its checksum or its counts are not those of its records")
         if counts != self.info.counts:
-            raise self._damaged("it holds other records than its header says")
+            raise self._build_damaged_error("it holds other records than its header says")
         if self._read(1):
-            raise self._damaged("something follows its end")
-        self.seal = self._whole.hexdigest()
+            raise self._build_damaged_error("something follows its end")
+        self.checksum = self._hash.hexdigest()
 
     def _next_line(self, *, begins: bool = False) -> bytes:
         line = self._read_line(begins=begins)
         if not line.endswith(b"\n"):
             if begins:
-                raise self._no_backup()
-            raise self._damaged(
-                "it was cut off" if len(line) < _LONGEST_LINE else "one of its lines has no end"
+                raise self._build_not_a_backup_error()
+            raise self._build_damaged_error(
+                "it was cut off" if len(line) < _MAX_LINE_BYTES else "one of its lines has no end"
             )
         return line
 
     def _read_line(self, *, begins: bool = False) -> bytes:
         try:
-            return self._file.readline(_LONGEST_HEADER if begins else _LONGEST_LINE)
+            return self._file.readline(_MAX_HEADER_BYTES if begins else _MAX_LINE_BYTES)
         except gzip.BadGzipFile:
-            raise self._no_backup() if begins else self._damaged("it was altered") from None
+            raise (
+                self._build_not_a_backup_error() if begins else self._build_damaged_error("it was altered")
+            ) from None
         except EOFError:
-            raise self._damaged("it was cut off") from None
+            raise self._build_damaged_error("it was cut off") from None
         except zlib.error:
-            raise self._damaged("it was altered") from None
+            raise self._build_damaged_error("it was altered") from None
 
     def _read(self, size: int) -> bytes:
         try:
             return self._file.read(size)
         except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise self._damaged("its end was cut off or altered") from None
+            raise self._build_damaged_error("its end was cut off or altered") from None
 
-    def _parsed(self, line: bytes) -> dict[str, Any]:
+    def _parse_line(self, line: bytes) -> dict[str, Any]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError):
-            raise self._damaged("one of its lines is no JSON") from None
+            raise self._build_damaged_error("one of its lines is no JSON") from None
         if not isinstance(values, dict):
-            raise self._damaged("one of its lines is no record")
+            raise self._build_damaged_error("one of its lines is no record")
         return values
 
     def _read_header(self, line: bytes) -> BackupInfo:
         try:
             told = json.loads(line)
         except (ValueError, RecursionError):
-            raise self._no_backup() from None
+            raise self._build_not_a_backup_error() from None
         if not isinstance(told, dict) or told.get("format") != BACKUP_FORMAT:
-            raise self._no_backup()
+            raise self._build_not_a_backup_error()
         self._refuse_newer("format", told.get("version"), BACKUP_VERSION)
         self._refuse_newer("schema", told.get("schema"), SCHEMA_VERSION)
         try:
-            info = _info(told)
+            info = _parse_info(told)
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise self._damaged("its header is not as it was written") from None
-        if (info.counts.keys() | info.spans.keys()) - kept_tables().keys():
-            raise self._damaged("its header names kinds of records that there are not")
+            raise self._build_damaged_error("its header is not as it was written") from None
+        if (info.counts.keys() | info.spans.keys()) - get_backup_tables().keys():
+            raise self._build_damaged_error("its header names kinds of records that there are not")
         return info
 
     def _refuse_newer(self, what: str, found: object, known: int) -> None:
         if type(found) is not int or found < 1:
-            raise self._damaged("its header is not as it was written")
+            raise self._build_damaged_error("its header is not as it was written")
         if found > known:
             raise NewerBackupError(
                 f"{str(self._path)!r} has the {what} version {found}, this release knows up to {known}: "
                 "upgrade with pip install -U langmem-tiers; nothing was restored"
             )
 
-    def _no_backup(self) -> NotABackupError:
+    def _build_not_a_backup_error(self) -> NotABackupError:
         return NotABackupError(
             f"{str(self._path)!r} is no backup of langmem-tiers: name a file that engine.backup() wrote; "
             "nothing was restored"
         )
 
-    def _damaged(self, what: str) -> DamagedBackupError:
+    def _build_damaged_error(self, what: str) -> DamagedBackupError:
         return DamagedBackupError(
             f"the backup {str(self._path)!r} is damaged, {what}: take another one; nothing was restored"
         )
 
 
 @contextmanager
-def reading_file(path: Path) -> Iterator[IO[bytes]]:
+def open_backup_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to read a backup from."""
     try:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise _file_error(path, "read", error, "check its name and that you may read it") from error
+        raise _build_file_error(path, "read", error, "check its name and that you may read it") from error
 
 
 @contextmanager
-def new_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def create_backup_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """A file beside the one that is meant, which takes its name when all went well and is gone otherwise."""
     if not overwrite and os.path.lexists(path):
-        raise _exists(path)
+        raise _build_exists_error(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         # Nobody else may read what people said.
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield beside
-        _sync(beside)
-        _take_name(beside, path, overwrite=overwrite)
+        _sync_file(beside)
+        _move_into_place(beside, path, overwrite=overwrite)
         sync_folder(path.parent)
     except OSError as error:
         advice = "check that the folder is there, that you may write to it and that it has room"
-        raise _file_error(path, "written", error, advice) from error
+        raise _build_file_error(path, "written", error, advice) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
 
 
-def _file_error(path: Path, doing: str, error: OSError, advice: str) -> Exception:
+def _build_file_error(path: Path, doing: str, error: OSError, advice: str) -> Exception:
     if type(error).__module__ != "builtins":  # ours already
         return error
     reason = os.strerror(error.errno) if error.errno else type(error).__name__
     return BackupFileError(f"{str(path)!r} could not be {doing} ({reason}): {advice}; nothing was changed")
 
 
-def _exists(path: Path) -> BackupFileError:
+def _build_exists_error(path: Path) -> BackupFileError:
     return BackupFileError(f"{str(path)!r} is there already: use another name, or overwrite=True")
 
 
-def _sync(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     handle = os.open(path, os.O_RDWR)
     try:
         os.fsync(handle)
@@ -231,25 +233,25 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _take_name(beside: Path, path: Path, *, overwrite: bool) -> None:
+def _move_into_place(beside: Path, path: Path, *, overwrite: bool) -> None:
     if overwrite:
         beside.replace(path)
         return
     try:
         path.hardlink_to(beside)  # unlike a rename, it takes no name that somebody has
     except FileExistsError:
-        raise _exists(path) from None
+        raise _build_exists_error(path) from None
     except (OSError, NotImplementedError):  # a disk without links
         if os.path.lexists(path):
-            raise _exists(path) from None
+            raise _build_exists_error(path) from None
         beside.replace(path)
 
 
-def _line(values: dict[str, Any], *, ascii_only: bool = False) -> bytes:
+def _encode_line(values: dict[str, Any], *, ascii_only: bool = False) -> bytes:
     return json.dumps(values, ensure_ascii=ascii_only, separators=(",", ":")).encode() + b"\n"
 
 
-def _header(info: BackupInfo) -> dict[str, Any]:
+def _build_header(info: BackupInfo) -> dict[str, Any]:
     namespace = info.scope.namespace
     return {
         "format": BACKUP_FORMAT,
@@ -267,45 +269,45 @@ def _header(info: BackupInfo) -> dict[str, Any]:
     }
 
 
-def _info(told: dict[str, Any]) -> BackupInfo:
-    namespace, dimension = _list_or_none(told["namespace"]), told["dimension"]
+def _parse_info(told: dict[str, Any]) -> BackupInfo:
+    namespace, dimension = _parse_optional_list(told["namespace"]), told["dimension"]
     if dimension is not None and (type(dimension) is not int or dimension < 1):
         raise TypeError("not the length of a vector")
     if type(told["prefix"]) is not bool:
         raise TypeError("not a truth value")
     return BackupInfo(
         schema=told["schema"],
-        release=_text(told["release"]),
-        created_at=_moment(told["created_at"]),
+        release=_parse_text(told["release"]),
+        created_at=_parse_time(told["created_at"]),
         scope=BackupScope(None if namespace is None else check_namespace(namespace), told["prefix"]),
-        embedder=None if told["embedder"] is None else _text(told["embedder"]),
+        embedder=None if told["embedder"] is None else _parse_text(told["embedder"]),
         dimension=dimension,
-        counter=_text(told["counter"]),
-        counts=_numbers(told["counts"]),
-        spans=_numbers(told["spans"]),
+        counter=_parse_text(told["counter"]),
+        counts=_parse_counts(told["counts"]),
+        spans=_parse_counts(told["spans"]),
     )
 
 
-def _text(told: object) -> str:
+def _parse_text(told: object) -> str:
     if not isinstance(told, str):
         raise TypeError("not a text")
     return told
 
 
-def _list_or_none(told: object) -> list[Any] | None:
+def _parse_optional_list(told: object) -> list[Any] | None:
     if told is not None and not isinstance(told, list):
         raise TypeError("not a list")
     return told
 
 
-def _moment(told: object) -> datetime:
-    moment = datetime.fromisoformat(_text(told))
+def _parse_time(told: object) -> datetime:
+    moment = datetime.fromisoformat(_parse_text(told))
     if moment.tzinfo is None:
         raise ValueError("a time of nowhere")
     return moment.astimezone(UTC)
 
 
-def _numbers(told: object) -> dict[str, int]:
+def _parse_counts(told: object) -> dict[str, int]:
     if not isinstance(told, dict):
         raise TypeError("not a table")
     if any(type(number) is not int or number < 0 for number in told.values()):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from langmem_tiers.common.namespaces import BESIDE, namespace_from_key, namespace_key
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.common.namespaces import SESSION_ITEM_LABELS, build_namespace_key, parse_namespace_key
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class BackupScope:
             return "the whole memory"
         return f"the namespace {'/'.join(self.namespace)!r}" + (" with all below it" if self.prefix else "")
 
-    def holds(self, path: NamespacePath) -> bool:
+    def contains(self, path: NamespacePath) -> bool:
         """Whether a namespace is of this part."""
-        own = path[1:] if path[0] in BESIDE else path
+        own = path[1:] if path[0] in SESSION_ITEM_LABELS else path
         if self.namespace is None or self.namespace in (path, own):
             return True
         return self.prefix and self.namespace in (path[: len(self.namespace)], own[: len(self.namespace)])
 
-    def moved(self, into: NamespacePath | None) -> Self:
+    def with_namespace(self, into: NamespacePath | None) -> Self:
         """The same part under another name."""
         if into is None:
             return self
@@ -58,13 +58,13 @@ class BackupScope:
             )
         return type(self)(into, self.prefix)
 
-    def renamed(self, path: str, into: NamespacePath | None) -> str:
+    def rename_path(self, path: str, into: NamespacePath | None) -> str:
         """The stored form of a namespace in the part that this one is moved to; one that is not of it stays."""
-        labels = namespace_from_key(path)
-        if into is None or self.namespace is None or not self.holds(labels):
+        labels = parse_namespace_key(path)
+        if into is None or self.namespace is None or not self.contains(labels):
             return path
         before = labels[:1] if labels[: len(self.namespace)] != self.namespace else ()
-        return namespace_key((*before, *into, *labels[len(before) + len(self.namespace) :]))
+        return build_namespace_key((*before, *into, *labels[len(before) + len(self.namespace) :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class BackupProgress:
     """Records; of a snapshot pages."""
 
 
-Progress: TypeAlias = Callable[[BackupProgress], None]
+BackupProgressCallback: TypeAlias = Callable[[BackupProgress], None]
 """Called from time to time, in the thread that does the work; what it raises stops the work, with nothing done.
 
 It may not use the engine, which is in the middle of it.
@@ -86,7 +86,7 @@ It may not use the engine, which is in the middle of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupInfo(Told):
+class BackupInfo(Displayable):
     """What the first line of a backup says."""
 
     schema: int
@@ -112,7 +112,7 @@ class BackupInfo(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackupReport(Told):
+class BackupReport(Displayable):
     """What was written to a file."""
 
     path: Path
@@ -125,7 +125,7 @@ class BackupReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport(Told):
+class RestoreReport(Displayable):
     """What was taken from a backup, or from another engine."""
 
     scope: BackupScope
@@ -142,7 +142,7 @@ class RestoreReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotReport(Told):
+class SnapshotReport(Displayable):
     """A copy of a database file."""
 
     path: Path
@@ -160,14 +160,14 @@ class BackupSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreWish:
+class RestoreRequest:
     """How something is to be restored."""
 
     into: NamespacePath | None = None
     replace: bool = False
     embedder: str | None = None
     """Vectors of others are left out; None keeps all."""
-    progress: Progress | None = None
+    progress: BackupProgressCallback | None = None
 
 
 class BackupStore(Protocol):
@@ -180,23 +180,23 @@ class BackupStore(Protocol):
         source: BackupSource,
         *,
         overwrite: bool = False,
-        progress: Progress | None = None,
+        progress: BackupProgressCallback | None = None,
     ) -> BackupReport:
         """Write a part of the memory, as it is at one moment, to a file."""
         ...
 
-    def restore(self, path: Path, wish: RestoreWish) -> RestoreReport:
+    def restore(self, path: Path, wish: RestoreRequest) -> RestoreReport:
         """Check a file as a whole, then write all of it in one transaction."""
         ...
 
     def move(
-        self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreWish
+        self, target: BackupStore, scope: BackupScope, source: BackupSource, wish: RestoreRequest
     ) -> RestoreReport:
         """Write a part of the memory, as it is at one moment, to another database of the same kind of store."""
         ...
 
     def snapshot(
-        self, path: Path, *, overwrite: bool = False, progress: Progress | None = None
+        self, path: Path, *, overwrite: bool = False, progress: BackupProgressCallback | None = None
     ) -> SnapshotReport:
         """Copy the database file while it is in use."""
         ...

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select, text
 
-from langmem_tiers.backup.tables import kept_tables
-from langmem_tiers.backup.values import MOST_KEYS
+from langmem_tiers.backup.tables import get_backup_tables
+from langmem_tiers.backup.values import MAX_KEYS_PER_KIND
 from langmem_tiers.errors import DamagedBackupError
 
 if TYPE_CHECKING:
@@ -17,27 +17,29 @@ if TYPE_CHECKING:
 
     from langmem_tiers.storage.database import Database
 
-_SEQUENCE = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
-_HAS_SEQUENCES = text("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'")
+_SEQUENCE_QUERY = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+_HAS_SEQUENCES_QUERY = text("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'")
 
 
 def check_spans(spans: Mapping[str, int]) -> None:
     """Refuse to take more keys than any memory needs."""
-    if any(span > MOST_KEYS for span in spans.values()):
+    if any(span > MAX_KEYS_PER_KIND for span in spans.values()):
         raise DamagedBackupError(
             "the backup names more rows than a database has: take another one; nothing was restored"
         )
 
 
-def keys_behind(connection: Connection, spans: Mapping[str, int]) -> dict[str, int]:
+def find_last_keys(connection: Connection, spans: Mapping[str, int]) -> dict[str, int]:
     """The highest key of each kind that was ever given, on SQLite, where nobody else writes meanwhile."""
-    has_sequences = connection.execute(_HAS_SEQUENCES).first() is not None
+    has_sequences = connection.execute(_HAS_SEQUENCES_QUERY).first() is not None
     found: dict[str, int] = {}
-    for kind, kept in kept_tables().items():
+    for kind, kept in get_backup_tables().items():
         if spans.get(kind, 0):
             highest = connection.execute(select(func.max(kept.table.c.pk))).scalar() or 0
             given = (
-                connection.execute(_SEQUENCE, {"table": kept.table.name}).scalar() if has_sequences else None
+                connection.execute(_SEQUENCE_QUERY, {"table": kept.table.name}).scalar()
+                if has_sequences
+                else None
             )
             found[kind] = max(highest, given or 0)
     return found
@@ -50,7 +52,7 @@ def reserve_keys(database: Database, spans: Mapping[str, int]) -> dict[str, int]
     used after all are never missed.
     """
     found: dict[str, int] = {}
-    for kind, kept in kept_tables().items():
+    for kind, kept in get_backup_tables().items():
         span = spans.get(kind, 0)
         if not span:
             continue

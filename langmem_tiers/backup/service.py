@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langmem_tiers.backup.models import BackupScope, BackupSource, RestoreWish
+from langmem_tiers.backup.models import BackupScope, BackupSource, RestoreRequest
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.sessions.pending_writes import flush_all
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from langmem_tiers.backup.models import (
+        BackupProgressCallback,
         BackupReport,
         BackupStore,
-        Progress,
         RestoreReport,
         SnapshotReport,
     )
     from langmem_tiers.common.ports import Embedder, TokenCounter
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
 
 
-class Moving:
+class BackupApi:
     """Backup, restore, move and snapshot."""
 
     _backups: BackupStore
-    _parts: MemoryParts
+    _services: EngineServices
     counter: TokenCounter
     embedder: Embedder | None
 
@@ -41,7 +41,7 @@ class Moving:
         namespace: str | Iterable[str] | None = None,
         prefix: bool = False,
         overwrite: bool = False,
-        progress: Progress | None = None,
+        progress: BackupProgressCallback | None = None,
     ) -> BackupReport:
         """Write the memory as it is at this moment to one file, while it is in use; what waits is stored first.
 
@@ -56,8 +56,10 @@ class Moving:
             BackupFileError: The file is there already, or cannot be written.
         """
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        flush_all(self._parts)
-        return self._backups.backup(Path(path), scope, self._source(), overwrite=overwrite, progress=progress)
+        flush_all(self._services)
+        return self._backups.backup(
+            Path(path), scope, self._build_backup_source(), overwrite=overwrite, progress=progress
+        )
 
     def restore(
         self,
@@ -65,7 +67,7 @@ class Moving:
         *,
         into: str | Iterable[str] | None = None,
         replace: bool = False,
-        progress: Progress | None = None,
+        progress: BackupProgressCallback | None = None,
     ) -> RestoreReport:
         """Take back what ``backup()`` wrote, on whatever database: all of it, or nothing.
 
@@ -81,20 +83,20 @@ class Moving:
         Raises:
             BackupError: The file is no backup, damaged or of a newer release, or the place is taken.
         """
-        wish = self._wish(into, progress, replace=replace)
-        flush_all(self._parts)  # what was taken before it is there before it
+        wish = self._build_restore_request(into, progress, replace=replace)
+        flush_all(self._services)  # what was taken before it is there before it
         report = self._backups.restore(Path(path), wish)
-        self._let_go(report)
+        self._invalidate_caches(report)
         return report
 
     def move_to(
         self,
-        target: Moving,
+        target: BackupApi,
         *,
         namespace: str | Iterable[str] | None = None,
         prefix: bool = False,
         into: str | Iterable[str] | None = None,
-        progress: Progress | None = None,
+        progress: BackupProgressCallback | None = None,
     ) -> RestoreReport:
         """Write the memory as it is at this moment to another engine's database, which must be empty there.
 
@@ -111,14 +113,14 @@ class Moving:
         Raises:
             RestoreConflictError: The target holds something already.
         """
-        if not isinstance(target, Moving):
+        if not isinstance(target, BackupApi):
             raise InvalidInputError(f"target must be a MemoryEngine, got a {type(target).__name__}: open one")
         scope = BackupScope(None if namespace is None else check_namespace(namespace), prefix)
-        wish = target._wish(into, progress)
-        for parts in (self._parts, target._parts):
+        wish = target._build_restore_request(into, progress)
+        for parts in (self._services, target._services):
             flush_all(parts)
-        report = self._backups.move(target._backups, scope, self._source(), wish)
-        target._let_go(report)
+        report = self._backups.move(target._backups, scope, self._build_backup_source(), wish)
+        target._invalidate_caches(report)
         return report
 
     def snapshot(
@@ -126,7 +128,7 @@ class Moving:
         path: str | os.PathLike[str],
         *,
         overwrite: bool = False,
-        progress: Progress | None = None,
+        progress: BackupProgressCallback | None = None,
     ) -> SnapshotReport:
         """Copy the SQLite database to a file that an engine can open, while others read and write.
 
@@ -138,31 +140,35 @@ class Moving:
         Raises:
             BackupError: This is PostgreSQL: use ``backup()``.
         """
-        flush_all(self._parts)
+        flush_all(self._services)
         return self._backups.snapshot(Path(path), overwrite=overwrite, progress=progress)
 
-    def _source(self) -> BackupSource:
+    def _build_backup_source(self) -> BackupSource:
         return BackupSource(
-            created_at=self._parts.now(),
+            created_at=self._services.now(),
             release=__version__,
             embedder=None if self.embedder is None else self.embedder.identity,
             counter=self.counter.name,
         )
 
-    def _wish(
-        self, into: str | Iterable[str] | None, progress: Progress | None, *, replace: bool = False
-    ) -> RestoreWish:
-        return RestoreWish(
+    def _build_restore_request(
+        self,
+        into: str | Iterable[str] | None,
+        progress: BackupProgressCallback | None,
+        *,
+        replace: bool = False,
+    ) -> RestoreRequest:
+        return RestoreRequest(
             into=None if into is None else check_namespace(into),
             replace=replace,
             embedder=None if self.embedder is None else self.embedder.identity,
             progress=progress,
         )
 
-    def _let_go(self, report: RestoreReport) -> None:
+    def _invalidate_caches(self, report: RestoreReport) -> None:
         # What is held in memory may be of what was replaced.
         if report.replaced:
-            self._parts.working.drop(report.scope)
-        self._parts.short_term.cache.drop()
-        self._parts.views.drop()
-        self._parts.retriever.forget()
+            self._services.working.invalidate(report.scope)
+        self._services.short_term.cache.invalidate()
+        self._services.views.invalidate()
+        self._services.retriever.invalidate()

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.digest import Digest
-from langmem_tiers.compression.layout import lay_out, worthiest
-from langmem_tiers.compression.message_text import SPEAKERS, speech
-from langmem_tiers.compression.selection import most_that_fits
-from langmem_tiers.compression.sentence_ranking import key_sentences
+from langmem_tiers.compression.layout import build_summary, select_best_facts
+from langmem_tiers.compression.message_text import SPEAKER_LABELS, message_to_text
+from langmem_tiers.compression.selection import find_largest_fitting
+from langmem_tiers.compression.sentence_ranking import build_extractive_story
 from langmem_tiers.config import SummaryStrategy
-from langmem_tiers.text.sentences import sentence_spans, shortened
-from langmem_tiers.text.topics import key_topics, united_topics
+from langmem_tiers.text.sentences import find_sentence_spans, shorten_text
+from langmem_tiers.text.topics import find_key_topics, merge_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.compression.summarizer import Summarizer
 
-CHUNK_SUMMARY_TOKENS = 150
+DEFAULT_CHUNK_SUMMARY_TOKENS = 150
 """What the summary of one chunk may take."""
-FACTS_SHARE = 0.3
+MAX_FACTS_SHARE = 0.3
 """How much of it may go to facts that the story does not tell."""
-_ROOMY = 16
-_HEAD = re.compile(r"\[Summary of \d+ messages\]\s*")
-_FACTS = re.compile(r"(?:^|\n)Key facts: [^\n]*\Z")
-_EARLIER = re.compile(r"(?:Earlier: )+")
-_GAP = " ... "
+_REQUEST_FACTOR = 16
+_SUMMARY_HEAD = re.compile(r"\[Summary of \d+ messages\]\s*")
+_KEY_FACTS = re.compile(r"(?:^|\n)Key facts: [^\n]*\Z")
+_EARLIER_PREFIX = re.compile(r"(?:Earlier: )+")
+_GAP_MARK = " ... "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class MergedText(NamedTuple):
     topics: tuple[str, ...]
 
 
-def chunk_text(
-    messages: Sequence[Message], summarizer: Summarizer, target_tokens: int = CHUNK_SUMMARY_TOKENS
+def summarize_chunk(
+    messages: Sequence[Message], summarizer: Summarizer, target_tokens: int = DEFAULT_CHUNK_SUMMARY_TOKENS
 ) -> ChunkText:
     """The summary of a run of messages, and what they are about.
 
@@ -80,31 +80,33 @@ def chunk_text(
         return ChunkText(summary="", topics=())
     check_whole(target_tokens, 16, "target_tokens")
     # Asked for more than there is room for: in little room it would list facts and tell nothing.
-    report = summarizer.summarize(list(messages), target_tokens=_ROOMY * target_tokens)
+    report = summarizer.summarize(list(messages), target_tokens=_REQUEST_FACTOR * target_tokens)
     counter, finder = summarizer.counter, summarizer.finder
     spoken = [message for message in messages if message.role is not Role.TOOL] or messages
     if report.strategy is SummaryStrategy.EXTRACTIVE:
-        tell = key_sentences(spoken)
+        tell = build_extractive_story(spoken)
     else:
-        tell = _first_sentences(_FACTS.sub("", _HEAD.sub("", report.text, count=1)).strip())
-    facts = worthiest(
-        Digest.of(spoken, finder).facts,
-        lambda some: counter.count(", ".join(fact.text for fact in some)) <= target_tokens * FACTS_SHARE,
+        tell = _build_leading_story(_KEY_FACTS.sub("", _SUMMARY_HEAD.sub("", report.text, count=1)).strip())
+    facts = select_best_facts(
+        Digest.from_messages(spoken, finder).facts,
+        lambda some: counter.count(", ".join(fact.text for fact in some)) <= target_tokens * MAX_FACTS_SHARE,
     )
-    done = lay_out("", [tell], facts, counter, target_tokens).text.strip()
+    done = build_summary("", [tell], facts, counter, target_tokens).text.strip()
     return ChunkText(
-        summary=_cut_to_fit(done or _beginning(messages), counter, target_tokens),
-        topics=_topics(spoken),
+        summary=_cut_to_fit(done or _build_fallback_summary(messages), counter, target_tokens),
+        topics=_find_topics(spoken),
         problems=report.problems if report.questions else (),
     )
 
 
-def merged_text(first: SummaryWithTopics, second: SummaryWithTopics) -> MergedText:
+def merge_chunk_texts(first: SummaryWithTopics, second: SummaryWithTopics) -> MergedText:
     """Two chunks in one, the earlier first; its topics are those of both, each once."""
-    return MergedText(_both(first.summary, second.summary), united_topics(first.topics, second.topics))
+    return MergedText(
+        _join_summaries(first.summary, second.summary), merge_topics(first.topics, second.topics)
+    )
 
 
-def merged_summary(first: str, second: str, counter: TokenCounter, max_tokens: int) -> str:
+def merge_chunk_summaries(first: str, second: str, counter: TokenCounter, max_tokens: int) -> str:
     """Both summaries in one, as :func:`merged_text` has it, within a limit.
 
     Where that is too long, the first is told in fewer sentences, those at its ends before those between.
@@ -119,20 +121,22 @@ def merged_summary(first: str, second: str, counter: TokenCounter, max_tokens: i
     def fits(text: str) -> bool:
         return counter.count(text) <= max_tokens
 
-    if fits(whole := _both(first, second)):
+    if fits(whole := _join_summaries(first, second)):
         return whole
-    first = _EARLIER.sub("", first, count=1) if first.startswith("Earlier: ") else first
-    if fits(_both("", second)):
-        return _both(_fewer_sentences(first, lambda text: fits(_both(text, second))), second)
-    return _cut_to_fit(_both("", second), counter, max_tokens)
+    first = _EARLIER_PREFIX.sub("", first, count=1) if first.startswith("Earlier: ") else first
+    if fits(_join_summaries("", second)):
+        return _join_summaries(
+            _keep_fewer_sentences(first, lambda text: fits(_join_summaries(text, second))), second
+        )
+    return _cut_to_fit(_join_summaries("", second), counter, max_tokens)
 
 
-def _both(first: str, second: str) -> str:
+def _join_summaries(first: str, second: str) -> str:
     return f"Earlier: {first}\n\nThen: {second}"
 
 
-def _fewer_sentences(text: str, fits: Callable[[str], bool]) -> str:
-    spans = [_without_gap(text, *span) for span in sentence_spans(text)]
+def _keep_fewer_sentences(text: str, fits: Callable[[str], bool]) -> str:
+    spans = [_strip_gap(text, *span) for span in find_sentence_spans(text)]
     last = len(spans) - 1
     # From both ends towards the middle: how it began and where it stood say more than the way.
     by_worth = [place for pair in zip(range(last + 1), range(last, -1, -1), strict=True) for place in pair]
@@ -144,39 +148,39 @@ def _fewer_sentences(text: str, fits: Callable[[str], bool]) -> str:
         for place in kept:
             start, end = spans[place]
             if parts:
-                parts.append(text[spans[place - 1][1] : start] if place - 1 in kept else _GAP)
+                parts.append(text[spans[place - 1][1] : start] if place - 1 in kept else _GAP_MARK)
             parts.append(text[start:end])
         return "".join(parts)
 
-    number = most_that_fits(len(order), lambda size: fits(told(size)))
+    number = find_largest_fitting(len(order), lambda size: fits(told(size)))
     if number > 1 or not order:
         return told(number)
     if number == 0:
-        return _fewer_words(told(1), "", fits)
-    return _fewer_words(text[slice(*spans[last])], told(1) + _GAP, fits) or told(1)
+        return _keep_fewer_words(told(1), "", fits)
+    return _keep_fewer_words(text[slice(*spans[last])], told(1) + _GAP_MARK, fits) or told(1)
 
 
-def _without_gap(text: str, start: int, end: int) -> tuple[int, int]:
-    gap = _GAP.rstrip()
+def _strip_gap(text: str, start: int, end: int) -> tuple[int, int]:
+    gap = _GAP_MARK.rstrip()
     return start, end - len(gap) if text.endswith(gap, start + 1, end) else end
 
 
-def _fewer_words(sentence: str, lead: str, fits: Callable[[str], bool]) -> str:
+def _keep_fewer_words(sentence: str, lead: str, fits: Callable[[str], bool]) -> str:
     words = sentence.split()
 
     def told(number: int) -> str:
         return f"{lead}{' '.join(words[:number])}..." if number else ""
 
-    return told(most_that_fits(len(words) - 1, lambda number: fits(told(number))))
+    return told(find_largest_fitting(len(words) - 1, lambda number: fits(told(number))))
 
 
-def _topics(messages: Sequence[Message]) -> tuple[str, ...]:
-    said = [without_fences(message.content) for message in messages]
-    return key_topics(said) or key_topics(list(map(speech, messages)))
+def _find_topics(messages: Sequence[Message]) -> tuple[str, ...]:
+    said = [strip_fences(message.content) for message in messages]
+    return find_key_topics(said) or find_key_topics(list(map(message_to_text, messages)))
 
 
-def _first_sentences(story: str) -> Callable[[int], str]:
-    spans = sentence_spans(story)
+def _build_leading_story(story: str) -> Callable[[int], str]:
+    spans = find_sentence_spans(story)
 
     def tell(size: int) -> str:
         number = len(spans) * size // 100
@@ -185,10 +189,10 @@ def _first_sentences(story: str) -> Callable[[int], str]:
     return tell
 
 
-def _beginning(messages: Sequence[Message]) -> str:
+def _build_fallback_summary(messages: Sequence[Message]) -> str:
     # Nothing was short enough to be told: how it begins is more than nothing.
-    told = ((message, shortened(speech(message), 300)) for message in messages)
-    lines = [f"{SPEAKERS[message.role]}: {text}" for message, text in told if text]
+    told = ((message, shorten_text(message_to_text(message), 300)) for message in messages)
+    lines = [f"{SPEAKER_LABELS[message.role]}: {text}" for message, text in told if text]
     return "\n".join(lines) or f"{len(messages)} messages without text"
 
 
@@ -196,7 +200,9 @@ def _cut_to_fit(text: str, counter: TokenCounter, max_tokens: int) -> str:
     if counter.count(text) <= max_tokens:
         return text
     ends = [match.end() for match in re.finditer(r"\S+", text)]
-    number = most_that_fits(len(ends), lambda n: counter.count(f"{text[: ends[n - 1]]}...") <= max_tokens)
+    number = find_largest_fitting(
+        len(ends), lambda n: counter.count(f"{text[: ends[n - 1]]}...") <= max_tokens
+    )
     if number:
         return f"{text[: ends[number - 1]]}..."
-    return text[: most_that_fits(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]
+    return text[: find_largest_fitting(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]

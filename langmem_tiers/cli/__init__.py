@@ -3,7 +3,7 @@
 import os
 import sys
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -14,5 +14,5 @@ def main() -> None:
     try:
         from langmem_tiers.cli.app import app  # noqa: PLC0415 - typer and rich load when they are used
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     app()

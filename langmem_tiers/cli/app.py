@@ -8,14 +8,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from langmem_tiers.cli.commands.backup import backup, move, restore
-from langmem_tiers.cli.commands.export import export, import_
-from langmem_tiers.cli.commands.inspect import inspect, search, status
-from langmem_tiers.cli.commands.maintenance import forget, maintain, optimize, reembed
-from langmem_tiers.cli.commands.mcp import mcp
-from langmem_tiers.cli.commands.serve import serve
+from langmem_tiers.cli.commands.backup import backup_command, move_command, restore_command
+from langmem_tiers.cli.commands.export import export_command, import_command
+from langmem_tiers.cli.commands.inspect import inspect_command, search_command, status_command
+from langmem_tiers.cli.commands.maintenance import (
+    forget_command,
+    maintain_command,
+    optimize_command,
+    reembed_command,
+)
+from langmem_tiers.cli.commands.mcp import mcp_command
+from langmem_tiers.cli.commands.serve import serve_command
 from langmem_tiers.cli.demo.agents import Framework
-from langmem_tiers.cli.output import Teller, told_errors
+from langmem_tiers.cli.output import Output, report_errors
 from langmem_tiers.version import __version__
 
 app = typer.Typer(
@@ -58,25 +63,25 @@ def demo(
     """Ask an agent about a bundled project conversation, with memory and without."""
     from langmem_tiers.cli.demo.command import run_demo  # noqa: PLC0415 - only this command needs it
 
-    teller = Teller()
-    with told_errors(teller):
+    teller = Output()
+    with report_errors(teller):
         run_demo(Console(), database, framework)
 
 
 for command, name in (
-    (status, "status"),
-    (inspect, "inspect"),
-    (search, "search"),
-    (export, "export"),
-    (import_, "import"),
-    (backup, "backup"),
-    (restore, "restore"),
-    (move, "move"),
-    (optimize, "optimize"),
-    (reembed, "reembed"),
-    (forget, "forget"),
-    (maintain, "maintain"),
-    (mcp, "mcp"),
-    (serve, "serve"),
+    (status_command, "status"),
+    (inspect_command, "inspect"),
+    (search_command, "search"),
+    (export_command, "export"),
+    (import_command, "import"),
+    (backup_command, "backup"),
+    (restore_command, "restore"),
+    (move_command, "move"),
+    (optimize_command, "optimize"),
+    (reembed_command, "reembed"),
+    (forget_command, "forget"),
+    (maintain_command, "maintain"),
+    (mcp_command, "mcp"),
+    (serve_command, "serve"),
 ):
     app.command(name)(command)

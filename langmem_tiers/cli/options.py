@@ -8,13 +8,13 @@ import typer
 
 from langmem_tiers.common.budget import TokenBudget
 
-Database = Annotated[
+DatabaseOption = Annotated[
     str,
     typer.Option(
         "--database", "-d", envvar="LANGMEM_TIERS_DATABASE", help="A SQLite file, or the URL of a database."
     ),
 ]
-Redis = Annotated[
+RedisOption = Annotated[
     str | None,
     typer.Option(
         "--redis",
@@ -22,7 +22,7 @@ Redis = Annotated[
         help="The URL of the Redis that agents use; URL#prefix, if their keys begin otherwise.",
     ),
 ]
-Budget = Annotated[
+BudgetOption = Annotated[
     int | None,
     typer.Option(
         "--budget",
@@ -31,11 +31,11 @@ Budget = Annotated[
         f"{TokenBudget().available:,}, if left out.",
     ),
 ]
-IsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it: what it does cannot be undone.")]
-Namespace = Annotated[str, typer.Argument(help="Labels parted by slashes, such as acme/alice.")]
-MaybeNamespace = Annotated[
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it: what it does cannot be undone.")]
+NamespaceArgument = Annotated[str, typer.Argument(help="Labels parted by slashes, such as acme/alice.")]
+OptionalNamespaceArgument = Annotated[
     str | None, typer.Argument(help="Labels parted by slashes, such as acme/alice; all, if left out.")
 ]
-MaybeSession = Annotated[str | None, typer.Option("--session", "-s", help="Only this session.")]
-Limit = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, help="How many at most.")]
+SessionOption = Annotated[str | None, typer.Option("--session", "-s", help="Only this session.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, help="How many at most.")]

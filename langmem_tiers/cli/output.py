@@ -25,7 +25,7 @@ from langmem_tiers.errors import LangmemTiersError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-FAILED, NOT_CONFIRMED, ELSEWHERE = 1, 3, 4
+EXIT_FAILED, EXIT_NOT_CONFIRMED, EXIT_RUNNING_ELSEWHERE = 1, 3, 4
 """Exit codes; 2 is that of a wrong command line."""
 _COMMAND_WORDS = {
     "or overwrite=True": "or remove it first",
@@ -36,7 +36,7 @@ _COMMAND_WORDS = {
 """What the library calls otherwise than the command line."""
 
 
-_PASSWORDS = (
+_PASSWORD_PATTERNS = (
     re.compile(
         r"(\w[\w+.-]*://?[^\s:@]*):\S*@"
     ),  # whatever signs it has: up to the last @ of the word; of a path, too
@@ -44,7 +44,7 @@ _PASSWORDS = (
 )
 
 
-class Teller:
+class Output:
     """Says what a command found or did.
 
     Args:
@@ -61,20 +61,20 @@ class Teller:
         self.out = Console(highlight=False, markup=False, soft_wrap=False)
         self.err = Console(stderr=True, highlight=False, markup=False)
 
-    def result(self, value: object, lines: Iterable[str] = ()) -> None:
+    def print_result(self, value: object, lines: Iterable[str] = ()) -> None:
         """The whole of what a command has to say, or the same in lines for a person."""
         if self.is_json:
-            typer.echo(json_line(plain(value), sys.stdout.encoding))
+            typer.echo(to_json_line(to_json_value(value), sys.stdout.encoding))
         else:
             for line in lines:
                 self.out.print(line)
 
-    def table(
+    def print_table(
         self, value: object, title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]
     ) -> None:
         """The same as a table."""
         if self.is_json:
-            self.result(value)
+            self.print_result(value)
             return
         table = Table()
         for column in columns:
@@ -86,7 +86,7 @@ class Teller:
             self.out.print(table)
 
     @contextmanager
-    def progress(self, what: str, *, counts: bool = True) -> Iterator[Callable[[int, int | None], None]]:
+    def show_progress(self, what: str, *, counts: bool = True) -> Iterator[Callable[[int, int | None], None]]:
         """A bar on standard error while something long is done; call it with what is done, and of how much."""
         bar = Progress(
             TextColumn("{task.description}"),
@@ -107,18 +107,18 @@ class Teller:
 
     def confirm(self, what: str, *, yes: bool) -> None:
         """End here unless the user said ``--yes``."""
-        what = without_passwords(what)
+        what = hide_passwords(what)
         if not yes:
             if self.is_json:
-                self.result({"would": what, "done": False, "missing": "--yes"})
+                self.print_result({"would": what, "done": False, "missing": "--yes"})
             self.err.print(
                 f"This would {what}. Nothing was done: say --yes to do it.", style="yellow", soft_wrap=True
             )
-            raise typer.Exit(NOT_CONFIRMED)
+            raise typer.Exit(EXIT_NOT_CONFIRMED)
 
 
 @contextmanager
-def told_errors(teller: Teller) -> Iterator[None]:
+def report_errors(teller: Output) -> Iterator[None]:
     """What goes wrong is said in one line, with exit code 1."""
     try:
         yield
@@ -137,11 +137,11 @@ def told_errors(teller: Teller) -> Iterator[None]:
             else "nothing more can be read or written"
         )
         said += f" ({error.strerror or error}): check that it is there, that you may use it and that there is room"
-        _drop_output()
+        _discard_output()
         _fail(teller, type(error).__name__, said, error)
 
 
-def _drop_output() -> None:
+def _discard_output() -> None:
     # What standard output did not take, Python would try to write once more at its end, and complain.
     try:
         sys.stdout.flush()
@@ -150,23 +150,23 @@ def _drop_output() -> None:
             os.dup2(nothing.fileno(), sys.stdout.fileno())
 
 
-def _fail(teller: Teller, kind: str, told: str, error: Exception) -> None:
-    said = without_passwords(told)
+def _fail(teller: Output, kind: str, told: str, error: Exception) -> None:
+    said = hide_passwords(told)
     if teller.is_json:
         with suppress(OSError):  # standard output may be what failed
-            teller.result({"error": kind, "message": said})
+            teller.print_result({"error": kind, "message": said})
     teller.err.print(f"{kind}: {said}", style="red", soft_wrap=True)
-    raise typer.Exit(FAILED) from error
+    raise typer.Exit(EXIT_FAILED) from error
 
 
-def without_passwords(text: str) -> str:
+def hide_passwords(text: str) -> str:
     """A text without what stands between a name and a host in it, as in a URL that was put in the wrong place."""
-    for password in _PASSWORDS:
+    for password in _PASSWORD_PATTERNS:
         text = password.sub(r"\1:***@", text)
     return text
 
 
-def json_line(value: object, encoding: str | None = None) -> str:
+def to_json_line(value: object, encoding: str | None = None) -> str:
     """A JSON value in one line, with other characters than ASCII as they are where they can be written."""
     line = json.dumps(value, ensure_ascii=False)
     try:
@@ -176,14 +176,14 @@ def json_line(value: object, encoding: str | None = None) -> str:
     return line
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+def to_json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """A report as JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): to_json_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
+        return [to_json_value(one) for one in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, date):

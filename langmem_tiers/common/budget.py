@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from langmem_tiers.common.checks import check_fraction, check_whole
-from langmem_tiers.display.displayable import Told
-from langmem_tiers.display.tables import Bar, Sheet, words
+from langmem_tiers.display.displayable import Displayable
+from langmem_tiers.display.tables import DisplayContent, StackedBar, humanize_field_name
 from langmem_tiers.errors import InvalidConfigError
 
-_SHARES = ("compression_trigger", "target_usage", "full_share", "compressed_share", "compressed_ratio")
+_FRACTION_FIELDS = (
+    "compression_trigger",
+    "target_usage",
+    "full_share",
+    "compressed_share",
+    "compressed_ratio",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBudget(Told):
+class TokenBudget(Displayable):
     """A model's context window, what is reserved in it, and when memory starts to save.
 
     Args:
@@ -50,7 +56,7 @@ class TokenBudget(Told):
         for name in ("system_tokens", "response_tokens", "tools_tokens", "working_tokens"):
             check_whole(getattr(self, name), 0, name)
         check_whole(self.full_message_window, 1, "full_message_window")
-        for name in _SHARES:
+        for name in _FRACTION_FIELDS:
             check_fraction(getattr(self, name), name)
         if self.full_share > self.compressed_share:
             raise InvalidConfigError(
@@ -131,7 +137,7 @@ class TokenBudget(Told):
             full_message_window=20,
         )
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         parts = {
             "system": self.system_tokens,
             "tools": self.tools_tokens,
@@ -139,6 +145,9 @@ class TokenBudget(Told):
             "answer": self.response_tokens,
             "memory": self.available,
         }
-        shares = {words(name): getattr(self, name) for name in ("full_message_window", *_SHARES)}
+        shares = {
+            humanize_field_name(name): getattr(self, name)
+            for name in ("full_message_window", *_FRACTION_FIELDS)
+        }
         title = f"TokenBudget: {self.available:,} of {self.context_tokens:,} tokens for memory"
-        return Sheet(title, shares, bar=Bar(parts, self.context_tokens))
+        return DisplayContent(title, shares, bar=StackedBar(parts, self.context_tokens))

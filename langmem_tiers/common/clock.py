@@ -33,6 +33,6 @@ class SystemClock:
         return time.monotonic()
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Since 1970, exactly."""
     return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.messages import check_time
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EntryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class EntryOverride:
     """What happened to a message as a memory. A message without a mark is a full short-term entry."""
 
     tier: Tier = Tier.SHORT_TERM
@@ -70,7 +70,7 @@ class Mark:
     """Of the compressed form."""
     token_counter: str | None = None
     """Who counted it."""
-    is_kept: bool = False
+    is_pinned: bool = False
     """Restored or promoted by hand: analysis leaves it alone."""
     digest: dict[str, Any] | None = None
     """What a summary was made of, for the one that will follow it."""
@@ -79,42 +79,42 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ViewItem:
     """A message of a session's view with its mark."""
 
     key: int
     """The storage's own handle of the message."""
     message: Message
-    mark: Mark | None = None
-    _marked: Message | None = field(default=None, init=False, repr=False, compare=False)
+    override: EntryOverride | None = None
+    _overridden: Message | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def tier(self) -> Tier:
         """How far it reaches."""
-        return Tier.SHORT_TERM if self.mark is None else self.mark.tier
+        return Tier.SHORT_TERM if self.override is None else self.override.tier
 
     @property
     def state(self) -> EntryState:
         """How it is shown, once it has left the window of recent messages."""
-        return EntryState.FULL if self.mark is None else self.mark.state
+        return EntryState.FULL if self.override is None else self.override.state
 
-    def shown(self) -> Message | None:
+    def get_visible_message(self) -> Message | None:
         """The message as it is shown outside the window of recent ones; None if it is not."""
-        if self.mark is None or self.message.is_summary:
+        if self.override is None or self.message.is_summary:
             return self.message
-        return None if self.mark.state is EntryState.ARCHIVED else self.as_marked()
+        return None if self.override.state is EntryState.ARCHIVED else self.get_overridden_message()
 
-    def as_marked(self) -> Message:
+    def get_overridden_message(self) -> Message:
         """The message as its mark shows it: compressed, if it is."""
-        mark = self.mark
+        mark = self.override
         if mark is None or mark.state is not EntryState.COMPRESSED or mark.content is None:
             return self.message
-        if self._marked is None:  # made once: every context asks for it
-            object.__setattr__(self, "_marked", _as_marked(self.message, mark, mark.content))
-        return self._marked or self.message
+        if self._overridden is None:  # made once: every context asks for it
+            object.__setattr__(self, "_overridden", _apply_override(self.message, mark, mark.content))
+        return self._overridden or self.message
 
 
-def _as_marked(message: Message, mark: Mark, content: str) -> Message:
+def _apply_override(message: Message, mark: EntryOverride, content: str) -> Message:
     return replace(
         message,
         content=content,
@@ -126,7 +126,7 @@ def _as_marked(message: Message, mark: Mark, content: str) -> Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(Told):
+class Entry(Displayable):
     """One memory. Scores lie in [0, 1]; validity is half-open, ``valid_from <= t < valid_until``."""
 
     id: str
@@ -160,7 +160,7 @@ class Entry(Told):
         check_score(self.relevance, "relevance")
         # One that was contradicted at the moment in which it was stored held at no time: both are the same then.
         if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
-            raise no_interval(self.valid_from, self.valid_until)
+            raise build_interval_error(self.valid_from, self.valid_until)
 
     def is_valid_at(self, moment: datetime) -> bool:
         """Whether the memory holds at that time."""
@@ -168,7 +168,7 @@ class Entry(Told):
             self.valid_until is None or moment < self.valid_until
         )
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "tier": self.tier,
             "kind": self.kind,
@@ -180,12 +180,12 @@ class Entry(Told):
             "text": self.content,
         }
 
-    def _line(self) -> str:
+    def _to_line(self) -> str:
         return self.content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk(Told):
+class Chunk(Displayable):
     """A run of older messages with its summary and topics."""
 
     id: str
@@ -206,7 +206,7 @@ class Chunk(Told):
     """Of the summary."""
     created_at: datetime
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "number": self.number,
             "turns": f"{self.first_turn:,} to {self.last_turn:,}",
@@ -216,7 +216,7 @@ class Chunk(Told):
         }
 
 
-def no_interval(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
+def build_interval_error(valid_from: datetime, valid_until: datetime) -> InvalidInputError:
     """What to raise for a time of validity that ends before it begins."""
     return InvalidInputError(
         f"valid_until {valid_until.isoformat()!r} must lie after valid_from {valid_from.isoformat()!r}: "

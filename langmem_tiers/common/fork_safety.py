@@ -29,39 +29,43 @@ class ForkAware(Protocol):
         ...
 
 
-_watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
-_resting: list[ForkAware] = []
-_registry = threading.RLock()  # held while forking, so that it is free in the child as well
-_hooks_are_set = False
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_paused: list[ForkAware] = []
+_registry_lock = threading.RLock()  # held while forking, so that it is free in the child as well
+_has_hooks = False
 
 
-def watch(thing: ForkAware) -> None:
+def register_fork_aware(thing: ForkAware) -> None:
     """Call the thing before and after each fork, for as long as it lives."""
-    global _hooks_are_set  # noqa: PLW0603 - hooks of a process cannot be taken back, so they are set once
-    with _registry:
-        _watched.add(thing)
-        if not _hooks_are_set and hasattr(os, "register_at_fork"):
-            _hooks_are_set = True
-            os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+    global _has_hooks  # noqa: PLW0603 - hooks of a process cannot be taken back, so they are set once
+    with _registry_lock:
+        _registered.add(thing)
+        if not _has_hooks and hasattr(os, "register_at_fork"):
+            _has_hooks = True
+            os.register_at_fork(
+                before=_run_before_fork,
+                after_in_parent=_run_after_fork,
+                after_in_child=_run_after_fork_in_child,
+            )
 
 
-def _before() -> None:
-    _registry.acquire()
-    for thing in list(_watched):
+def _run_before_fork() -> None:
+    _registry_lock.acquire()
+    for thing in list(_registered):
         with suppress(BaseException):  # one that cannot rest must not keep the others from it
             thing.before_fork()
-            _resting.append(thing)
+            _paused.append(thing)
 
 
-def _after_in_child() -> None:
-    for thing in reversed(_resting):
+def _run_after_fork_in_child() -> None:
+    for thing in reversed(_paused):
         begin_anew = getattr(thing, "after_fork_in_child", None)
         if begin_anew is not None:
             begin_anew()
-    _after()
+    _run_after_fork()
 
 
-def _after() -> None:
-    while _resting:
-        _resting.pop().after_fork()
-    _registry.release()
+def _run_after_fork() -> None:
+    while _paused:
+        _paused.pop().after_fork()
+    _registry_lock.release()

@@ -6,7 +6,7 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from langmem_tiers.common.fork_safety import watch
+from langmem_tiers.common.fork_safety import register_fork_aware
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class TimeSortedIds:
         self._millisecond = -1
         self._random = 0
         self._prefix = ""
-        watch(self)
+        register_fork_aware(self)
 
     def new(self, now: datetime) -> str:
         """A new id for ``now``."""

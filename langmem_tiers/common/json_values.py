@@ -21,7 +21,7 @@ def to_json(value: object, what: str) -> str:
     something else.
     """
     try:
-        _check(value, what, 0)
+        _check_json(value, what, 0)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, InvalidMessageError):
@@ -31,20 +31,20 @@ def to_json(value: object, what: str) -> str:
         ) from error
 
 
-def same_json(left: str | None, right: str | None) -> bool:
+def is_same_json(left: str | None, right: str | None) -> bool:
     """Whether two JSON texts mean the same value."""
     if left is None or right is None or left == right:
         return left == right
-    return _canonical(left) == _canonical(right)
+    return _canonicalize(left) == _canonicalize(right)
 
 
-def _canonical(text: str) -> str:
+def _canonicalize(text: str) -> str:
     return json.dumps(
         json.loads(text), sort_keys=True
     )  # 1, 1.0 and true stay apart, as == would not keep them
 
 
-def _check(value: object, where: str, depth: int) -> None:
+def _check_json(value: object, where: str, depth: int) -> None:
     if isinstance(value, float) and math.isnan(value):
         raise InvalidMessageError(
             f"{where} is nan, which equals nothing, not even itself: use None or a string"
@@ -59,10 +59,10 @@ def _check(value: object, where: str, depth: int) -> None:
         for key, part in value.items():
             if not isinstance(key, str):
                 raise InvalidMessageError(f"{where} has the key {key!r}, which is no str: use {str(key)!r}")
-            _check(part, f"{where}[{key!r}]", depth + 1)
+            _check_json(part, f"{where}[{key!r}]", depth + 1)
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            _check(part, f"{where}[{index}]", depth + 1)
+            _check_json(part, f"{where}[{index}]", depth + 1)
     else:
         raise InvalidMessageError(
             f"{where} is a {type(value).__name__}, which JSON cannot give back equal: "

@@ -7,11 +7,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.namespaces import namespace_key
+from langmem_tiers.common.namespaces import build_namespace_key
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
 
 
 class Lease:
@@ -23,27 +23,29 @@ class Lease:
         seconds: For how long, each time that it is taken or kept; as long as the optimizer's, if left out.
     """
 
-    def __init__(self, parts: MemoryParts, name: str, seconds: float | None = None) -> None:
-        self._parts = parts
-        self._seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
+    def __init__(self, parts: EngineServices, name: str, seconds: float | None = None) -> None:
+        self._services = parts
+        self._duration_seconds = parts.config.optimizer.lease_seconds if seconds is None else seconds
         self.name = name
         self.holder = secrets.token_hex(8)
 
     @classmethod
     def of(
-        cls, parts: MemoryParts, kind: LeaseKind, namespace: NamespacePath, seconds: float | None = None
+        cls, parts: EngineServices, kind: LeaseKind, namespace: NamespacePath, seconds: float | None = None
     ) -> Lease:
         """The right to do something in a namespace."""
-        return cls(parts, lease_name(kind, namespace), seconds)
+        return cls(parts, build_lease_name(kind, namespace), seconds)
 
-    def hold(self) -> bool:
+    def acquire(self) -> bool:
         """Take it, or keep it for longer."""
-        now = self._parts.now()
-        return self._parts.tuning.acquire(self.name, self.holder, now, now + timedelta(seconds=self._seconds))
+        now = self._services.now()
+        return self._services.tuning.acquire_lease(
+            self.name, self.holder, now, now + timedelta(seconds=self._duration_seconds)
+        )
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Let others have it."""
-        self._parts.tuning.release(self.name, self.holder)
+        self._services.tuning.release_lease(self.name, self.holder)
 
 
 class LeaseKind(StrEnum):
@@ -54,6 +56,6 @@ class LeaseKind(StrEnum):
     EMBED = "embed"
 
 
-def lease_name(kind: LeaseKind, namespace: NamespacePath) -> str:
+def build_lease_name(kind: LeaseKind, namespace: NamespacePath) -> str:
     """What the right to do it there is called."""
-    return f"{kind}:{namespace_key(namespace)}"
+    return f"{kind}:{build_namespace_key(namespace)}"

@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Class = TypeVar("_Class", bound=type)
-_ALSO = frozenset({"__len__", "__eq__"})
+_LOCKED_DUNDERS = frozenset({"__len__", "__eq__"})
 
 
-def locked(kind: _Class) -> _Class:
+def synchronize_methods(kind: _Class) -> _Class:
     """Have all public methods and properties of a class, inherited ones too, hold its ``_lock``.
 
     The lock has to be one that a thread may take again, and there before any of them is called.
     """
     for name in dir(kind):
-        if name.startswith("_") and name not in _ALSO:
+        if name.startswith("_") and name not in _LOCKED_DUNDERS:
             continue
         found = inspect.getattr_static(kind, name)
         if isinstance(found, FunctionType):
-            setattr(kind, name, _holding(found))
+            setattr(kind, name, _wrap_with_lock(found))
         elif isinstance(found, property) and found.fget is not None:
-            setattr(kind, name, property(_holding(found.fget), found.fset, found.fdel, found.__doc__))
+            setattr(kind, name, property(_wrap_with_lock(found.fget), found.fset, found.fdel, found.__doc__))
     return kind
 
 
-def _holding(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def held(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - of any method
         with self._lock:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.json_values import JsonValue, same_json, to_json
+from langmem_tiers.common.json_values import JsonValue, is_same_json, to_json
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidMessageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 
 _ROLES = {role.value: role for role in Role}
-_LONGEST_ROLE = 12  # characters of a word that may be meant as one
+_MAX_ROLE_CHARACTERS = 12  # characters of a word that may be meant as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class MessageDraft:
         put(self, "payload_json", None if payload is None else to_json(payload, "payload"))
         put(self, "token_count", None if token_count is None else _check_count(token_count))
 
-    def under(self, id: str) -> MessageDraft:  # noqa: A002 - the word that frameworks use
+    def with_id(self, id: str) -> MessageDraft:  # noqa: A002 - the word that frameworks use
         """The same message under another id."""
         other = copy(self)
         object.__setattr__(other, "id", check_name(id, "message id"))
@@ -123,7 +123,7 @@ class MessageDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Told):
+class Message(Displayable):
     """A stored message. Nothing in it changes after it was acknowledged.
 
     ``is_compressed`` says how the session shows it now: behind a ``[CONTEXT SUMMARY]`` or
@@ -152,20 +152,25 @@ class Message(Told):
         """Whether it stands for messages compressed behind it."""
         return self.role is Role.SYSTEM and self.content.startswith(SUMMARY_PREFIX)
 
-    def says_the_same_as(self, other: Message) -> bool:
+    def has_same_content(self, other: Message) -> bool:
         """Whether both are one message, whatever their times, counts and states."""
         return (
             (self.role, self.content, self.name, self.tool_calls, self.tool_call_id)
             == (other.role, other.content, other.name, other.tool_calls, other.tool_call_id)
-        ) and same_json(self.payload_json, other.payload_json)
+        ) and is_same_json(self.payload_json, other.payload_json)
 
-    def _row(self) -> dict[str, object]:
-        return {"time": self.created_at, "role": self.role, "tokens": self.token_count, "text": self._told()}
+    def _to_row(self) -> dict[str, object]:
+        return {
+            "time": self.created_at,
+            "role": self.role,
+            "tokens": self.token_count,
+            "text": self._render_text(),
+        }
 
-    def _line(self) -> str:
-        return f"{self.role}: {self._told()}"
+    def _to_line(self) -> str:
+        return f"{self.role}: {self._render_text()}"
 
-    def _told(self) -> str:
+    def _render_text(self) -> str:
         calls = (f"{call.name}({call.arguments})" for call in self.tool_calls)
         return "\n".join([self.content, *calls] if self.content else calls)
 
@@ -175,7 +180,7 @@ def check_role(role: object) -> Role:
     if isinstance(role, str) and (known := _ROLES.get(role)) is not None:
         return known
     # A long one is rather a text that came in the wrong place, and texts stay out of errors.
-    is_short = isinstance(role, str | int | float | None) and len(str(role)) <= _LONGEST_ROLE
+    is_short = isinstance(role, str | int | float | None) and len(str(role)) <= _MAX_ROLE_CHARACTERS
     shown = repr(role) if is_short else f"of type {type(role).__name__}"
     raise InvalidMessageError(f"unknown role {shown}: use one of {', '.join(_ROLES)}")
 

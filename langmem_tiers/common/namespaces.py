@@ -26,8 +26,8 @@ MAX_NAME_BYTES = 1024
 Above it PostgreSQL could not index the name, and two long names would not be told apart.
 """
 
-CONTEXT_FILES, CONVERSATIONS = "langmem-tiers: context files", "langmem-tiers: conversations"
-BESIDE = (CONTEXT_FILES, CONVERSATIONS)
+CONTEXT_FILES_LABEL, CONVERSATIONS_LABEL = "langmem-tiers: context files", "langmem-tiers: conversations"
+SESSION_ITEM_LABELS = (CONTEXT_FILES_LABEL, CONVERSATIONS_LABEL)
 """First labels of items that belong to the namespace named behind them, each to the session that its key names."""
 
 MAX_ENTRY_ID_BYTES = 6 * MAX_NAME_BYTES + 1
@@ -56,21 +56,21 @@ def check_namespace(labels: object) -> NamespacePath:
     if not path:
         raise InvalidNameError("a namespace needs at least one label, got (): pass e.g. ('acme',)")
     for label in path:
-        _check(label, "namespace label")
-    _check_length(namespace_key(path), path, "namespace")
+        _check_text(label, "namespace label")
+    _check_length(build_namespace_key(path), path, "namespace")
     return path
 
 
 def check_name(name: str, what: str = "session name") -> str:
     """Return the name unchanged, or say what is wrong with it."""
-    _check(name, what)
+    _check_text(name, what)
     _check_length(escape(name), name, what)
     return name
 
 
 def check_entry_id(entry_id: str) -> str:
     """Return the id of a message, an entry or something known unchanged, or say what is wrong with it."""
-    _check(entry_id, "entry id")
+    _check_text(entry_id, "entry id")
     size = len(escape(entry_id).encode())
     if size > MAX_ENTRY_ID_BYTES:
         raise InvalidNameError(
@@ -85,19 +85,19 @@ def check_key(key: str) -> str:
     return key if key == "" else check_name(key, "key")
 
 
-def namespace_key(path: NamespacePath) -> str:
+def build_namespace_key(path: NamespacePath) -> str:
     """The stored form of a namespace: escaped labels joined by ``/``."""
-    return "/".join(_UNSAFE_IN_LABEL.sub(_escape_one, label) for label in path)
+    return "/".join(_UNSAFE_IN_LABEL.sub(_escape_character, label) for label in path)
 
 
-def namespace_from_key(key: str) -> NamespacePath:
+def parse_namespace_key(key: str) -> NamespacePath:
     """The namespace whose stored form is ``key``."""
     return tuple(unescape(part) for part in key.split("/"))
 
 
 def escape(name: str) -> str:
     """The stored form of a single name."""
-    return _UNSAFE.sub(_escape_one, name)
+    return _UNSAFE.sub(_escape_character, name)
 
 
 def unescape(stored: str) -> str:
@@ -107,12 +107,12 @@ def unescape(stored: str) -> str:
     return _ESCAPED.sub(lambda m: chr(int(m[1].removeprefix("u"), 16)), stored)
 
 
-def _escape_one(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"%u{code:04X}" if code > 0xFF else f"%{code:02X}"
 
 
-def _check(name: object, what: str) -> None:
+def _check_text(name: object, what: str) -> None:
     if not isinstance(name, str):
         raise InvalidNameError(
             f"a {what} must be a str, got a {type(name).__name__}: convert it to text first"
@@ -130,13 +130,13 @@ def _check_length(stored: str, given: object, what: str) -> None:
         )
 
 
-_SLASH = re.compile(r"\\(.)|/", re.DOTALL)
+_LABEL_SEPARATOR = re.compile(r"\\(.)|/", re.DOTALL)
 
 
-def path_of(text: str) -> NamespacePath:
+def parse_namespace(text: str) -> NamespacePath:
     """The namespace of ``acme/alice``; a slash or a backslash within a label stands behind a backslash."""
     labels, start, label = [], 0, ""
-    for found in _SLASH.finditer(text):
+    for found in _LABEL_SEPARATOR.finditer(text):
         label += text[start : found.start()]
         start = found.end()
         if found[1] is None:
@@ -152,6 +152,6 @@ def path_of(text: str) -> NamespacePath:
         ) from error
 
 
-def shown(path: Sequence[str]) -> str:
+def format_namespace(path: Sequence[str]) -> str:
     """A namespace as ``path_of`` reads it."""
     return "/".join(label.replace("\\", "\\\\").replace("/", "\\/") for label in path)

@@ -12,66 +12,69 @@ _Value = TypeVar("_Value")
 _MAX_DEPTH = 50
 
 
-_MOST_VALUES = 20_000
+_MAX_VALUES = 20_000
 
 
-_MOST_BITS = 1000
+_MAX_BITS = 1000
 
 
-def plain_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
+def to_plain_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """A value as JSON can hold it: what is none by its text; what holds itself, or is far too much, cut."""
-    return _Plain().of(value)
+    return _PlainConverter().convert(value)
 
 
-class _Plain:
+class _PlainConverter:
     """Makes one value plain; so much of it, and no more."""
 
     def __init__(self) -> None:
-        self._left = _MOST_VALUES
-        self._inside: set[int] = set()
+        self._remaining_values = _MAX_VALUES
+        self._open_ids: set[int] = set()
 
-    def of(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
-        self._left -= 1
+    def convert(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
+        self._remaining_values -= 1
         try:
-            return self._of(value)
+            return self._convert(value)
         except Exception:  # noqa: BLE001 - whatever an object of the caller's raises, its cycle is recorded
             return f"<{type(value).__name__}>"
 
-    def _of(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
+    def _convert(self, value: object) -> Any:  # noqa: ANN401 - any JSON value
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return str.__str__(value)  # not what a kind of its own makes of it
         if isinstance(value, int):
-            return value if value.bit_length() <= _MOST_BITS else f"<a number of {value.bit_length()} bits>"
+            return value if value.bit_length() <= _MAX_BITS else f"<a number of {value.bit_length()} bits>"
         if isinstance(value, float):
             return value if math.isfinite(value) else str(value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
-            return self._nested(value)
-        return _text(value)
+            return self._convert_nested(value)
+        return _to_text(value)
 
-    def _nested(
+    def _convert_nested(
         self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any]
     ) -> dict[str, Any] | list[Any] | str:
-        if id(value) in self._inside or len(self._inside) >= _MAX_DEPTH or self._left <= 0:
+        if id(value) in self._open_ids or len(self._open_ids) >= _MAX_DEPTH or self._remaining_values <= 0:
             return "..."
-        self._inside.add(id(value))
+        self._open_ids.add(id(value))
         try:
             if isinstance(value, Mapping):
-                return {_text(key): self.of(one) for key, one in self._most(value.items())}
+                return {_to_text(key): self.convert(one) for key, one in self._take_remaining(value.items())}
             is_set = isinstance(value, set | frozenset)
-            return [self.of(one) for one in self._most(sorted(value, key=_text) if is_set else value)]
+            return [
+                self.convert(one)
+                for one in self._take_remaining(sorted(value, key=_to_text) if is_set else value)
+            ]
         finally:
-            self._inside.discard(id(value))
+            self._open_ids.discard(id(value))
 
-    def _most(self, values: Iterable[_Value]) -> Iterator[_Value]:
+    def _take_remaining(self, values: Iterable[_Value]) -> Iterator[_Value]:
         for one in values:
-            if self._left <= 0:
+            if self._remaining_values <= 0:
                 return
             yield one
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - whatever an object of the caller's raises, its cycle is recorded

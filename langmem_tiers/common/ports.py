@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from langmem_tiers.common.entries import Mark, Shown
+    from langmem_tiers.common.entries import EntryOverride, ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.knowledge.models import Kept, Knowledge, KnowledgeHit, PastKnowledge
+    from langmem_tiers.knowledge.models import Knowledge, KnowledgeHit, KnowledgeUpdate, PastKnowledge
     from langmem_tiers.sessions.models import (
-        Appended,
-        AppendedTo,
+        AppendResult,
         DeleteReport,
         ListChange,
         Listing,
-        Promoted,
+        LocatedItem,
         RollUp,
         Savings,
+        SessionAppendResult,
         SessionBatch,
         SessionInfo,
-        Tail,
-        View,
+        StoredView,
+        VersionedMessages,
     )
-    from langmem_tiers.tuning.models import KeptSnapshot, Snapshot, TuningState
+    from langmem_tiers.tuning.models import StoredSnapshot, TuningSnapshot, TuningState
 
 
 class TokenCounter(Protocol):
@@ -82,35 +82,35 @@ class LanguageModel(Protocol):
 class SessionStore(Protocol):
     """Namespaces and their sessions."""
 
-    def open(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
+    def get_or_create(self, namespace: NamespacePath, name: str, now: datetime) -> SessionInfo:
         """Get the session, or create it. Safe when many do so at once."""
         ...
 
-    def find(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
+    def get(self, namespace: NamespacePath, name: str) -> SessionInfo | None:
         """The session, if there is one."""
         ...
 
-    def revision(self, key: int) -> int | None:
+    def get_revision(self, key: int) -> int | None:
         """The session's revision; None if it is gone. Costs one look-up by key."""
         ...
 
-    def sessions(
+    def list_sessions(
         self, namespace: NamespacePath, *, before: int | None, limit: int
     ) -> tuple[SessionInfo, ...]:
         """The namespace's sessions, newest first, those made before the session key ``before``."""
         ...
 
-    def changed(
+    def list_changed(
         self, namespace: NamespacePath, *, since: datetime | None, limit: int
     ) -> tuple[SessionInfo, ...]:
         """The sessions that changed at or after that time, latest change first."""
         ...
 
-    def named(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
+    def list_by_name(self, namespace: NamespacePath, names: Sequence[str]) -> tuple[SessionInfo, ...]:
         """Those of the sessions that are there, in any order."""
         ...
 
-    def namespaces(
+    def list_namespaces(
         self, prefix: NamespacePath, *, after: NamespacePath | None, limit: int
     ) -> tuple[NamespacePath, ...]:
         """Namespaces that begin with the prefix's whole labels, in a fixed order."""
@@ -136,7 +136,9 @@ class SessionStore(Protocol):
 class MessageStore(Protocol):
     """The append-only record of each session."""
 
-    def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
+    def append(
+        self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False
+    ) -> AppendResult:
         """Store the batch whole or not at all, in order; messages known by id are left as they are.
 
         Args:
@@ -151,19 +153,19 @@ class MessageStore(Protocol):
         """
         ...
 
-    def latest(self, key: int, limit: int) -> Tail:
+    def list_latest(self, key: int, limit: int) -> VersionedMessages:
         """The newest ``limit`` messages of the record."""
         ...
 
-    def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
+    def list_after(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
         """Messages of the record behind the message ``after``, oldest first."""
         ...
 
-    def page_back(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
+    def list_before(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
         """The newest of the messages of the record before the message ``before``, oldest first."""
         ...
 
-    def view(self, key: int, limit: int) -> tuple[Message, ...]:
+    def list_visible(self, key: int, limit: int) -> tuple[Message, ...]:
         """What is shown, as of one moment, oldest first.
 
         That is the summary in force, however old, and the newest ``limit`` of the messages
@@ -175,7 +177,7 @@ class MessageStore(Protocol):
         """One message, if the session holds it."""
         ...
 
-    def holds(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
+    def find_known_ids(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
         """Those of the ids that the record has."""
         ...
 
@@ -200,7 +202,7 @@ class BatchStore(Protocol):
 
     def append_all(
         self, batches: Sequence[SessionBatch], now: datetime, *, new_ids: bool = False
-    ) -> tuple[AppendedTo, ...]:
+    ) -> tuple[SessionAppendResult, ...]:
         """Store all batches in one transaction, or nothing; in order, and each as ``MessageStore.append`` does.
 
         Namespaces and sessions that are not there are made. Safe when many do so at once, in any order of sessions.
@@ -224,9 +226,9 @@ class TranscriptStore(Protocol):
     something erased, so that who holds the rows reads them anew.
     """
 
-    def read(
+    def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
-    ) -> Tail:
+    ) -> VersionedMessages:
         """The messages that stand so in the list, oldest first, and the session's revision.
 
         Raises:
@@ -234,7 +236,7 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+    def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
         """The newest of these, oldest first; what it costs does not depend on how long the list is.
 
         Raises:
@@ -250,7 +252,9 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+    def apply_change(
+        self, key: int, change: ListChange, now: datetime, *, revision: int | None
+    ) -> int | None:
         """Carry a change out in one transaction; the session's revision after it.
 
         Args:
@@ -268,11 +272,11 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    def decide(
+    def apply_locked_change(
         self,
         key: int,
         listings: Sequence[Listing],
-        make: Callable[[Tail], ListChange | None],
+        make: Callable[[VersionedMessages], ListChange | None],
         now: datetime,
         *,
         limit: int | None = None,
@@ -295,7 +299,7 @@ class TranscriptStore(Protocol):
 class EntryStore(Protocol):
     """What happened to messages as memories: marks beside the record, which stays as it is."""
 
-    def view(self, key: int, limit: int, *, held: View | None = None) -> View:
+    def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
         """The view of a session with its marks: the summary, and the newest ``limit`` messages behind it.
 
         Args:
@@ -306,18 +310,18 @@ class EntryStore(Protocol):
         """
         ...
 
-    def find(self, key: int, message_id: str) -> Shown | None:
+    def get(self, key: int, message_id: str) -> ViewItem | None:
         """One message of the record with its mark."""
         ...
 
     def apply(
         self,
         key: int,
-        marks: Mapping[int, Mark | None],
+        marks: Mapping[int, EntryOverride | None],
         *,
         roll_up: RollUp | None,
         was_hidden: int,
-        seen: Mapping[int, Mark | None] | None = None,
+        seen: Mapping[int, EntryOverride | None] | None = None,
     ) -> bool:
         """Write all marks and the summary in one transaction.
 
@@ -337,11 +341,15 @@ class EntryStore(Protocol):
         """
         ...
 
-    def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
+    def list_promoted(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[LocatedItem, ...]:
         """The long-term entries of a namespace, newest message first, those before the message ``before``."""
         ...
 
-    def anywhere(self, namespace: NamespacePath, message_id: str, *, limit: int) -> tuple[Promoted, ...]:
+    def list_by_message_id(
+        self, namespace: NamespacePath, message_id: str, *, limit: int
+    ) -> tuple[LocatedItem, ...]:
         """The messages of that id in any session of a namespace. Costs one look-up for each session."""
         ...
 
@@ -349,13 +357,13 @@ class EntryStore(Protocol):
 class KnowledgeStore(Protocol):
     """Key and value across sessions, one value at a time for each category and key."""
 
-    def change(
+    def update(
         self,
         namespace: NamespacePath,
         names: Sequence[tuple[str, str]],
-        decide: Callable[[Knowledge | None], Kept],
+        decide: Callable[[Knowledge | None], KnowledgeUpdate],
         now: datetime,
-    ) -> tuple[Kept, ...]:
+    ) -> tuple[KnowledgeUpdate, ...]:
         """Replace what is known under each category and key by what ``decide`` makes of it.
 
         All in one transaction, each name once; ``decide`` may be asked again if somebody else was faster.
@@ -366,7 +374,7 @@ class KnowledgeStore(Protocol):
         """What is known under a key."""
         ...
 
-    def page(
+    def list_page(
         self, namespace: NamespacePath, category: str | None, *, after: tuple[str, str] | None, limit: int
     ) -> tuple[Knowledge, ...]:
         """What is known, by category and key, behind the category and key ``after``."""
@@ -388,17 +396,19 @@ class KnowledgeStore(Protocol):
         """
         ...
 
-    def stale(
+    def list_stale(
         self, namespace: NamespacePath, *, before: datetime, below: float, limit: int
     ) -> tuple[Knowledge, ...]:
         """What was not used since then, or has a confidence below that."""
         ...
 
-    def history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
+    def list_history(self, namespace: NamespacePath, category: str, key: str) -> tuple[PastKnowledge, ...]:
         """Former values, oldest first."""
         ...
 
-    def past_at(self, namespace: NamespacePath, moment: datetime, *, limit: int) -> tuple[PastKnowledge, ...]:
+    def list_past_at(
+        self, namespace: NamespacePath, moment: datetime, *, limit: int
+    ) -> tuple[PastKnowledge, ...]:
         """Former values that held at a time, by category and key."""
         ...
 
@@ -414,7 +424,7 @@ class TuningStore(Protocol):
         self,
         namespace: NamespacePath,
         state: TuningState,
-        snapshot: Snapshot,
+        snapshot: TuningSnapshot,
         *,
         keep: int,
         lease: tuple[str, str] | None = None,
@@ -442,24 +452,24 @@ class TuningStore(Protocol):
         """What was added since the last time."""
         ...
 
-    def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
+    def list_snapshots(self, namespace: NamespacePath, limit: int) -> tuple[TuningSnapshot, ...]:
         """The newest snapshots, newest first."""
         ...
 
-    def snapshot_page(
+    def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
-    ) -> tuple[KeptSnapshot, ...]:
+    ) -> tuple[StoredSnapshot, ...]:
         """The same with the store's own handles, those before the handle ``before``."""
         ...
 
-    def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
+    def acquire_lease(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
         """Take a lease that nobody holds, that ran out or that is the holder's own."""
         ...
 
-    def release(self, lease: str, holder: str) -> None:
+    def release_lease(self, lease: str, holder: str) -> None:
         """Give a lease back; nothing happens if it is somebody else's."""
         ...
 
-    def leases(self, start: str) -> Mapping[str, datetime]:
+    def list_leases(self, start: str) -> Mapping[str, datetime]:
         """The leases whose names begin so, also those that ran out, and when each does."""
         ...

@@ -87,6 +87,6 @@ class Scorer:
         return Score(round(min(1.0, max(0.0, total)), 6), self.base, parts)
 
 
-def says(name: str, points: float, *words: str) -> Signal:
+def build_word_signal(name: str, points: float, *words: str) -> Signal:
     """A signal for a text that holds one of the words, in lower case."""
     return Signal(name, lambda subject: points if any(word in subject.lowered for word in words) else 0.0)

@@ -7,7 +7,7 @@ import re
 _NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
 
 
-def written_time(value: object) -> object:
+def reject_numeric_time(value: object) -> object:
     """A value that may be a time, unchanged.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
+def find_tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """The half-open ranges that a cut must not fall into, one per message with tool calls.
 
     A call waits for its result until the user speaks again, or until the assistant goes on after
@@ -46,21 +46,21 @@ def tool_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     return sorted(ends.items())
 
 
-def safe_cut(messages: Sequence[Message], cut: int) -> int:
+def find_safe_cut(messages: Sequence[Message], cut: int) -> int:
     """The largest index at most ``cut`` where the list can be cut without parting a group."""
-    for start, end in reversed(tool_spans(messages)):
+    for start, end in reversed(find_tool_spans(messages)):
         if start < cut < end:
             cut = start
     return cut
 
 
-def without_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
+def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages less the results whose call is not among them; each call has one result."""
-    alone = set(orphans(messages))
+    alone = set(find_orphans(messages))
     return tuple(message for index, message in enumerate(messages) if index not in alone)
 
 
-def orphans(messages: Sequence[Message | None]) -> list[int]:
+def find_orphans(messages: Sequence[Message | None]) -> list[int]:
     """Where the results stand whose call is not among the messages before them."""
     seen: set[str] = set()
     alone = []
@@ -77,18 +77,18 @@ def orphans(messages: Sequence[Message | None]) -> list[int]:
     return alone
 
 
-def groups_of(messages: Sequence[Message]) -> list[tuple[int, int]]:
+def group_tool_calls(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """The list as half-open ranges that must not be parted, one after the other without gaps."""
     groups: list[tuple[int, int]] = []
     done = 0
-    for start, end in _without_overlap(tool_spans(messages)):
+    for start, end in _merge_overlaps(find_tool_spans(messages)):
         groups += [(index, index + 1) for index in range(done, start)]
         done = min(end, len(messages))
         groups.append((start, done))
     return groups + [(index, index + 1) for index in range(done, len(messages))]
 
 
-def _without_overlap(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_overlaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     apart: list[tuple[int, int]] = []
     for start, end in spans:
         if apart and start < apart[-1][1]:  # spans that overlap are one group
@@ -98,7 +98,7 @@ def _without_overlap(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return apart
 
 
-def window_start(groups: Sequence[tuple[int, int]], window: int) -> int:
+def find_window_start(groups: Sequence[tuple[int, int]], window: int) -> int:
     """Where the newest ``window`` messages begin, moved back to the start of the group they cut."""
     count = groups[-1][1] if groups else 0
     if not 0 < window < count:

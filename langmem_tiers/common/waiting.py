@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.02
 
 
-def in_time(is_done: Callable[[], bool], patience_seconds: float) -> bool:
+def wait_until(is_done: Callable[[], bool], patience_seconds: float) -> bool:
     """Whether it came to be done in that time."""
     for attempt in range(int(patience_seconds / _PAUSE_SECONDS) + 1):
         if attempt:

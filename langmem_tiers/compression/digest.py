@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
-from langmem_tiers.compression.layout import Summary, cut_story, lay_out
-from langmem_tiers.compression.message_text import SPEAKERS, speech
-from langmem_tiers.compression.selection import cut
+from langmem_tiers.compression.layout import Summary, build_summary, build_truncated_story
+from langmem_tiers.compression.message_text import SPEAKER_LABELS, message_to_text
+from langmem_tiers.compression.selection import truncate_with_ellipsis
 from langmem_tiers.text.facts import Fact
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.compression.fact_finder import FactFinder
 
-STEP_WIDTHS = (320, 160, 80)
+STEP_CHARACTERS = (320, 160, 80)
 """Characters of each step, as there is room."""
-CARRIED_STEPS = 50
+MAX_CARRIED_STEPS = 50
 """Steps that a summary hands on to the next one: the newest."""
-NAMED_MISSING = 1000
+MAX_NAMED_MISSING_FACTS = 1000
 """Facts without room that stay named as missing: the newest."""
-CARRIED_FACTS = 100
+MAX_CARRIED_MISSING_FACTS = 100
 """Facts that it hands on although it had no room for them: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DigestStep:
     """One message of the story in a few words."""
 
     is_action: bool
@@ -41,20 +41,24 @@ class Digest:
     """What a summary is made of. Digests add up, so a summary of a summary loses nothing that had room."""
 
     count: int = 0
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DigestStep, ...] = ()
     facts: tuple[Fact, ...] = ()
     """Oldest first, each once."""
 
     @classmethod
-    def of(cls, messages: Iterable[Message], finder: FactFinder, earlier: Digest | None = None) -> Digest:
+    def from_messages(
+        cls, messages: Iterable[Message], finder: FactFinder, earlier: Digest | None = None
+    ) -> Digest:
         """The digest of messages, added to an earlier one."""
-        return cls.sum([*([] if earlier is None else [earlier]), *(_of_one(m, finder) for m in messages)])
+        return cls.merge(
+            [*([] if earlier is None else [earlier]), *(_digest_message(m, finder) for m in messages)]
+        )
 
     @classmethod
-    def sum(cls, parts: Iterable[Digest]) -> Digest:
+    def merge(cls, parts: Iterable[Digest]) -> Digest:
         """Digests one after the other."""
         count = 0
-        steps: list[Step] = []
+        steps: list[DigestStep] = []
         facts: dict[str, Fact] = {}
         for part in parts:
             count += part.count
@@ -74,44 +78,56 @@ class Digest:
             max_tokens: The limit; everything, if left out.
             story: Told in place of the actions and results.
         """
-        stories = [self._tell(width) for width in STEP_WIDTHS] if story is None else [cut_story(story)]
-        return lay_out(f"[Summary of {self.count} messages]", stories, self.facts, counter, max_tokens)
+        stories = (
+            [self._build_story(width) for width in STEP_CHARACTERS]
+            if story is None
+            else [build_truncated_story(story)]
+        )
+        return build_summary(f"[Summary of {self.count} messages]", stories, self.facts, counter, max_tokens)
 
-    def _tell(self, width: int) -> Callable[[int], str]:
+    def _build_story(self, width: int) -> Callable[[int], str]:
         def tell(size: int) -> str:
             newest = self.steps[len(self.steps) - len(self.steps) * size // 100 :]
             lines = (
-                ("Actions", [cut(step.text, width) for step in newest if step.is_action]),
-                ("Results", [cut(step.text, width) for step in newest if not step.is_action]),
+                ("Actions", [truncate_with_ellipsis(step.text, width) for step in newest if step.is_action]),
+                (
+                    "Results",
+                    [truncate_with_ellipsis(step.text, width) for step in newest if not step.is_action],
+                ),
             )
             return "\n".join(f"{title}: {' | '.join(steps)}" for title, steps in lines if steps)
 
         return tell
 
-    def carried(self, done: Summary) -> dict[str, Any]:
+    def to_dict(self, done: Summary) -> dict[str, Any]:
         """The digest as JSON, for the summary that will follow this one."""
-        facts = (*done.missing[-CARRIED_FACTS:], *done.facts)
-        width = STEP_WIDTHS[1]
+        facts = (*done.missing[-MAX_CARRIED_MISSING_FACTS:], *done.facts)
+        width = STEP_CHARACTERS[1]
         return {
             "count": self.count,
-            "steps": [[step.is_action, cut(step.text, width)] for step in self.steps[-CARRIED_STEPS:]],
+            "steps": [
+                [step.is_action, truncate_with_ellipsis(step.text, width)]
+                for step in self.steps[-MAX_CARRIED_STEPS:]
+            ],
             "facts": [[str(fact.kind), fact.text, fact.priority] for fact in facts],
-            "missing": [fact.text for fact in done.missing[-NAMED_MISSING:]],
+            "missing": [fact.text for fact in done.missing[-MAX_NAMED_MISSING_FACTS:]],
         }
 
     @classmethod
-    def from_carried(cls, carried: dict[str, Any]) -> Digest:
+    def from_dict(cls, carried: dict[str, Any]) -> Digest:
         """The digest that an earlier summary carried."""
         return cls(
             count=carried["count"],
-            steps=tuple(Step(is_action, text) for is_action, text in carried["steps"]),
+            steps=tuple(DigestStep(is_action, text) for is_action, text in carried["steps"]),
             facts=tuple(Fact(kind, text, priority) for kind, text, priority in carried["facts"]),
         )
 
 
-def _of_one(message: Message, finder: FactFinder) -> Digest:
-    text = speech(message).removeprefix(SUMMARY_PREFIX).strip()
+def _digest_message(message: Message, finder: FactFinder) -> Digest:
+    text = message_to_text(message).removeprefix(SUMMARY_PREFIX).strip()
     words = " ".join(text.split())
     is_action = message.role is Role.USER or bool(message.tool_calls)
-    step = Step(is_action, cut(f"{SPEAKERS[message.role]}: {words}", STEP_WIDTHS[0]))
-    return Digest(count=1, steps=(step,) if words else (), facts=finder.outermost(text))
+    step = DigestStep(
+        is_action, truncate_with_ellipsis(f"{SPEAKER_LABELS[message.role]}: {words}", STEP_CHARACTERS[0])
+    )
+    return Digest(count=1, steps=(step,) if words else (), facts=finder.find_outermost(text))

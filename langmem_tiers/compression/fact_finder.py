@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FactSpan:
     """A fact at one of its places."""
 
     start: int
@@ -34,11 +34,11 @@ class FactFinder:
     def __init__(self, patterns: Sequence[FactPattern] = FACT_PATTERNS) -> None:
         self._patterns = tuple(patterns)
 
-    def places(self, text: str) -> list[Found]:
+    def find_spans(self, text: str) -> list[FactSpan]:
         """Every fact at every place, in order; of two at the same place the longer one first."""
         lowered = text.lower()
         found = [
-            Found(start, end, Fact(pattern.kind, text[start:end], pattern.priority))
+            FactSpan(start, end, Fact(pattern.kind, text[start:end], pattern.priority))
             for pattern in self._patterns
             for start, end in pattern.spans(text, lowered)
         ]
@@ -46,17 +46,17 @@ class FactFinder:
 
     def find(self, text: str) -> tuple[Fact, ...]:
         """Each fact once per kind, in the order of the text."""
-        return tuple(dict.fromkeys(one.fact for one in self.places(text)))
+        return tuple(dict.fromkeys(one.fact for one in self.find_spans(text)))
 
-    def outermost(self, text: str) -> tuple[Fact, ...]:
+    def find_outermost(self, text: str) -> tuple[Fact, ...]:
         """The facts that lie in no other fact: whoever keeps these keeps them all."""
-        kept, _ = outermost(text, self.places(text))
+        kept, _ = select_outermost(text, self.find_spans(text))
         return tuple(dict.fromkeys(one.fact for one in kept))
 
 
-def outermost(
-    text: str, places: Sequence[Found], covered: Sequence[tuple[int, int]] = ()
-) -> tuple[list[Found], set[str]]:
+def select_outermost(
+    text: str, places: Sequence[FactSpan], covered: Sequence[tuple[int, int]] = ()
+) -> tuple[list[FactSpan], set[str]]:
     """The places that lie neither in another place nor in a covered range, and the texts of those that do.
 
     Args:
@@ -64,11 +64,11 @@ def outermost(
         places: In order of their start, longer ones first.
         covered: Ranges of the text that are kept anyway.
     """
-    kept: list[Found] = []
+    kept: list[FactSpan] = []
     inside = {
         one.fact.text
         for one in places
-        if any(start <= one.start and one.end <= end for start, end in covered) and _is_whole(text, one)
+        if any(start <= one.start and one.end <= end for start, end in covered) and _is_whole_word(text, one)
     }
     parts: set[str] = set()
     for one in places:
@@ -77,30 +77,30 @@ def outermost(
             kept.append(one)
         elif (one.start, one.end) != (last.start, last.end):
             # One place within a longer fact is enough for it to survive, if it is a word there.
-            (inside if _is_whole(text, one) else parts).add(one.fact.text)
-    unique: dict[str, Found] = {}
+            (inside if _is_whole_word(text, one) else parts).add(one.fact.text)
+    unique: dict[str, FactSpan] = {}
     for one in kept:
         if one.fact.text not in inside:
             unique.setdefault(one.fact.text, one)
     return list(unique.values()), inside | (parts - set(unique))
 
 
-def _is_whole(text: str, place: Found) -> bool:
+def _is_whole_word(text: str, place: FactSpan) -> bool:
     before, behind = text[max(0, place.start - 2) : place.start][::-1], text[place.end : place.end + 2]
-    return not _goes_on(before) and not _goes_on(behind)
+    return not _continues_word(before) and not _continues_word(behind)
 
 
-def holds(text: str, fact: Fact) -> bool:
+def contains_fact(text: str, fact: Fact) -> bool:
     """Whether the text holds the fact word for word: "$5" does not survive in "$50"."""
     start = text.find(fact.text)
     while start >= 0:
-        if _is_whole(text, Found(start, start + len(fact.text), fact)):
+        if _is_whole_word(text, FactSpan(start, start + len(fact.text), fact)):
             return True
         start = text.find(fact.text, start + 1)
     return False
 
 
-def _goes_on(beside: str) -> bool:
+def _continues_word(beside: str) -> bool:
     # A letter, or a mark that joins: 10.0.0.1 goes on in 10.0.0.12 and in 10.0.0.1.5.
     if not beside:
         return False
@@ -109,16 +109,16 @@ def _goes_on(beside: str) -> bool:
     return len(beside) > 1 and beside[0] in "-.,/" and beside[1].isalnum()
 
 
-def missing_from(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
+def find_missing_facts(text: str, facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts that the text does not hold word for word."""
-    return tuple(fact for fact in facts if not holds(text, fact))
+    return tuple(fact for fact in facts if not contains_fact(text, fact))
 
 
-def survival(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
+def count_surviving_facts(facts: Iterable[Fact], text: str) -> Mapping[str, tuple[int, int]]:
     """For each kind, how many of the facts the text still holds, and how many there were."""
     there: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     for fact in facts:
         there[fact.kind] += 1
-        kept[fact.kind] += holds(text, fact)
+        kept[fact.kind] += contains_fact(text, fact)
     return {kind: (kept[kind], count) for kind, count in there.items()}

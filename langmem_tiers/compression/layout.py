@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.compression.fact_finder import holds, missing_from
-from langmem_tiers.compression.selection import cut, most_that_fits
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.compression.fact_finder import contains_fact, find_missing_facts
+from langmem_tiers.compression.selection import find_largest_fitting, truncate_with_ellipsis
+from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 STORY_SHARE = 0.1
 """What is left to the story when not all facts fit."""
-_MANY_FACTS = 4000  # beyond, looking for each in all the others would cost more than it saves
+_MAX_COMPARED_FACTS = 4000  # beyond, looking for each in all the others would cost more than it saves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary(Told):
+class Summary(Displayable):
     """A summary's text, and what became of the facts."""
 
     text: str
@@ -33,7 +33,7 @@ class Summary(Told):
     """Facts that had no room; the originals keep them."""
 
 
-def lay_out(
+def build_summary(
     head: str,
     stories: Sequence[Callable[[int], str]],
     facts: Sequence[Fact],
@@ -49,15 +49,15 @@ def lay_out(
         counter: Counts tokens.
         max_tokens: The limit of the whole; none, if left out.
     """
-    listed = _without_contained(facts)
+    listed = _drop_contained_facts(facts)
 
     def text_of(story: str, kept: Sequence[Fact]) -> str:
-        rest = missing_from(story, kept) if story else kept
+        rest = find_missing_facts(story, kept) if story else kept
         line = f"Key facts: {', '.join(fact.text for fact in rest)}" if rest else ""
         return "\n".join(part for part in (head, story, line) if part)
 
     if max_tokens is None:
-        return _checked(text_of(stories[0](100) if stories else "", listed), facts, counter)
+        return _to_summary(text_of(stories[0](100) if stories else "", listed), facts, counter)
 
     def fits(story: str, kept: Sequence[Fact], limit: float = max_tokens) -> bool:
         return counter.count(text_of(story, kept)) <= limit
@@ -65,61 +65,64 @@ def lay_out(
     kept = listed
     if not fits("", listed):
         limit = max_tokens * (1 - STORY_SHARE)
-        kept = worthiest(listed, lambda some: fits("", some, limit))
-    story = _fullest(stories, lambda told: fits(told, kept))
+        kept = select_best_facts(listed, lambda some: fits("", some, limit))
+    story = _choose_fullest_story(stories, lambda told: fits(told, kept))
     text = text_of(story, kept)
     if counter.count(text) > max_tokens:  # not even the head fits
-        text = text[: most_that_fits(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]
-    return _checked(text, facts, counter)
+        text = text[: find_largest_fitting(len(text), lambda n: counter.count(text[:n]) <= max_tokens)]
+    return _to_summary(text, facts, counter)
 
 
-def cut_story(story: str) -> Callable[[int], str]:
+def build_truncated_story(story: str) -> Callable[[int], str]:
     """A story that is told to a part of its length."""
-    return lambda size: story if size >= 100 else cut(story, len(story) * size // 100) if size else ""
+    return lambda size: (
+        story if size >= 100 else truncate_with_ellipsis(story, len(story) * size // 100) if size else ""
+    )
 
 
-def _fullest(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool]) -> str:
+def _choose_fullest_story(stories: Sequence[Callable[[int], str]], fits: Callable[[str], bool]) -> str:
     for tell in stories[:-1]:
         if fits(whole := tell(100)):
             return whole
     if not stories:
         return ""
     tell = stories[-1]
-    return tell(most_that_fits(100, lambda size: fits(tell(size))))
+    return tell(find_largest_fitting(100, lambda size: fits(tell(size))))
 
 
-def worthiest(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
+def select_best_facts(facts: Sequence[Fact], fits: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
     """As many facts as fit, the worthiest, in their own order; one that is too long by itself takes no room."""
     by_worth = sorted(
-        (index for index, fact in enumerate(facts) if fits([fact])), key=lambda index: -_worth(facts, index)
+        (index for index, fact in enumerate(facts) if fits([fact])),
+        key=lambda index: -_score_fact(facts, index),
     )
 
     def best(number: int) -> list[Fact]:
         return [facts[index] for index in sorted(by_worth[:number])]  # told in their own order
 
-    return best(most_that_fits(len(by_worth), lambda number: fits(best(number))))
+    return best(find_largest_fitting(len(by_worth), lambda number: fits(best(number))))
 
 
-def _worth(facts: Sequence[Fact], index: int) -> float:
+def _score_fact(facts: Sequence[Fact], index: int) -> float:
     # By priority and age, and by what it costs: in the room of one long command stand ten dates.
     age = 0.7 + 0.3 * (index + 1) / len(facts)
     return facts[index].priority * age / math.sqrt(len(facts[index].text) + 4)
 
 
-def _checked(text: str, facts: Sequence[Fact], counter: TokenCounter) -> Summary:
-    missing = missing_from(text, facts)
+def _to_summary(text: str, facts: Sequence[Fact], counter: TokenCounter) -> Summary:
+    missing = find_missing_facts(text, facts)
     lost = {fact.text for fact in missing}
     kept = tuple(fact for fact in facts if fact.text not in lost)
     return Summary(text=text, tokens=counter.count(text), facts=kept, missing=missing)
 
 
-def _without_contained(facts: Sequence[Fact]) -> list[Fact]:
-    if len(facts) > _MANY_FACTS:
+def _drop_contained_facts(facts: Sequence[Fact]) -> list[Fact]:
+    if len(facts) > _MAX_COMPARED_FACTS:
         return list(facts)
     kept: set[str] = set()
     everything = ""
     for fact in sorted(facts, key=lambda fact: -len(fact.text)):
-        if not holds(everything, fact):
+        if not contains_fact(everything, fact):
             kept.add(fact.text)
             everything += f"\n{fact.text}"
     return [fact for fact in facts if fact.text in kept]

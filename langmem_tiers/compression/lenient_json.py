@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_READ = 200_000
+MAX_ANSWER_CHARACTERS = 200_000
 """Characters of an answer that are read."""
 _MAX_DEPTH = 12  # values deeper than this are not kept
 _MAX_ITEMS = 200  # of one list or object
@@ -21,10 +21,10 @@ _BLANK = re.compile(r"\s+")
 _STRING_STOPS = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 # A quote ends a string only if one of these follows: models forget to escape quotes.
 _AFTER_STRING = re.compile(r"\s*(?:[,:}\]]|\Z)")
-_BARE = re.compile(r"[^\s{}\[\]:,\"]+")
+_BARE_WORD = re.compile(r"[^\s{}\[\]:,\"]+")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_LITERALS = {
+_LITERAL_VALUES = {
     "true": True,
     "false": False,
     "null": None,
@@ -37,16 +37,16 @@ _LITERALS = {
 
 
 @dataclass(slots=True)
-class Loose:
+class LenientParseResult:
     """What was found in an answer."""
 
     objects: list[dict[str, Any]] = field(default_factory=list)
     """Those that have the wanted text, in order; none inside another."""
-    without: int = 0
+    missing_key_count: int = 0
     """Objects without the wanted text, and nothing with it inside them."""
-    garbled: int = 0
+    garbled_count: int = 0
     """Objects that could not be read for sure."""
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether something was left open at the end."""
     is_json: bool = False
     """Whether there was a list or an object at all."""
@@ -55,38 +55,38 @@ class Loose:
 @dataclass(slots=True)
 class _Frame:
     is_object: bool
-    found: list[dict[str, Any]] = field(default_factory=list)
+    matches: list[dict[str, Any]] = field(default_factory=list)
     items: list[Any] = field(default_factory=list)
     entries: dict[str, Any] = field(default_factory=dict)
     key: str | None = None
     value: Any = None
     has_value: bool = False
-    is_behind_colon: bool = False
+    is_after_colon: bool = False
     is_garbled: bool = False
-    without: int = 0
+    missing_key_count: int = 0
     count: int = 0
 
 
-def objects_in(text: str, wanted: str) -> Loose:
+def find_objects(text: str, wanted: str) -> LenientParseResult:
     """The objects of a text that have a string under the wanted key.
 
     Args:
         text: What the model answered.
         wanted: The key that makes an object one of those that were asked for.
     """
-    return _Reader(text[:MAX_READ], wanted).read(is_more=len(text) > MAX_READ)
+    return _Reader(text[:MAX_ANSWER_CHARACTERS], wanted).read(is_more=len(text) > MAX_ANSWER_CHARACTERS)
 
 
 class _Reader:
     def __init__(self, text: str, wanted: str) -> None:
         self._text = text
-        self._wanted = wanted
+        self._wanted_key = wanted
         self._stack: list[_Frame] = []
-        self._open_objects = 0
-        self._singles = True
-        self._done = Loose()
+        self._open_object_count = 0
+        self._allows_single_quotes = True
+        self._result = LenientParseResult()
 
-    def read(self, *, is_more: bool) -> Loose:
+    def read(self, *, is_more: bool) -> LenientParseResult:
         place = 0
         while place < len(self._text):
             if not self._stack:
@@ -94,18 +94,18 @@ class _Reader:
                 if found is None:
                     break
                 place = found.start()
-            step = self._step(place)
+            step = self._read_token(place)
             if step <= place:
                 break
             place = step
-        done = self._done
-        done.is_cut = bool(self._stack) or is_more
+        done = self._result
+        done.is_truncated = bool(self._stack) or is_more
         for frame in self._stack:
-            done.objects += frame.found
-            done.without += frame.without
+            done.objects += frame.matches
+            done.missing_key_count += frame.missing_key_count
         return done
 
-    def _step(self, place: int) -> int:
+    def _read_token(self, place: int) -> int:
         # Reads one token; a place that does not move says that the rest was cut off.
         text, mark = self._text, self._text[place]
         if mark in "[{":
@@ -115,35 +115,35 @@ class _Reader:
         elif mark == ",":
             _end_entry(self._stack[-1])
         elif mark == ":":
-            _turn_to_value(self._stack[-1])
+            _start_value(self._stack[-1])
         elif blank := _BLANK.match(text, place):
             return blank.end()
         else:
-            return self._value(place)
+            return self._read_value(place)
         return place + 1
 
-    def _value(self, place: int) -> int:
+    def _read_value(self, place: int) -> int:
         text, mark, frame = self._text, self._text[place], self._stack[-1]
-        if mark == '"' or (mark == "'" and self._singles):
+        if mark == '"' or (mark == "'" and self._allows_single_quotes):
             end = _find_string_end(text, place)
             if end is not None:
-                _take(frame, _unescaped(text[place + 1 : end]))
+                _set_value(frame, _unescape(text[place + 1 : end]))
                 return end + 1
             if mark == '"':
                 return place
-            self._singles = False  # there is no end behind this one, so none behind the next
-        found = _BARE.match(text, place)
+            self._allows_single_quotes = False  # there is no end behind this one, so none behind the next
+        found = _BARE_WORD.match(text, place)
         assert found is not None  # noqa: S101 - every other mark was looked at before
-        _take(frame, _literal(found[0]))
+        _set_value(frame, _parse_literal(found[0]))
         return found.end()
 
     def _open(self, *, is_object: bool) -> None:
         self._stack.append(_Frame(is_object))
-        self._open_objects += is_object
-        self._done.is_json = True
+        self._open_object_count += is_object
+        self._result.is_json = True
 
     def _close(self, *, is_object: bool) -> None:
-        has_one = self._open_objects > 0 if is_object else len(self._stack) > self._open_objects
+        has_one = self._open_object_count > 0 if is_object else len(self._stack) > self._open_object_count
         if not has_one:
             return  # one too many
         while self._stack[-1].is_object is not is_object:
@@ -154,38 +154,38 @@ class _Reader:
     def _pop(self) -> None:
         frame = self._stack.pop()
         _end_entry(frame)
-        self._open_objects -= frame.is_object
-        found = self._found_in(frame)
+        self._open_object_count -= frame.is_object
+        found = self._collect_matches(frame)
         if not self._stack:
-            self._done.objects += found
-            self._done.without += frame.without
+            self._result.objects += found
+            self._result.missing_key_count += frame.missing_key_count
             return
         outer = self._stack[-1]
-        outer.without += frame.without
-        if outer.found:
-            outer.found += found
+        outer.missing_key_count += frame.missing_key_count
+        if outer.matches:
+            outer.matches += found
         else:
-            outer.found = found  # handed on as it is, however deep it lies
+            outer.matches = found  # handed on as it is, however deep it lies
         is_kept = len(self._stack) < _MAX_DEPTH
-        _take(outer, (frame.entries if frame.is_object else frame.items) if is_kept else None)
+        _set_value(outer, (frame.entries if frame.is_object else frame.items) if is_kept else None)
 
-    def _found_in(self, frame: _Frame) -> list[dict[str, Any]]:
+    def _collect_matches(self, frame: _Frame) -> list[dict[str, Any]]:
         if not frame.is_object:
-            return frame.found
+            return frame.matches
         if frame.is_garbled:
-            self._done.garbled += 1
-            return frame.found
-        if isinstance(frame.entries.get(self._wanted), str):
-            frame.without = 0
+            self._result.garbled_count += 1
+            return frame.matches
+        if isinstance(frame.entries.get(self._wanted_key), str):
+            frame.missing_key_count = 0
             return [frame.entries]
         if (
             frame.entries
-            and not frame.found
-            and not frame.without
-            and not _holds_an_empty_list(frame.entries)
+            and not frame.matches
+            and not frame.missing_key_count
+            and not _has_empty_list(frame.entries)
         ):
-            frame.without = 1
-        return frame.found
+            frame.missing_key_count = 1
+        return frame.matches
 
 
 def _find_string_end(text: str, start: int) -> int | None:
@@ -203,28 +203,23 @@ def _find_string_end(text: str, start: int) -> int | None:
     return None
 
 
-def _take(frame: _Frame, value: Any) -> None:  # noqa: ANN401 - any JSON value
+def _set_value(frame: _Frame, value: Any) -> None:  # noqa: ANN401 - any JSON value
     if frame.has_value:
         frame.is_garbled = True  # two values without a comma between them
         return
     frame.value, frame.has_value = value, True
 
 
-def _turn_to_value(frame: _Frame) -> None:
-    if (
-        not frame.is_object
-        or frame.is_behind_colon
-        or not frame.has_value
-        or not isinstance(frame.value, str)
-    ):
+def _start_value(frame: _Frame) -> None:
+    if not frame.is_object or frame.is_after_colon or not frame.has_value or not isinstance(frame.value, str):
         frame.is_garbled = True
         return
-    frame.key, frame.value, frame.has_value, frame.is_behind_colon = frame.value, None, False, True
+    frame.key, frame.value, frame.has_value, frame.is_after_colon = frame.value, None, False, True
 
 
 def _end_entry(frame: _Frame) -> None:
     is_kept = frame.count < _MAX_ITEMS
-    if frame.is_object and frame.is_behind_colon and frame.key is not None:
+    if frame.is_object and frame.is_after_colon and frame.key is not None:
         if is_kept:
             frame.entries[frame.key.strip().lower()] = frame.value
     elif frame.has_value:
@@ -233,23 +228,23 @@ def _end_entry(frame: _Frame) -> None:
         elif is_kept:
             frame.items.append(frame.value)
     frame.count += 1
-    frame.key, frame.value, frame.has_value, frame.is_behind_colon = None, None, False, False
+    frame.key, frame.value, frame.has_value, frame.is_after_colon = None, None, False, False
 
 
-def _holds_an_empty_list(entries: dict[str, Any]) -> bool:
+def _has_empty_list(entries: dict[str, Any]) -> bool:
     return any(value == [] for value in entries.values())
 
 
-def _literal(word: str) -> object:
-    if word.lower() in _LITERALS:
-        return _LITERALS[word.lower()]
+def _parse_literal(word: str) -> object:
+    if word.lower() in _LITERAL_VALUES:
+        return _LITERAL_VALUES[word.lower()]
     try:
         return float(word) if len(word) < 40 and word[0] in "-+.0123456789" else word
     except ValueError:
         return word
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import LanguageModel
 
 _log = logging.getLogger("langmem_tiers")
-CHARACTERS_PER_TOKEN = 16
+MAX_CHARACTERS_PER_TOKEN = 16
 """An answer longer than this for each token that was asked for is nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What came back: a text, or what went wrong."""
 
     text: str = ""
     problem: str | None = None
 
 
-class CarefulModel:
+class BoundedModel:
     """A language model with a time limit and a limit on what is taken from it.
 
     A call that does not come back cannot be ended: its thread is left behind, and nothing more is
@@ -43,35 +43,37 @@ class CarefulModel:
 
     def __init__(self, model: LanguageModel, *, time_limit_seconds: float, parallel: int = 4) -> None:
         self._model = model
-        self._time_limit = time_limit_seconds
-        self._parallel = parallel
+        self._time_limit_seconds = time_limit_seconds
+        self._max_parallel = parallel
         self._clock = SystemClock()
         self._lock = threading.Lock()
-        self._left_behind: list[threading.Thread] = []
+        self._hanging_threads: list[threading.Thread] = []
 
-    def deadline(self) -> float:
+    def compute_deadline(self) -> float:
         """When the time for one summary that begins now is over."""
-        return self._clock.monotonic() + self._time_limit
+        return self._clock.monotonic() + self._time_limit_seconds
 
-    def ask(self, prompts: Sequence[str], *, system: str, max_tokens: int, deadline: float) -> list[Answer]:
+    def ask(
+        self, prompts: Sequence[str], *, system: str, max_tokens: int, deadline: float
+    ) -> list[ModelAnswer]:
         """An answer for each prompt, in order, as far as the first problem."""
-        answers: list[Answer] = []
-        for start in range(0, len(prompts), self._parallel):
-            answers += self._ask_together(
-                prompts[start : start + self._parallel], system, max_tokens, deadline
+        answers: list[ModelAnswer] = []
+        for start in range(0, len(prompts), self._max_parallel):
+            answers += self._ask_in_parallel(
+                prompts[start : start + self._max_parallel], system, max_tokens, deadline
             )
             if any(answer.problem for answer in answers):
                 break
         return answers
 
-    def _ask_together(
+    def _ask_in_parallel(
         self, prompts: Sequence[str], system: str, max_tokens: int, deadline: float
-    ) -> list[Answer]:
+    ) -> list[ModelAnswer]:
         with self._lock:
-            self._left_behind = [thread for thread in self._left_behind if thread.is_alive()]
-            if self._left_behind:
-                return [Answer(problem="the model has not come back from an earlier question")]
-        boxes: list[queue.Queue[Answer]] = [queue.Queue(1) for _ in prompts]
+            self._hanging_threads = [thread for thread in self._hanging_threads if thread.is_alive()]
+            if self._hanging_threads:
+                return [ModelAnswer(problem="the model has not come back from an earlier question")]
+        boxes: list[queue.Queue[ModelAnswer]] = [queue.Queue(1) for _ in prompts]
         threads = [
             threading.Thread(
                 target=contextvars.copy_context().run,  # callbacks and traces of the caller come along
@@ -83,36 +85,36 @@ class CarefulModel:
         ]
         for thread in threads:
             thread.start()
-        answers = [self._wait(box, deadline) for box in boxes]
+        answers = [self._wait_for_answer(box, deadline) for box in boxes]
         with self._lock:
-            self._left_behind += [
+            self._hanging_threads += [
                 thread
                 for thread, answer in zip(threads, answers, strict=True)
                 if answer.problem is not None and thread.is_alive()
             ]
         return answers
 
-    def _wait(self, box: queue.Queue[Answer], deadline: float) -> Answer:
+    def _wait_for_answer(self, box: queue.Queue[ModelAnswer], deadline: float) -> ModelAnswer:
         try:
             return box.get(timeout=max(0.0, deadline - self._clock.monotonic()))
         except queue.Empty:
-            return Answer(problem=f"no answer within {self._time_limit:g} s")
+            return ModelAnswer(problem=f"no answer within {self._time_limit_seconds:g} s")
 
-    def _ask_one(self, prompt: str, system: str, max_tokens: int, box: queue.Queue[Answer]) -> None:
+    def _ask_one(self, prompt: str, system: str, max_tokens: int, box: queue.Queue[ModelAnswer]) -> None:
         try:
             text: object = self._model.complete(prompt, system=system, max_tokens=max_tokens)
-            box.put(_checked(text, max_tokens))
+            box.put(_validate_answer(text, max_tokens))
         except BaseException as error:  # noqa: BLE001 - whatever a model raises, memory goes on without it
             _log.debug("the model failed", exc_info=True)
-            box.put(Answer(problem=f"the model raised {type(error).__name__}"))
+            box.put(ModelAnswer(problem=f"the model raised {type(error).__name__}"))
 
 
-def _checked(text: object, max_tokens: int) -> Answer:
+def _validate_answer(text: object, max_tokens: int) -> ModelAnswer:
     if not isinstance(text, str):
-        return Answer(problem=f"the model answered a {type(text).__name__} in place of a text")
-    if len(text) > max_tokens * CHARACTERS_PER_TOKEN:
-        return Answer(
+        return ModelAnswer(problem=f"the model answered a {type(text).__name__} in place of a text")
+    if len(text) > max_tokens * MAX_CHARACTERS_PER_TOKEN:
+        return ModelAnswer(
             problem=f"the model answered {len(text)} characters where {max_tokens} tokens were asked for"
         )
     text = str(text).strip()
-    return Answer(text) if text else Answer(problem="the model answered nothing")
+    return ModelAnswer(text) if text else ModelAnswer(problem="the model answered nothing")

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
+def find_largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
     """The largest number up to ``most`` for which ``fits`` holds, found by halving; 0 if there is none.
 
     Counters are not additive, so whole texts are counted: this asks for few of them.
@@ -25,7 +25,7 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def cut(text: str, characters: int) -> str:
+def truncate_with_ellipsis(text: str, characters: int) -> str:
     """The text, or as much of it as fits with three dots behind it."""
     if len(text) <= characters:
         return text

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role
-from langmem_tiers.compression.message_text import SPEAKERS, speech
-from langmem_tiers.compression.selection import cut
+from langmem_tiers.compression.message_text import SPEAKER_LABELS, message_to_text
+from langmem_tiers.compression.selection import truncate_with_ellipsis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,30 +21,30 @@ _DECISION = re.compile(
     r"\b(?:decided?|chose|agreed?|will|must|never|instead|prefers?|because|important|critical|remember|failed|fixed)\b",
     re.IGNORECASE,
 )
-_SENTENCE_CHARACTERS = 300
-_SENTENCES_PER_MESSAGE = 40
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_SENTENCES_PER_MESSAGE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    place: int
+    position: int
     text: str
     score: float
 
 
-def key_sentences(messages: Sequence[Message]) -> Callable[[int], str]:
+def build_extractive_story(messages: Sequence[Message]) -> Callable[[int], str]:
     """A story of the given percentage of the sentences, those that say most, in their order."""
-    ranked = sorted(_scored(messages), key=lambda one: (-one.score, -one.place))
+    ranked = sorted(_score_sentences(messages), key=lambda one: (-one.score, -one.position))
 
     def tell(size: int) -> str:
-        chosen = sorted(ranked[: len(ranked) * size // 100], key=lambda one: one.place)
+        chosen = sorted(ranked[: len(ranked) * size // 100], key=lambda one: one.position)
         return "\n".join(one.text for one in chosen)
 
     return tell
 
 
-def _scored(messages: Sequence[Message]) -> list[_Sentence]:
-    spoken = [(message, sentence) for message in messages for sentence in _sentences(message)]
+def _score_sentences(messages: Sequence[Message]) -> list[_Sentence]:
+    spoken = [(message, sentence) for message in messages for sentence in _split_sentences(message)]
     words = [set(_WORD.findall(sentence.lower())) for _, sentence in spoken]
     in_how_many = Counter(word for some in words for word in some)
     total = len(spoken) + 1
@@ -55,12 +55,12 @@ def _scored(messages: Sequence[Message]) -> list[_Sentence]:
         score = weight / math.sqrt(8 + len(some))
         score += 2.0 * (_DECISION.search(sentence) is not None)
         score += 1.0 * (message.role is Role.USER)
-        text = f"{SPEAKERS[message.role]}: {cut(sentence, _SENTENCE_CHARACTERS)}"
+        text = f"{SPEAKER_LABELS[message.role]}: {truncate_with_ellipsis(sentence, _MAX_SENTENCE_CHARACTERS)}"
         scored.append(_Sentence(place, text, score))
     return scored
 
 
-def _sentences(message: Message) -> list[str]:
-    text = speech(message).removeprefix(SUMMARY_PREFIX)
+def _split_sentences(message: Message) -> list[str]:
+    text = message_to_text(message).removeprefix(SUMMARY_PREFIX)
     found = (match.strip() for match in _SENTENCE.findall(text))
-    return [sentence for sentence in found if len(sentence) > 2][:_SENTENCES_PER_MESSAGE]
+    return [sentence for sentence in found if len(sentence) > 2][:_MAX_SENTENCES_PER_MESSAGE]

@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.chunks.service import KIND as CHUNK
-from langmem_tiers.common.decay import decay_of
+from langmem_tiers.chunks.service import CHUNK_KIND as CHUNK
+from langmem_tiers.common.decay import compute_entry_decay
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.common.recall_strategy import Strategy
 from langmem_tiers.long_term.models import EntryFilters
-from langmem_tiers.recall.entry_search import Sought
+from langmem_tiers.recall.entry_search import EntrySearchRequest
 from langmem_tiers.recall.models import Hit, RecallFilters
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,24 +21,29 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import KeptEntry
-    from langmem_tiers.recall.retriever import Wish
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.recall.retriever import RecallRequest
+    from langmem_tiers.services import EngineServices
 
-BY_TEXT, BY_STANDING = 0.6, 0.1
+TEXT_MATCH_WEIGHT, DECAYED_IMPORTANCE_WEIGHT = 0.6, 0.1
 """What an entry scores that answers a query in full, and what its importance, decayed, adds to that."""
-_MOMENT = timedelta(microseconds=1)
-LONG_TERM, EPISODE = "long_term", "episode"
-_SIGNALS = {Tier.LONG_TERM: LONG_TERM, Tier.EPISODIC: EPISODE, Tier.SHORT_TERM: CHUNK}
-_TOLD_FIRST = (Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM)  # of two that say the same
-IN_CONTEXTS = 50
+_ONE_MICROSECOND = timedelta(microseconds=1)
+LONG_TERM_SIGNAL, EPISODE_SIGNAL = "long_term", "episode"
+_SIGNAL_BY_TIER = {Tier.LONG_TERM: LONG_TERM_SIGNAL, Tier.EPISODIC: EPISODE_SIGNAL, Tier.SHORT_TERM: CHUNK}
+_TIERS_BY_PRIORITY = (Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM)  # of two that say the same
+MAX_MEMORY_HITS_PER_CONTEXT = 50
 """Hits of this kind that are looked at for a context, at most."""
-_MOSTLY = 0.7
-_SHORT = 2
+_MIN_CHUNK_OVERLAP = 0.7
+_MAX_LENGTH_RATIO = 2
 
 
-def lasting_hits(
-    parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts: bool = True, most: int | None = None
+def find_memory_hits(
+    parts: EngineServices,
+    namespace: NamespacePath,
+    wish: RecallRequest,
+    *,
+    counts: bool = True,
+    most: int | None = None,
 ) -> list[Hit]:
     """What answers a wish of all that was made of messages, scored so that it can stand among them.
 
@@ -49,43 +54,43 @@ def lasting_hits(
         counts: Whether what is found counts as used.
         most: How many at most, if not as many as are asked for.
     """
-    tiers = _tiers(wish)
-    if not tiers or not wish.query.terms or not parts.lasting.search.holds_something(namespace):
+    tiers = _select_tiers(wish)
+    if not tiers or not wish.query.terms or not parts.long_term.search.has_entries(namespace):
         return []
     now = parts.now()
-    sought = Sought(
+    sought = EntrySearchRequest(
         namespace=namespace,
         text=wish.query.text,
         tiers=tiers,
-        filters=_filters(wish.filters, now),
+        filters=_build_entry_filters(wish.filters, now),
         limit=wish.limit if most is None else min(wish.limit, most),
     )
     if wish.strategy is Strategy.TF_IDF:
-        found = _by_tf_idf(parts, sought)
+        found = _search_by_tf_idf(parts, sought)
     else:
-        seen = parts.lasting.uses.seen
+        seen = parts.long_term.access_counter.with_pending_accesses
         found = [
-            _hit(parts, seen(one.kept), max(0.0, min(1.0, one.score)), now)
-            for one in parts.lasting.search.find(sought)
+            _build_hit(parts, seen(one.stored), max(0.0, min(1.0, one.score)), now)
+            for one in parts.long_term.search.find(sought)
         ]
     if counts:
-        parts.lasting.uses.note(namespace, [kept.key for kept, _ in found], now)
+        parts.long_term.access_counter.record(namespace, [kept.key for kept, _ in found], now)
     return [hit for _, hit in found]
 
 
-def messages_wish(wish: Wish) -> Wish:
+def build_message_request(wish: RecallRequest) -> RecallRequest:
     """What messages are asked for: at a time, only what was said by then."""
     filters = wish.filters
     if filters is None or filters.valid_at is None:
         return wish
-    by_then = filters.valid_at + _MOMENT
+    by_then = filters.valid_at + _ONE_MICROSECOND
     until = by_then if filters.until is None else min(filters.until, by_then)
     if filters.since is not None and filters.since >= until:
         return replace(wish, filters=replace(filters, kinds=frozenset({"nothing"})))
     return replace(wish, filters=replace(filters, until=until))
 
 
-def echoes_in(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[int, Hit | None]:
+def find_repeated_hits(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[int, Hit | None]:
     """Hits that only say again what others among them say, or what is in sight: a context tells nothing twice.
 
     An episode or an entry is one where a message holds its words and is not much longer, an episode also where an
@@ -98,49 +103,59 @@ def echoes_in(hits: Sequence[Hit], said: Iterable[str] = ()) -> dict[int, Hit | 
     Returns:
         For each of them, by ``id()``, the hit that says it; None for a text in sight.
     """
-    lasting = [hit for hit in hits if is_lasting(hit)]
+    lasting = [hit for hit in hits if is_memory_hit(hit)]
     if not lasting:
         return {}
-    in_sight = [plain_text(text) for text in said]
-    others = [(hit, plain_text(hit.entry.content)) for hit in hits if not is_lasting(hit)]
+    in_sight = [normalize_text(text) for text in said]
+    others = [(hit, normalize_text(hit.entry.content)) for hit in hits if not is_memory_hit(hit)]
     found: dict[int, Hit | None] = {}
-    for hit in sorted(lasting, key=lambda one: _TOLD_FIRST.index(one.entry.tier)):
-        text = plain_text(hit.entry.content)
+    for hit in sorted(lasting, key=lambda one: _TIERS_BY_PRIORITY.index(one.entry.tier)):
+        text = normalize_text(hit.entry.content)
         if any(text in other for other in in_sight):
             found[id(hit)] = None
-        elif (by := _said_by(hit, text, others)) is not None:
+        elif (by := _find_original(hit, text, others)) is not None:
             found[id(hit)] = by
         else:
             others.append((hit, text))
     return found
 
 
-def is_lasting(hit: Hit) -> bool:
+def is_memory_hit(hit: Hit) -> bool:
     """Whether it is an entry, an episode or a chunk."""
     return hit.message is None and hit.knowledge is None
 
 
-def _said_by(hit: Hit, text: str, others: Sequence[tuple[Hit, str]]) -> Hit | None:
+def _find_original(hit: Hit, text: str, others: Sequence[tuple[Hit, str]]) -> Hit | None:
     if hit.entry.kind == CHUNK:
-        words = set(terms_of(text))
+        words = set(extract_terms(text))
         own = [
-            (one, words.intersection(terms_of(other))) for one, other in others if one.session == hit.session
+            (one, words.intersection(extract_terms(other)))
+            for one, other in others
+            if one.session == hit.session
         ]
         there = set[str]().union(*(shared for _, shared in own))
-        return max(own, key=lambda pair: len(pair[1]))[0] if len(there) >= _MOSTLY * len(words) > 0 else None
+        return (
+            max(own, key=lambda pair: len(pair[1]))[0]
+            if len(there) >= _MIN_CHUNK_OVERLAP * len(words) > 0
+            else None
+        )
     is_retold = hit.entry.tier is Tier.EPISODIC
     return next(
-        (one for one, other in others if text in other and (is_retold or len(other) <= _SHORT * len(text))),
+        (
+            one
+            for one, other in others
+            if text in other and (is_retold or len(other) <= _MAX_LENGTH_RATIO * len(text))
+        ),
         None,
     )
 
 
-def plain_text(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text in small letters, with every run of spaces as one."""
     return " ".join(text.casefold().split())
 
 
-def _tiers(wish: Wish) -> frozenset[Tier]:
+def _select_tiers(wish: RecallRequest) -> frozenset[Tier]:
     filters = RecallFilters() if wish.filters is None else wish.filters
     if filters.roles is not None or filters.kinds == {"message"}:
         return frozenset()
@@ -152,14 +167,14 @@ def _tiers(wish: Wish) -> frozenset[Tier]:
     return frozenset(tiers) if is_named or wish.strategy in (Strategy.BEST, Strategy.TF_IDF) else frozenset()
 
 
-def _filters(filters: RecallFilters | None, now: datetime) -> EntryFilters:
+def _build_entry_filters(filters: RecallFilters | None, now: datetime) -> EntryFilters:
     if filters is None:
         return EntryFilters(valid_at=now)
     return EntryFilters(
-        kinds=_frozen(filters.kinds),
-        categories=_frozen(filters.categories),
-        tags=_frozen(filters.tags),
-        sessions=_frozen(filters.sessions),
+        kinds=_to_frozenset(filters.kinds),
+        categories=_to_frozenset(filters.categories),
+        tags=_to_frozenset(filters.tags),
+        sessions=_to_frozenset(filters.sessions),
         valid_at=now if filters.valid_at is None else filters.valid_at,
         since=filters.since,
         until=filters.until,
@@ -167,25 +182,29 @@ def _filters(filters: RecallFilters | None, now: datetime) -> EntryFilters:
     )
 
 
-def _frozen(names: object) -> frozenset[str] | None:
+def _to_frozenset(names: object) -> frozenset[str] | None:
     return names if isinstance(names, frozenset) else None
 
 
-def _hit(parts: MemoryParts, kept: KeptEntry, score: float, now: datetime) -> tuple[KeptEntry, Hit]:
+def _build_hit(
+    parts: EngineServices, kept: StoredEntry, score: float, now: datetime
+) -> tuple[StoredEntry, Hit]:
     entry = kept.entry
-    standing = entry.importance * decay_of(entry, now, parts.config.learning.half_life_days)
-    name = _SIGNALS[entry.tier]
+    standing = entry.importance * compute_entry_decay(entry, now, parts.config.learning.half_life_days)
+    name = _SIGNAL_BY_TIER[entry.tier]
     # As with knowledge: one word of many may be there by chance, so a score counts by its square.
-    signals = {name: BY_TEXT * score**2, "standing": BY_STANDING * standing}
+    signals = {name: TEXT_MATCH_WEIGHT * score**2, "standing": DECAYED_IMPORTANCE_WEIGHT * standing}
     found = replace(entry, relevance=score)
     return kept, Hit(entry=found, score=sum(signals.values()), signals=signals, found_by=name)
 
 
-def _by_tf_idf(parts: MemoryParts, sought: Sought) -> list[tuple[KeptEntry, Hit]]:
+def _search_by_tf_idf(parts: EngineServices, sought: EntrySearchRequest) -> list[tuple[StoredEntry, Hit]]:
     weights = parts.config.recall.tf_idf
-    found = parts.lasting.search.by_tf_idf(sought, weights, parts.now(), parts.lasting.uses.seen)
-    return [(one.kept, _scored(one.kept.entry, one.score, signals)) for one, signals in found]
+    found = parts.long_term.search.find_by_tf_idf(
+        sought, weights, parts.now(), parts.long_term.access_counter.with_pending_accesses
+    )
+    return [(one.stored, _build_scored_hit(one.stored.entry, one.score, signals)) for one, signals in found]
 
 
-def _scored(entry: Entry, score: float, signals: dict[str, float]) -> Hit:
+def _build_scored_hit(entry: Entry, score: float, signals: dict[str, float]) -> Hit:
     return Hit(entry=entry, score=score, signals=signals, found_by=max(signals, key=signals.__getitem__))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langmem_tiers.display.displayable import Told, row_of, table_of
-from langmem_tiers.display.tables import ROWS, Bar, Sheet
+from langmem_tiers.display.displayable import Displayable, build_table, to_display_row
+from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent, StackedBar
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 
-NO_ROOM = "no room"
+NO_ROOM_REASON = "no room"
 """The reason why a message is not there although it should be."""
-RECALLED, IN_FEW_WORDS = "recalled", "in few words"
+RECALLED_REASON, SUMMARIZED_REASON = "recalled", "in few words"
 """How the reason of a memory begins that is told in full, or in few words."""
-KNOWN_NO_ROOM = f"known, and {NO_ROOM}"
+KNOWLEDGE_NO_ROOM_REASON = f"known, and {NO_ROOM_REASON}"
 """The same for something known."""
-_HEAD = 3  # messages that are shown from the beginning of a context; the others from its end
+_FIRST_ROWS = 3  # messages that are shown from the beginning of a context; the others from its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context(Told):
+class Context(Displayable):
     """The messages of a prompt, within their budget."""
 
     messages: tuple[Message, ...]
@@ -45,7 +45,7 @@ class Context(Told):
     """What was recalled from elsewhere and is there in full, best first."""
     left_out: tuple[Hit, ...] = ()
     """What was recalled and had no room in full."""
-    summarised: tuple[Hit, ...] = ()
+    summarized: tuple[Hit, ...] = ()
     """Those of them that are told in a few words."""
     passed_over: tuple[Hit, ...] = ()
     """What was recalled and says what is told already, or has too little to do with the question."""
@@ -78,7 +78,7 @@ class Context(Told):
         Args:
             unseen: How many.
         """
-        messages = unseen + sum(reason == NO_ROOM for reason in self.reasons.values())
+        messages = unseen + sum(reason == NO_ROOM_REASON for reason in self.reasons.values())
         counts = {"of the messages": messages, "of what was recalled": len(self.left_out)}
         return tuple(
             f"{count} {what} had no room in their share of {self.token_budget} tokens"
@@ -104,7 +104,7 @@ class Context(Told):
         }
         return there | {name: "dropped" for name in self.dropped if name not in there}
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         counts = {
             "messages": len(self.messages),
             "as they were said": len(self.full),
@@ -120,11 +120,11 @@ class Context(Told):
             facts["problems"] = self.problems
         used = f"{self.token_count:,} of {self.token_budget:,} tokens ({self.usage:.0%})"
         states = self.states
-        rows = [{"state": states[message.id], **row_of(message)} for message in self.messages]
-        tables = (table_of(rows, first=_HEAD, last=ROWS - _HEAD),) if rows else ()
-        return Sheet(f"Context: {used}", facts, tables, Bar(self.sections, self.token_budget))
+        rows = [{"state": states[message.id], **to_display_row(message)} for message in self.messages]
+        tables = (build_table(rows, first=_FIRST_ROWS, last=MAX_TABLE_ROWS - _FIRST_ROWS),) if rows else ()
+        return DisplayContent(f"Context: {used}", facts, tables, StackedBar(self.sections, self.token_budget))
 
 
-def name_of(hit: Hit, own: str | None = None) -> str:
+def get_reason_key(hit: Hit, own: str | None = None) -> str:
     """How a hit is named in ``Context.reasons``: by its id, that of another session than the own as ``session/id``."""
     return hit.entry.id if hit.session in (own, None) else f"{hit.session}/{hit.entry.id}"

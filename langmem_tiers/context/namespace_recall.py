@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.recall_strategy import Strategy, check_strategy
 from langmem_tiers.config import check_limit
-from langmem_tiers.context.knowledge_hits import known_hits
-from langmem_tiers.context.memory_hits import lasting_hits, messages_wish
+from langmem_tiers.context.knowledge_hits import find_knowledge_hits
+from langmem_tiers.context.memory_hits import build_message_request, find_memory_hits
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.recall.models import Recall, RecallFilters
-from langmem_tiers.recall.retriever import wish_for
-from langmem_tiers.telemetry.instruments import Verb
+from langmem_tiers.recall.retriever import build_recall_request
+from langmem_tiers.telemetry.instruments import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.recall.models import Hit
-    from langmem_tiers.recall.retriever import Wish
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.recall.retriever import RecallRequest
+    from langmem_tiers.services import EngineServices
 
-_NEEDS_NO_QUERY = {Strategy.RECENCY, Strategy.IMPORTANCE}
+_STRATEGIES_WITHOUT_QUERY = {Strategy.RECENCY, Strategy.IMPORTANCE}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RawRecallRequest:
     """What a caller asked for, unchecked."""
 
     query: object
@@ -38,15 +38,17 @@ class Asked:
     now: object = None
 
 
-def recall(parts: MemoryParts, namespace: NamespacePath, asked: Asked, *, counts: bool = True) -> Recall:
+def recall_from_namespace(
+    parts: EngineServices, namespace: NamespacePath, asked: RawRecallRequest, *, counts: bool = True
+) -> Recall:
     """What answers a query, best first; it counts as used, unless it is told not to."""
-    return recalled(parts, namespace, checked(parts, asked), counts=counts)
+    return execute_recall(parts, namespace, check_recall_arguments(parts, asked), counts=counts)
 
 
-def recalled(
-    parts: MemoryParts,
+def execute_recall(
+    parts: EngineServices,
     namespace: NamespacePath,
-    wish: Wish,
+    wish: RecallRequest,
     *,
     counts: bool = True,
     lasting: int | None = None,
@@ -60,28 +62,28 @@ def recalled(
         counts: Whether what is found counts as used.
         lasting: How many entries, episodes and chunks at most, if not as many as are asked for.
     """
-    with parts.instruments.watch(Verb.RECALL) as watch:
-        found = _recalled(parts, namespace, wish, counts=counts, lasting=lasting)
-        watch.note(hits=len(found.hits), candidates=found.candidates)
+    with parts.instruments.measure(Operation.RECALL) as watch:
+        found = _execute_recall(parts, namespace, wish, counts=counts, lasting=lasting)
+        watch.record(hits=len(found.hits), candidates=found.candidates)
         return found
 
 
-def _recalled(
-    parts: MemoryParts, namespace: NamespacePath, wish: Wish, *, counts: bool, lasting: int | None
+def _execute_recall(
+    parts: EngineServices, namespace: NamespacePath, wish: RecallRequest, *, counts: bool, lasting: int | None
 ) -> Recall:
     if wish.filters is None or wish.filters.messages:
-        found = parts.retriever.recall(namespace, messages_wish(wish), counts=counts)
+        found = parts.retriever.recall(namespace, build_message_request(wish), counts=counts)
     else:
         found = Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
     looks_back = wish.filters is not None and wish.filters.valid_at is not None
-    knows = looks_back or parts.retriever.knows_something(namespace)
-    known = known_hits(parts, namespace, wish) if knows else []
-    return with_hits(
-        found, [*known, *lasting_hits(parts, namespace, wish, counts=counts, most=lasting)], wish.limit
+    knows = looks_back or parts.retriever.may_have_knowledge(namespace)
+    known = find_knowledge_hits(parts, namespace, wish) if knows else []
+    return merge_hits(
+        found, [*known, *find_memory_hits(parts, namespace, wish, counts=counts, most=lasting)], wish.limit
     )
 
 
-def with_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
+def merge_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
     """What was recalled with other hits among it."""
     if not others:
         return found
@@ -89,21 +91,25 @@ def with_hits(found: Recall, others: Sequence[Hit], limit: int) -> Recall:
     return replace(found, hits=tuple(together), candidates=found.candidates + len(others))
 
 
-def search(parts: MemoryParts, namespace: NamespacePath, text: object, limit: int) -> tuple[Hit, ...]:
+def search_messages(
+    parts: EngineServices, namespace: NamespacePath, text: object, limit: int
+) -> tuple[Hit, ...]:
     """Messages that hold words of a text, best first."""
     check_limit(limit)
     if not isinstance(text, str):
         raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
     if not text.strip():
         return ()
-    wish = wish_for(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
-    with parts.instruments.watch(Verb.RECALL) as watch:
+    wish = build_recall_request(text, now=parts.now(), limit=limit, strategy=Strategy.WORDS)
+    with parts.instruments.measure(Operation.RECALL) as watch:
         found = parts.retriever.recall(namespace, wish, counts=False)
-        watch.note(hits=len(found.hits), candidates=found.candidates)
+        watch.record(hits=len(found.hits), candidates=found.candidates)
         return found.hits
 
 
-def checked(parts: MemoryParts, asked: Asked, *, limit: int | None = None) -> Wish:
+def check_recall_arguments(
+    parts: EngineServices, asked: RawRecallRequest, *, limit: int | None = None
+) -> RecallRequest:
     """What was asked for, or an error that names what makes no sense.
 
     Args:
@@ -114,21 +120,21 @@ def checked(parts: MemoryParts, asked: Asked, *, limit: int | None = None) -> Wi
     config = parts.config.recall
     strategy = config.strategy if asked.strategy is None else check_strategy(asked.strategy)
     if limit is None:
-        limit = config.limit if asked.limit is None else _limit(asked.limit, config.max_limit)
+        limit = config.limit if asked.limit is None else _check_recall_limit(asked.limit, config.max_limit)
     now: datetime = parts.now() if asked.now is None else check_time(asked.now)
     if asked.filters is not None and not isinstance(asked.filters, RecallFilters):
         raise InvalidInputError(
             f"filters must be RecallFilters, got a {type(asked.filters).__name__}: use RecallFilters(roles={{'user'}})"
         )
-    return wish_for(
-        _query(asked.query, strategy), now=now, limit=limit, strategy=strategy, filters=asked.filters
+    return build_recall_request(
+        _check_query(asked.query, strategy), now=now, limit=limit, strategy=strategy, filters=asked.filters
     )
 
 
-def _query(query: object, strategy: Strategy) -> str:
+def _check_query(query: object, strategy: Strategy) -> str:
     if not isinstance(query, str):
         raise InvalidInputError(f"a query must be a str, got a {type(query).__name__}")
-    if not query.strip() and strategy not in _NEEDS_NO_QUERY:
+    if not query.strip() and strategy not in _STRATEGIES_WITHOUT_QUERY:
         raise InvalidInputError(
             f"a query for the strategy {strategy.value!r} must say something, got {query[:20]!r}: "
             "ask a question, or use the strategy 'recency'"
@@ -136,7 +142,7 @@ def _query(query: object, strategy: Strategy) -> str:
     return query
 
 
-def _limit(limit: object, most: int) -> int:
+def _check_recall_limit(limit: object, most: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
         raise InvalidInputError(
             f"a limit must be a whole number from 1 to {most}, got {limit!r}: "

@@ -6,12 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.budget import TokenBudget
-from langmem_tiers.context.memory_hits import IN_CONTEXTS
+from langmem_tiers.context.memory_hits import MAX_MEMORY_HITS_PER_CONTEXT
 from langmem_tiers.context.models import Context
-from langmem_tiers.context.namespace_recall import Asked, checked, recalled
-from langmem_tiers.context.recall_message import Packer, reasons
+from langmem_tiers.context.namespace_recall import RawRecallRequest, check_recall_arguments, execute_recall
+from langmem_tiers.context.recall_message import MemoryPacker, explain_packing
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.telemetry.instruments import Verb
+from langmem_tiers.telemetry.instruments import Operation
 from langmem_tiers.text.token_counting import count_framed, count_messages
 
 if TYPE_CHECKING:
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.recall.models import RecallFilters
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
 
-CANDIDATES = 100
+MIN_CANDIDATES = 100
 """Memories that are looked at for a context, at least."""
-FLOOR = 0.02
+MIN_HIT_RELEVANCE = 0.02
 """What words and meaning must give to a memory at least: less is what any question gets from any text."""
-ENOUGH = 0.05
+MIN_BEST_HIT_RELEVANCE = 0.05
 """What they must give to the best one for anything to be told: a question that memory cannot answer."""
-LEAST_TOKENS = 12
+MIN_MEMORY_TOKENS = 12
 """What a memory takes at least: so many more may fit."""
 
 
-def build_context(
-    parts: MemoryParts,
+def build_recall_context(
+    parts: EngineServices,
     namespace: NamespacePath,
     query: str,
     budget: TokenBudget | None,
@@ -42,14 +42,16 @@ def build_context(
     seen: Iterable[str] = (),
 ) -> Context:
     """The memories that answer a question, as many as fit."""
-    with parts.instruments.watch(Verb.BUILD_CONTEXT) as watch:
-        context = _built(parts, namespace, query, budget, filters, now, seen)
-        watch.note(messages=len(context.messages), tokens=context.token_count, recalled=len(context.recalled))
+    with parts.instruments.measure(Operation.BUILD_CONTEXT) as watch:
+        context = _build_context(parts, namespace, query, budget, filters, now, seen)
+        watch.record(
+            messages=len(context.messages), tokens=context.token_count, recalled=len(context.recalled)
+        )
         return context
 
 
-def _built(
-    parts: MemoryParts,
+def _build_context(
+    parts: EngineServices,
     namespace: NamespacePath,
     query: str,
     budget: TokenBudget | None,
@@ -59,13 +61,17 @@ def _built(
 ) -> Context:
     budget = parts.config.budget if budget is None else check_budget(budget)
     room = budget.available
-    limit = min(2000, max(CANDIDATES, room // LEAST_TOKENS))
-    wish = checked(parts, Asked(query, None, None, filters, now), limit=limit)
-    found = recalled(parts, namespace, wish, counts=False, lasting=IN_CONTEXTS)
+    limit = min(2000, max(MIN_CANDIDATES, room // MIN_MEMORY_TOKENS))
+    wish = check_recall_arguments(parts, RawRecallRequest(query, None, None, filters, now), limit=limit)
+    found = execute_recall(parts, namespace, wish, counts=False, lasting=MAX_MEMORY_HITS_PER_CONTEXT)
     name = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    packer = Packer(parts.short_term, parts.analyzer.compressor, name, wish.now)
+    packer = MemoryPacker(parts.short_term, parts.analyzer.compressor, name, wish.now)
     best = max((hit.relevance for hit in found.hits), default=0.0)
-    relevant = [hit for hit in found.hits if hit.relevance >= FLOOR] if best >= ENOUGH else []
+    relevant = (
+        [hit for hit in found.hits if hit.relevance >= MIN_HIT_RELEVANCE]
+        if best >= MIN_BEST_HIT_RELEVANCE
+        else []
+    )
     packed = packer.pack(relevant, room, frozenset([query, *seen]))
     messages = () if packed.message is None else (packed.message,)
     return Context(
@@ -76,11 +82,11 @@ def _built(
             "memories": sum(count_framed(parts.counter, message) for message in messages),
             "frame": count_messages(parts.counter, ()) if messages else 0,
         },
-        recalled=packed.told,
+        recalled=packed.included,
         left_out=packed.left_out,
-        summarised=packed.summarised,
+        summarized=packed.summarized,
         passed_over=packed.passed_over,
-        reasons=reasons(packed),
+        reasons=explain_packing(packed),
         problems=found.problems,
     )
 

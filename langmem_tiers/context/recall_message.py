@@ -11,11 +11,11 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.messages import MessageDraft, Role
-from langmem_tiers.common.prompt_fences import MEMORY, fenced, harmless, without_fences
-from langmem_tiers.context.knowledge_hits import known_line, message_id
-from langmem_tiers.context.memory_hits import echoes_in
-from langmem_tiers.context.models import IN_FEW_WORDS, NO_ROOM, RECALLED, name_of
-from langmem_tiers.sessions.service import seal
+from langmem_tiers.common.prompt_fences import MEMORY_NAME, neutralize_fence_tags, strip_fences, wrap_in_fence
+from langmem_tiers.context.knowledge_hits import format_knowledge, to_message_id
+from langmem_tiers.context.memory_hits import find_repeated_hits
+from langmem_tiers.context.models import NO_ROOM_REASON, RECALLED_REASON, SUMMARIZED_REASON, get_reason_key
+from langmem_tiers.sessions.service import complete_drafts
 from langmem_tiers.text.token_counting import count_messages
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.compression.compressor import Compressor
     from langmem_tiers.recall.models import Hit
-    from langmem_tiers.sessions.service import ShortTermParts
+    from langmem_tiers.sessions.service import SessionDependencies
 
-SHARPNESS = 23.0
+SCORE_SHARPNESS = 23.0
 """How fast the chance that a memory is needed falls with its score."""
-BY_LENGTH = 0.5
+LENGTH_EXPONENT = 0.5
 """How much a long memory must be better than a short one: 1 is by value per token, 0 by value alone."""
-OVERFLOW = 10
+MAX_OVERFLOW_MEMORIES = 10
 """Memories without room that are told in a few words, at most."""
-OVERFLOW_TOKENS = 60
+MIN_OVERFLOW_TOKENS = 60
 """The least room for that."""
 OVERFLOW_LABEL = "[Previous context summary]"
 _FENCE_TOKENS = 24  # of the fence and the message's frame, with some to spare
@@ -42,15 +42,15 @@ _LABEL_TOKENS = 20  # of the label and of what makes a text harmless
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackingResult:
     """A message with memories, those that are in it in full and those that had no room."""
 
     message: Message | None
-    told: tuple[Hit, ...]
+    included: tuple[Hit, ...]
     left_out: tuple[Hit, ...]
-    summarised: tuple[Hit, ...] = ()
+    summarized: tuple[Hit, ...] = ()
     """Those without room that are told in a few words."""
-    doubles: tuple[Hit, ...] = ()
+    duplicates: tuple[Hit, ...] = ()
     """Those that say what is told or in sight already."""
     irrelevant: tuple[Hit, ...] = ()
     """Those that have too little to do with the question."""
@@ -58,9 +58,9 @@ class Packed:
     @property
     def passed_over(self) -> tuple[Hit, ...]:
         """Those that had not to be told."""
-        return (*self.doubles, *self.irrelevant)
+        return (*self.duplicates, *self.irrelevant)
 
-    def beside(self, shown: AbstractSet[str], own: str) -> Packed:
+    def exclude_visible(self, shown: AbstractSet[str], own: str) -> PackingResult:
         """The same beside a conversation: what is in sight there is not left out.
 
         Args:
@@ -74,14 +74,16 @@ class Packed:
         return replace(
             self,
             left_out=absent(self.left_out),
-            summarised=absent(self.summarised),
-            doubles=absent(self.doubles),
+            summarized=absent(self.summarized),
+            duplicates=absent(self.duplicates),
             irrelevant=absent(self.irrelevant),
         )
 
-    def unsent(self) -> Packed:
+    def without_message(self) -> PackingResult:
         """The same where the message has no room."""
-        return replace(self, message=None, told=(), left_out=(*self.told, *self.left_out), summarised=())
+        return replace(
+            self, message=None, included=(), left_out=(*self.included, *self.left_out), summarized=()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class _Line:
         return self.hit.entry.created_at.date()
 
 
-class Packer:
+class MemoryPacker:
     """Packs memories for one context.
 
     Args:
@@ -106,12 +108,12 @@ class Packer:
         when: The message's time.
     """
 
-    def __init__(self, parts: ShortTermParts, compressor: Compressor, name: str, when: datetime) -> None:
-        self._parts = parts
+    def __init__(self, parts: SessionDependencies, compressor: Compressor, name: str, when: datetime) -> None:
+        self._dependencies = parts
         self._compressor = compressor
-        self._count = parts.counter.count
+        self._count_text_tokens = parts.counter.count
         self._name = name
-        self._when = when
+        self._created_at = when
 
     def pack(
         self,
@@ -119,7 +121,7 @@ class Packer:
         max_tokens: int,
         said: AbstractSet[str] = frozenset(),
         limit: int | None = None,
-    ) -> Packed:
+    ) -> PackingResult:
         """As many of the hits as fit, by their value for what they take.
 
         Args:
@@ -128,121 +130,127 @@ class Packer:
             said: Texts that are in sight already.
             limit: How many memories at most.
         """
-        echoes = echoes_in(hits, said)
-        packed = self._pack([hit for hit in hits if id(hit) not in echoes], max_tokens, said, limit)
-        told = {id(hit) for hit in packed.told}
+        echoes = find_repeated_hits(hits, said)
+        packed = self._pack_distinct([hit for hit in hits if id(hit) not in echoes], max_tokens, said, limit)
+        told = {id(hit) for hit in packed.included}
         # What would have said it had no room: then it says it itself.
         alone = {name for name, by in echoes.items() if by is not None and id(by) not in told}
         if alone:
             again = [hit for hit in hits if id(hit) in told or id(hit) in alone]
-            second = self._pack(again, max_tokens, said, limit)
-            told |= {id(hit) for hit in second.told}
+            second = self._pack_distinct(again, max_tokens, said, limit)
+            told |= {id(hit) for hit in second.included}
             rest = tuple(hit for hit in packed.left_out if id(hit) not in told)
-            packed = replace(second, left_out=(*second.left_out, *rest), doubles=packed.doubles)
+            packed = replace(second, left_out=(*second.left_out, *rest), duplicates=packed.duplicates)
         doubles = tuple(hit for hit in hits if id(hit) in echoes and id(hit) not in alone)
-        return replace(packed, doubles=(*packed.doubles, *doubles))
+        return replace(packed, duplicates=(*packed.duplicates, *doubles))
 
-    def _pack(
+    def _pack_distinct(
         self, hits: Sequence[Hit], max_tokens: int, said: AbstractSet[str], limit: int | None
-    ) -> Packed:
-        lines, doubles = self._lines(hits, said)
+    ) -> PackingResult:
+        lines, doubles = self._build_lines(hits, said)
         again = {id(hit) for hit in doubles}
         hits = [hit for hit in hits if id(hit) not in again][:limit]
-        return replace(self._packed(hits, lines[:limit], max_tokens), doubles=tuple(doubles))
+        return replace(self._pack_lines(hits, lines[:limit], max_tokens), duplicates=tuple(doubles))
 
-    def _lines(self, hits: Sequence[Hit], said: AbstractSet[str]) -> tuple[list[_Line], list[Hit]]:
+    def _build_lines(self, hits: Sequence[Hit], said: AbstractSet[str]) -> tuple[list[_Line], list[Hit]]:
         lines: dict[str, _Line] = {}
         doubles: list[Hit] = []
         for hit in hits:
-            if not without_fences(hit.entry.content).strip():
+            if not strip_fences(hit.entry.content).strip():
                 continue
-            line = self._line(hit)
+            line = self._build_line(hit)
             if line.text in lines or hit.entry.content in said:
                 doubles.append(hit)
             else:
                 lines[line.text] = line
         return list(lines.values()), doubles
 
-    def _packed(self, hits: Sequence[Hit], lines: list[_Line], max_tokens: int) -> Packed:
-        chosen = self._choose(lines, max_tokens)
-        while chosen and self._tokens(self._message(chosen)) > max_tokens:
+    def _pack_lines(self, hits: Sequence[Hit], lines: list[_Line], max_tokens: int) -> PackingResult:
+        chosen = self._choose_lines(lines, max_tokens)
+        while chosen and self._count_message_tokens(self._build_message(chosen)) > max_tokens:
             chosen.remove(min(chosen, key=lambda line: line.value))
         told = {id(line.hit) for line in chosen}
         left_out = tuple(hit for hit in hits if id(hit) not in told)
-        message = self._message(chosen) if chosen else None
-        room = max_tokens - (_FENCE_TOKENS if message is None else self._tokens(message))
+        message = self._build_message(chosen) if chosen else None
+        room = max_tokens - (_FENCE_TOKENS if message is None else self._count_message_tokens(message))
         untold = (line.hit for line in lines if id(line.hit) not in told)
-        rest = [hit for hit in untold if hit.message is not None][:OVERFLOW]
-        if rest and room >= OVERFLOW_TOKENS:
-            longer = self._message(chosen, self._summary(rest, room))
-            if self._tokens(longer) <= max_tokens:
-                return Packed(longer, tuple(hit for hit in hits if id(hit) in told), left_out, tuple(rest))
-        return Packed(message, tuple(hit for hit in hits if id(hit) in told), left_out)
+        rest = [hit for hit in untold if hit.message is not None][:MAX_OVERFLOW_MEMORIES]
+        if rest and room >= MIN_OVERFLOW_TOKENS:
+            longer = self._build_message(chosen, self._build_summary(rest, room))
+            if self._count_message_tokens(longer) <= max_tokens:
+                return PackingResult(
+                    longer, tuple(hit for hit in hits if id(hit) in told), left_out, tuple(rest)
+                )
+        return PackingResult(message, tuple(hit for hit in hits if id(hit) in told), left_out)
 
-    def _summary(self, rest: Sequence[Hit], room: int) -> str:
+    def _build_summary(self, rest: Sequence[Hit], room: int) -> str:
         said = [hit.message for hit in rest if hit.message is not None]
-        text = self._compressor.batch(said, max_tokens=room - _LABEL_TOKENS).text
-        return harmless(" ".join(f"{OVERFLOW_LABEL}: {without_fences(text)}".split()))
+        text = self._compressor.compress_batch(said, max_tokens=room - _LABEL_TOKENS).text
+        return neutralize_fence_tags(" ".join(f"{OVERFLOW_LABEL}: {strip_fences(text)}".split()))
 
-    def _tokens(self, message: Message) -> int:
-        return count_messages(self._parts.counter, [message])
+    def _count_message_tokens(self, message: Message) -> int:
+        return count_messages(self._dependencies.counter, [message])
 
-    def _choose(self, lines: list[_Line], max_tokens: int) -> list[_Line]:
+    def _choose_lines(self, lines: list[_Line], max_tokens: int) -> list[_Line]:
         left, days, chosen = max_tokens - _FENCE_TOKENS, set(), []
-        for line in sorted(lines, key=lambda line: -line.value / line.tokens**BY_LENGTH):
-            cost = line.tokens + (0 if line.day in days else self._count(_heading(line)) + 1)
+        for line in sorted(lines, key=lambda line: -line.value / line.tokens**LENGTH_EXPONENT):
+            cost = line.tokens + (
+                0 if line.day in days else self._count_text_tokens(_format_heading(line)) + 1
+            )
             if cost <= left:
                 chosen.append(line)
                 days.add(line.day)
                 left -= cost
         return chosen
 
-    def _line(self, hit: Hit) -> _Line:
-        text = _told(hit)
-        return _Line(hit, text, self._count(text) + 1, exp(SHARPNESS * min(hit.score, 2.0)))
+    def _build_line(self, hit: Hit) -> _Line:
+        text = _format_hit(hit)
+        return _Line(hit, text, self._count_text_tokens(text) + 1, exp(SCORE_SHARPNESS * min(hit.score, 2.0)))
 
-    def _message(self, lines: list[_Line], summary: str | None = None) -> Message:
+    def _build_message(self, lines: list[_Line], summary: str | None = None) -> Message:
         ordered = sorted(
             lines,
             key=lambda line: (line.day, line.hit.session or "", line.hit.entry.created_at, line.hit.entry.id),
         )
         days: dict[date, list[str]] = {}
         for line in ordered:
-            days.setdefault(line.day, [_heading(line)]).append(line.text)
+            days.setdefault(line.day, [_format_heading(line)]).append(line.text)
         draft = MessageDraft(
             Role.SYSTEM,
-            fenced([*(text for texts in days.values() for text in texts), *([summary] if summary else [])]),
-            id=message_id(f"recalled-{self._name}"),
-            created_at=self._when,
-            name=MEMORY,
+            wrap_in_fence(
+                [*(text for texts in days.values() for text in texts), *([summary] if summary else [])]
+            ),
+            id=to_message_id(f"recalled-{self._name}"),
+            created_at=self._created_at,
+            name=MEMORY_NAME,
         )
-        (message,) = seal(self._parts, [draft])
+        (message,) = complete_drafts(self._dependencies, [draft])
         return message
 
 
-def reasons(packed: Packed, own: str | None = None) -> dict[str, str]:
+def explain_packing(packed: PackingResult, own: str | None = None) -> dict[str, str]:
     """Why each memory is in the message, or is not: by its session and id, those of the own session by id."""
     verdicts = {
-        RECALLED: packed.told,
-        NO_ROOM: packed.left_out,
-        IN_FEW_WORDS: packed.summarised,
-        "said already": packed.doubles,
+        RECALLED_REASON: packed.included,
+        NO_ROOM_REASON: packed.left_out,
+        SUMMARIZED_REASON: packed.summarized,
+        "said already": packed.duplicates,
         "not relevant enough": packed.irrelevant,
     }
     return {
-        name_of(hit, own): f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
+        get_reason_key(hit, own): f"{verdict}: score {hit.score:.2f}, found by {hit.found_by}"
         for verdict, hits in verdicts.items()
         for hit in hits
     }
 
 
-def _heading(line: _Line) -> str:
+def _format_heading(line: _Line) -> str:
     return f"{line.day.isoformat()}:"
 
 
-def _told(hit: Hit) -> str:
+def _format_hit(hit: Hit) -> str:
     if hit.knowledge is not None:
-        return known_line(hit.knowledge)
+        return format_knowledge(hit.knowledge)
     speaker = hit.message.name if hit.message is not None else None
     who = speaker or (hit.entry.role.value if hit.entry.role is not None else hit.entry.kind)
-    return harmless(" ".join(f"{who}: {without_fences(hit.entry.content)}".split()))
+    return neutralize_fence_tags(" ".join(f"{who}: {strip_fences(hit.entry.content)}".split()))

@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 100
 """How deep a value of free form may be nested."""
-_MOST = 2**53  # beyond, not every reader of JSON counts exactly
-_MOST_BITS = 1024  # about what a float can hold
-_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999, in seconds since 1970
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_MAX_INTEGER = 2**53  # beyond, not every reader of JSON counts exactly
+_MAX_INTEGER_BITS = 1024  # about what a float can hold
+_MIN_TIMESTAMP_SECONDS, _MAX_TIMESTAMP_SECONDS = (
+    -62_135_596_800,
+    253_402_300_799,
+)  # the years 1 to 9999, in seconds since 1970
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def put(to: object, name: str, value: object) -> None:
+def set_field(to: object, name: str, value: object) -> None:
     """Set a field of a frozen value while it is built."""
     object.__setattr__(to, name, value)
 
 
-def put_extra(to: Any, hidden: Iterable[str] = ()) -> None:  # noqa: ANN401 - any part of a context
+def set_extra(to: Any, hidden: Iterable[str] = ()) -> None:  # noqa: ANN401 - any part of a context
     """Check and copy the fields that are not known, and see that none of them is.
 
     Args:
@@ -37,17 +40,17 @@ def put_extra(to: Any, hidden: Iterable[str] = ()) -> None:  # noqa: ANN401 - an
         raise InvalidInputError(
             f"extra holds {min(taken)!r}, which is a field of {type(to).__name__}: set the field"
         )
-    put(to, "extra", extra)
+    set_field(to, "extra", extra)
 
 
 def check_text(value: object, where: str) -> str:
     """A text, with each pair of halves as the character that it stands for: no file tells them apart."""
     if not isinstance(value, str):
         raise InvalidInputError(f"{where} must be a text, got a {type(value).__name__}: use a str")
-    return _PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), value)
+    return _SURROGATE_PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), value)
 
 
-def check_filled(value: object, where: str) -> str:
+def check_not_empty(value: object, where: str) -> str:
     """A text that is not empty."""
     text = check_text(value, where)
     if not text:
@@ -63,15 +66,15 @@ def check_number(value: object, where: str) -> float:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInputError(f"{where} must be a finite number, got {value!r}: leave it out")
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise InvalidInputError(f"{where} has more than {_MOST_BITS} bits: write it as a text")
+    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
+        raise InvalidInputError(f"{where} has more than {_MAX_INTEGER_BITS} bits: write it as a text")
     return value
 
 
-def check_moment(value: object, where: str) -> float:
+def check_unix_seconds(value: object, where: str) -> float:
     """Seconds since 1970."""
     number = check_number(value, where)
-    if not _EARLIEST <= number <= _LATEST:
+    if not _MIN_TIMESTAMP_SECONDS <= number <= _MAX_TIMESTAMP_SECONDS:
         raise InvalidInputError(
             f"{where} must be seconds since 1970 within the years 1 to 9999, got {number!r}: "
             "divide milliseconds by 1000"
@@ -81,10 +84,14 @@ def check_moment(value: object, where: str) -> float:
 
 def check_count(value: object, where: str) -> int:
     """A whole number that every reader of JSON takes exactly."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        is_shown = isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MOST_BITS)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_INTEGER:
+        is_shown = isinstance(value, float) or (
+            isinstance(value, int) and value.bit_length() <= _MAX_INTEGER_BITS
+        )
         got = repr(value) if is_shown else f"a {type(value).__name__} that is none"
-        raise InvalidInputError(f"{where} must be a whole number from 0 to {_MOST}, got {got}: correct it")
+        raise InvalidInputError(
+            f"{where} must be a whole number from 0 to {_MAX_INTEGER}, got {got}: correct it"
+        )
     return value
 
 
@@ -95,14 +102,14 @@ def check_list(value: object, where: str) -> list[Any] | tuple[Any, ...]:
     return value
 
 
-def check_all(value: object, kind: type, where: str) -> tuple[Any, ...]:
+def check_parts(value: object, kind: type, where: str) -> tuple[Any, ...]:
     """A list of parts."""
     return tuple(
-        check_one(one, kind, f"{where}[{index}]") for index, one in enumerate(check_list(value, where))
+        check_part(one, kind, f"{where}[{index}]") for index, one in enumerate(check_list(value, where))
     )
 
 
-def check_one(value: object, kind: type, where: str) -> object:
+def check_part(value: object, kind: type, where: str) -> object:
     """A part of a context."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{where} must be a {kind.__name__}, got a {type(value).__name__}: build one")
@@ -113,11 +120,11 @@ def check_object(value: object, where: str) -> dict[str, Any]:
     """A JSON object, copied: whoever handed it in may change it."""
     if not isinstance(value, dict):
         raise InvalidInputError(f"{where} must be a dict, got a {type(value).__name__}: use plain JSON")
-    copied: dict[str, Any] = _copied(value, where, 0)
+    copied: dict[str, Any] = _copy_json(value, where, 0)
     return copied
 
 
-def _copied(value: object, where: str, depth: int) -> Any:  # noqa: ANN401 - any JSON value
+def _copy_json(value: object, where: str, depth: int) -> Any:  # noqa: ANN401 - any JSON value
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -127,10 +134,10 @@ def _copied(value: object, where: str, depth: int) -> Any:  # noqa: ANN401 - any
     if depth >= MAX_DEPTH:
         raise InvalidInputError(f"{where[:80]} is nested deeper than {MAX_DEPTH}: flatten it")
     if isinstance(value, list):
-        return [_copied(one, f"{where}[{index}]", depth + 1) for index, one in enumerate(value)]
+        return [_copy_json(one, f"{where}[{index}]", depth + 1) for index, one in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {
-            check_text(key, where): _copied(one, f"{where}[{key[:40]!r}]", depth + 1)
+            check_text(key, where): _copy_json(one, f"{where}[{key[:40]!r}]", depth + 1)
             for key, one in value.items()
         }
     raise InvalidInputError(

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.messages import check_time
-from langmem_tiers.common.tool_call_groups import safe_cut
-from langmem_tiers.compression.fact_finder import FactFinder, holds
-from langmem_tiers.compression.selection import cut
+from langmem_tiers.common.tool_call_groups import find_safe_cut
+from langmem_tiers.compression.fact_finder import FactFinder, contains_fact
+from langmem_tiers.compression.selection import truncate_with_ellipsis
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import SummaryStrategy
-from langmem_tiers.context_files.message_conversion import message_of
+from langmem_tiers.context_files.message_conversion import entry_to_message
 from langmem_tiers.context_files.models import HistoryEntry, estimate_tokens
 from langmem_tiers.context_files.store_models import CompactionConfig
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.text.token_counting import CharCounter
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.context_files.models import ActiveTask, ContextData
 
-SUMMARY_HEAD = "Previous conversation summary:"
+SUMMARY_HEADING = "Previous conversation summary:"
 """The first line of what is appended to the long-term summary."""
-_FACTS_BEHIND_A_LINE = 10
-_LINE = re.compile(r"- (\w{1,20}): (.*)", re.DOTALL)
-_HEAD_OF_A_SUMMARY = re.compile(r"\A\[Summary of \d+ messages\]\n?")
+_MAX_FACTS_PER_LINE = 10
+_SUMMARY_LINE = re.compile(r"- (\w{1,20}): (.*)", re.DOTALL)
+_SUMMARY_HEADER = re.compile(r"\A\[Summary of \d+ messages\]\n?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport(Told):
+class CompactionReport(Displayable):
     """A smaller context, and what became of the rest."""
 
     context: ContextData
@@ -64,22 +64,22 @@ class CompactionReport(Told):
     """Whether the older part of the long-term summary was summarised again."""
 
     @property
-    def summarised(self) -> int:
+    def summarized(self) -> int:
         """Entries that are no longer in the history."""
         return self.by_length + self.by_tokens
 
     @property
     def is_compacted(self) -> bool:
         """Whether anything was taken out."""
-        return bool(self.summarised or self.duplicate_facts or self.pruned_tasks or self.is_condensed)
+        return bool(self.summarized or self.duplicate_facts or self.pruned_tasks or self.is_condensed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _SummaryPart:
     text: str
     strategy: SummaryStrategy = SummaryStrategy.EXTRACTIVE
     problems: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    missing_facts: tuple[str, ...] = ()
 
 
 def compact(
@@ -105,16 +105,16 @@ def compact(
         force: Keep only the newest ``keep_history`` entries, also where there are not too many.
     """
     limits = CompactionConfig() if config is None else config
-    work = _Work(context.recent_history, context.long_term_summary, limits, counter, summarizer)
-    before = work.tokens()
+    work = _Compaction(context.recent_history, context.long_term_summary, limits, counter, summarizer)
+    before = work.count_tokens()
     by_length = by_tokens = 0
     count = len(work.history)
     if count > limits.max_history or (force and count > limits.keep_history):
-        by_length = work.move(count - limits.keep_history)
-    if work.tokens() > limits.max_tokens:
-        by_tokens = work.move(len(work.history) // 2)
+        by_length = work.summarize_oldest(count - limits.keep_history)
+    if work.count_tokens() > limits.max_tokens:
+        by_tokens = work.summarize_oldest(len(work.history) // 2)
     facts = tuple(sorted(set(context.facts)))
-    tasks = _unpruned(context.active_tasks, now, limits)
+    tasks = _keep_unexpired_tasks(context.active_tasks, now, limits)
     kept = {id(task) for task in tasks}
     return CompactionReport(
         context=replace(
@@ -127,18 +127,20 @@ def compact(
         by_length=by_length,
         by_tokens=by_tokens,
         tokens_before=before,
-        tokens_after=work.tokens(),
+        tokens_after=work.count_tokens(),
         duplicate_facts=len(context.facts) - len(facts),
         pruned_tasks=tuple(task.id for task in context.active_tasks if id(task) not in kept),
-        summary="\n\n".join(told.text for told in work.told),
-        strategy=next((told.strategy for told in work.told), SummaryStrategy.EXTRACTIVE),
-        problems=tuple(dict.fromkeys(problem for told in work.told for problem in told.problems)),
-        missing_facts=tuple(dict.fromkeys(fact for told in work.told for fact in told.missing)),
+        summary="\n\n".join(told.text for told in work.summary_parts),
+        strategy=next((told.strategy for told in work.summary_parts), SummaryStrategy.EXTRACTIVE),
+        problems=tuple(dict.fromkeys(problem for told in work.summary_parts for problem in told.problems)),
+        missing_facts=tuple(
+            dict.fromkeys(fact for told in work.summary_parts for fact in told.missing_facts)
+        ),
         is_condensed=work.is_condensed,
     )
 
 
-class _Work:
+class _Compaction:
     """A history and a summary between which entries move."""
 
     def __init__(
@@ -151,13 +153,13 @@ class _Work:
     ) -> None:
         self.history = history
         self.summary = summary
-        self.told: list[_Told] = []
+        self.summary_parts: list[_SummaryPart] = []
         self.is_condensed = False
         self._limits = limits
         self._counter = counter
         self._summarizer = summarizer
 
-    def tokens(self) -> int:
+    def count_tokens(self) -> int:
         """Of the history: counts that entries have, and of the others what the counter says, if there is one."""
         counter = self._counter
         return sum(
@@ -167,72 +169,76 @@ class _Work:
             for entry in self.history
         )
 
-    def move(self, count: int) -> int:
+    def summarize_oldest(self, count: int) -> int:
         """Put so many of the oldest entries behind the summary, or fewer, so as to part no call from its result."""
-        count = safe_cut([message_of(entry, number) for number, entry in enumerate(self.history)], count)
+        count = find_safe_cut(
+            [entry_to_message(entry, number) for number, entry in enumerate(self.history)], count
+        )
         if count <= 0:
             return 0
-        told = self._tell(self.history[:count])
+        told = self._summarize(self.history[:count])
         self.history = self.history[count:]
-        self.told.append(told)
-        self._append(told.text)
+        self.summary_parts.append(told)
+        self._append_summary(told.text)
         return count
 
-    def _tell(self, entries: Sequence[HistoryEntry]) -> _Told:
-        told = _told_in_lines(entries, self._limits.line_characters)
+    def _summarize(self, entries: Sequence[HistoryEntry]) -> _SummaryPart:
+        told = _summarize_in_lines(entries, self._limits.line_characters)
         if self._summarizer is None:
             return told
-        report = self._summarizer.summarize([message_of(entry, at) for at, entry in enumerate(entries)])
+        report = self._summarizer.summarize([entry_to_message(entry, at) for at, entry in enumerate(entries)])
         if report.strategy is SummaryStrategy.EXTRACTIVE:
             return replace(told, problems=report.problems)
-        return _Told(
-            text=f"{SUMMARY_HEAD}\n{_HEAD_OF_A_SUMMARY.sub('', report.text)}",
+        return _SummaryPart(
+            text=f"{SUMMARY_HEADING}\n{_SUMMARY_HEADER.sub('', report.text)}",
             strategy=report.strategy,
             problems=report.problems,
-            missing=tuple(fact.text for fact in report.missing),
+            missing_facts=tuple(fact.text for fact in report.missing),
         )
 
-    def _append(self, text: str) -> None:
+    def _append_summary(self, text: str) -> None:
         most = self._limits.max_summary_tokens
         older = self.summary
         if older and estimate_tokens(older) + estimate_tokens(text) > most:
-            older, self.is_condensed = _condensed(older, most // 2), True
+            older, self.is_condensed = _condense(older, most // 2), True
         if estimate_tokens(older) + estimate_tokens(text) > most:
-            text, self.is_condensed = _condensed(text, most // 2), True
+            text, self.is_condensed = _condense(text, most // 2), True
         self.summary = f"{older}\n\n{text}" if older else text
 
 
-def _told_in_lines(entries: Sequence[HistoryEntry], width: int) -> _Told:
+def _summarize_in_lines(entries: Sequence[HistoryEntry], width: int) -> _SummaryPart:
     finder = FactFinder()
-    lines, missing = [SUMMARY_HEAD], list[str]()
+    lines, missing = [SUMMARY_HEADING], list[str]()
     for entry in entries:
         words = " ".join(entry.content.split())
-        line = cut(words, width)
+        line = truncate_with_ellipsis(words, width)
         if len(words) > width:  # what is cut off loses its words and keeps its facts
-            lost = [fact.text for fact in finder.outermost(words) if not holds(line, fact)]
-            named = [fact for fact in lost if len(fact) <= width][:_FACTS_BEHIND_A_LINE]
+            lost = [fact.text for fact in finder.find_outermost(words) if not contains_fact(line, fact)]
+            named = [fact for fact in lost if len(fact) <= width][:_MAX_FACTS_PER_LINE]
             missing += [fact for fact in lost if fact not in named]
             line = f"{line} [{'; '.join(named)}]" if named else line
         lines.append(f"- {entry.role}: {line}".rstrip())
-    return _Told(text="\n".join(lines), missing=tuple(missing))
+    return _SummaryPart(text="\n".join(lines), missing_facts=tuple(missing))
 
 
-def _condensed(summary: str, max_tokens: int) -> str:
+def _condense(summary: str, max_tokens: int) -> str:
     # Without a model: its lines are read again as what was said, and those that say most stay, with all facts first.
-    lines = [line for line in summary.split("\n") if line and line != SUMMARY_HEAD]
-    spoken = (_LINE.fullmatch(line) for line in lines)
+    lines = [line for line in summary.split("\n") if line and line != SUMMARY_HEADING]
+    spoken = (_SUMMARY_LINE.fullmatch(line) for line in lines)
     entries = [
         HistoryEntry(0, "system", line) if match is None else HistoryEntry(0, match[1], match[2] or " ")
         for line, match in zip(lines, spoken, strict=True)
     ]
     done = Summarizer(CharCounter()).summarize(
-        [message_of(entry, number) for number, entry in enumerate(entries)],
+        [entry_to_message(entry, number) for number, entry in enumerate(entries)],
         strategy=SummaryStrategy.EXTRACTIVE,
         target_tokens=max(16, max_tokens),
     )
-    return f"{SUMMARY_HEAD}\n{_HEAD_OF_A_SUMMARY.sub('', done.text)}"
+    return f"{SUMMARY_HEADING}\n{_SUMMARY_HEADER.sub('', done.text)}"
 
 
-def _unpruned(tasks: Sequence[ActiveTask], now: datetime, limits: CompactionConfig) -> tuple[ActiveTask, ...]:
-    cutoff = microseconds(check_time(now) - timedelta(hours=limits.completed_hours)) / 1_000_000
+def _keep_unexpired_tasks(
+    tasks: Sequence[ActiveTask], now: datetime, limits: CompactionConfig
+) -> tuple[ActiveTask, ...]:
+    cutoff = to_microseconds(check_time(now) - timedelta(hours=limits.completed_hours)) / 1_000_000
     return tuple(task for task in tasks if not task.is_completed or task.updated_at > cutoff)

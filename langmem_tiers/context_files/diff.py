@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
-from langmem_tiers.context_files.serializer import context_bytes, json_text, to_dict
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.context_files.serializer import context_to_bytes, part_to_dict, to_json_text
+from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDiff(Told):
+class ContextDiff(Displayable):
     """Two versions side by side."""
 
     older: int
@@ -45,26 +45,26 @@ def diff_contexts(older: ContextData, newer: ContextData, numbers: tuple[int, in
         numbers: Of the two versions, for the headings.
     """
     names = [one.name for one in fields(older) if one.name not in {"based_on", "recovery"}]
-    before, after = _lines(older), _lines(newer)
+    before, after = _to_lines(older), _to_lines(newer)
     old_head, new_head = (f"version {number}" for number in numbers)
     return ContextDiff(
         older=numbers[0],
         newer=numbers[1],
         changed=tuple(name for name in names if getattr(older, name) != getattr(newer, name)),
-        facts_added=_more(newer.facts, older.facts),
-        facts_removed=_more(older.facts, newer.facts),
-        history_added=_more_entries(newer.recent_history, older.recent_history),
-        history_removed=_more_entries(older.recent_history, newer.recent_history),
-        tasks_changed=_changed_tasks(older.active_tasks, newer.active_tasks),
+        facts_added=_find_added(newer.facts, older.facts),
+        facts_removed=_find_added(older.facts, newer.facts),
+        history_added=_find_added_entries(newer.recent_history, older.recent_history),
+        history_removed=_find_added_entries(older.recent_history, newer.recent_history),
+        tasks_changed=_find_changed_tasks(older.active_tasks, newer.active_tasks),
         text="".join(difflib.unified_diff(before, after, old_head, new_head, n=2)),
     )
 
 
-def _lines(context: ContextData) -> list[str]:
-    return context_bytes(context).decode().splitlines(keepends=True)
+def _to_lines(context: ContextData) -> list[str]:
+    return context_to_bytes(context).decode().splitlines(keepends=True)
 
 
-def _more(some: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
+def _find_added(some: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
     left = Counter(others)
     found = []
     for one in some:
@@ -74,9 +74,11 @@ def _more(some: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
     return tuple(found)
 
 
-def _more_entries(some: Sequence[HistoryEntry], others: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
-    keys = [json_text(to_dict(entry)) for entry in some]
-    more = Counter(_more(keys, [json_text(to_dict(entry)) for entry in others]))
+def _find_added_entries(
+    some: Sequence[HistoryEntry], others: Sequence[HistoryEntry]
+) -> tuple[HistoryEntry, ...]:
+    keys = [to_json_text(part_to_dict(entry)) for entry in some]
+    more = Counter(_find_added(keys, [to_json_text(part_to_dict(entry)) for entry in others]))
     found = []
     for key, entry in zip(
         reversed(keys), reversed(some), strict=True
@@ -87,6 +89,6 @@ def _more_entries(some: Sequence[HistoryEntry], others: Sequence[HistoryEntry]) 
     return tuple(reversed(found))
 
 
-def _changed_tasks(older: Sequence[ActiveTask], newer: Sequence[ActiveTask]) -> tuple[str, ...]:
+def _find_changed_tasks(older: Sequence[ActiveTask], newer: Sequence[ActiveTask]) -> tuple[str, ...]:
     before, after = ({task.id: task for task in tasks} for tasks in (older, newer))
     return tuple(name for name in {**before, **after} if before.get(name) != after.get(name))

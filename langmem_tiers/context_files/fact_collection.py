@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.sessions.redundancy import find_redundant
 from langmem_tiers.text.facts import FactKind
-from langmem_tiers.text.key_facts import key_facts
+from langmem_tiers.text.key_facts import find_key_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,8 @@ _KINDS = frozenset(
 )
 _KEY_FACTS = frozenset({"url", "api", "selector"})
 _SECRET = "credential"  # the name of a key fact
-_LONGEST, _SHORTEST = 300, 8
-_FROM_ONE_ENTRY = 5
+_MAX_FACT_CHARACTERS, _MIN_FACT_CHARACTERS = 300, 8
+_MAX_FACTS_PER_ENTRY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def extract_facts(
     """
     finder = FactFinder() if finder is None else finder
     entries = [entry for entry in context.recent_history if since is None or entry.timestamp > since]
-    found = list(dict.fromkeys(fact for entry in entries for fact in _facts_of(entry, finder)))
+    found = list(dict.fromkeys(fact for entry in entries for fact in _find_facts(entry, finder)))
     # Of two that say the same, what the context has stays, and then what was said first.
     redundant = find_redundant([*reversed(found), *context.facts])
     new = tuple(fact for at, fact in enumerate(found) if len(found) - 1 - at not in redundant)
@@ -72,23 +72,25 @@ def extract_facts(
     )
 
 
-def _facts_of(entry: HistoryEntry, finder: FactFinder) -> Iterator[str]:
+def _find_facts(entry: HistoryEntry, finder: FactFinder) -> Iterator[str]:
     if entry.role.lower() in {"tool", "function", "system"}:
         return
     count = 0
-    for match in _SENTENCE.finditer(without_fences(entry.content)):
+    for match in _SENTENCE.finditer(strip_fences(entry.content)):
         sentence = " ".join(match[0].split()).strip("-*•>#| ")
         if _is_fact(sentence, finder):
             yield sentence
             count += 1
-        if count >= _FROM_ONE_ENTRY:
+        if count >= _MAX_FACTS_PER_ENTRY:
             return
 
 
 def _is_fact(sentence: str, finder: FactFinder) -> bool:
-    if not _SHORTEST <= len(sentence) <= _LONGEST or sentence.endswith(("?", "\uff1f")):
+    if not _MIN_FACT_CHARACTERS <= len(sentence) <= _MAX_FACT_CHARACTERS or sentence.endswith(
+        ("?", "\uff1f")
+    ):
         return False
-    keys = key_facts(sentence)
+    keys = find_key_facts(sentence)
     if _SECRET in keys:
         return False
     return not _KEY_FACTS.isdisjoint(keys) or any(fact.kind in _KINDS for fact in finder.find(sentence))

@@ -10,9 +10,9 @@ from cachetools import LRUCache
 
 from langmem_tiers.config import EmbeddingConfig, check_limit
 from langmem_tiers.errors import EmbeddingError, InvalidInputError
-from langmem_tiers.recall.embedders.embedding import Embedding
+from langmem_tiers.recall.embedders.embedding import EmbeddingClient
 from langmem_tiers.recall.item_records import IndexedItem
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.recall.records import VectorStore
 
-MIN_SCORE = 0.03
+MIN_FACT_SCORE = 0.03
 """What words and meaning must give to a fact for it to be about a text at all."""
-_HELD = 20_000
-_SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+_MAX_CACHED_VECTORS = 20_000
+_FIXED_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,22 @@ class FactHits:
     """Why vectors were not used."""
 
 
-class _Memory:
+class _InMemoryVectorStore:
     """What an embedding asks of a store of vectors, in memory."""
 
     def __init__(self) -> None:
-        self._held: LRUCache[bytes, bytes] = LRUCache(_HELD)
+        self._vectors: LRUCache[bytes, bytes] = LRUCache(_MAX_CACHED_VECTORS)
 
-    def model(self, *_: object, **__: object) -> int:
+    def register_model(self, *_: object, **__: object) -> int:
         return 1
 
-    def cached(self, _: int, hashes: Sequence[bytes], __: datetime) -> Mapping[bytes, bytes]:
-        return {one: self._held[one] for one in hashes if one in self._held}
+    def get_cached_vectors(self, _: int, hashes: Sequence[bytes], __: datetime) -> Mapping[bytes, bytes]:
+        return {one: self._vectors[one] for one in hashes if one in self._vectors}
 
-    def cache(self, _: int, vectors: Mapping[bytes, bytes], *__: object, **___: object) -> None:
-        self._held.update(vectors)
+    def insert_cached_vectors(
+        self, _: int, vectors: Mapping[bytes, bytes], *__: object, **___: object
+    ) -> None:
+        self._vectors.update(vectors)
 
 
 class FactSearch:
@@ -79,17 +81,17 @@ class FactSearch:
         self._embedding = (
             None
             if embedder is None
-            else Embedding(
+            else EmbeddingClient(
                 embedder,
-                cast("VectorStore", _Memory()),
+                cast("VectorStore", _InMemoryVectorStore()),
                 EmbeddingConfig() if config is None else config,
                 clock,
             )
         )
-        self._vectors: LRUCache[str, bytes] = LRUCache(_HELD)
+        self._vectors: LRUCache[str, bytes] = LRUCache(_MAX_CACHED_VECTORS)
 
     def find(
-        self, facts: Sequence[str], text: str, *, limit: int = 5, min_score: float = MIN_SCORE
+        self, facts: Sequence[str], text: str, *, limit: int = 5, min_score: float = MIN_FACT_SCORE
     ) -> FactHits:
         """The facts that a text is about, best first.
 
@@ -99,35 +101,33 @@ class FactSearch:
             limit: How many at most.
             min_score: What is worse than that is left out.
         """
-        from langmem_tiers.recall.item_index import Shelf  # noqa: PLC0415 - numpy, not before it is needed
+        from langmem_tiers.recall.item_index import ItemSearchIndex  # noqa: PLC0415 - numpy, not before it is needed
 
         check_limit(limit)
         if not isinstance(text, str):
             raise InvalidInputError(f"facts are found by a text, got a {type(text).__name__}: use a str")
         unique = list(dict.fromkeys(facts))
-        vector, problems = self._prepared(unique, text)
-        shelf = Shelf()
+        vector, problems = self._embed(unique, text)
+        shelf = ItemSearchIndex()
         if vector is not None:
             shelf.use_model(1, len(vector))
         for number, fact in enumerate(unique, 1):
             held = None if vector is None else self._vectors.get(fact)
-            texts = ((" ".join(terms_of(fact)), held),)
-            shelf.put(IndexedItem(number, 1, number, _SOME_TIME, texts))
+            texts = ((" ".join(extract_terms(fact)), held),)
+            shelf.put(IndexedItem(number, 1, number, _FIXED_TIME, texts))
         share = None if self._embedding is None else self._embedding.share
-        ranked = shelf.ranked(terms_of(text), vector, share).part(0, limit)
+        ranked = shelf.rank(extract_terms(text), vector, share).get_slice(0, limit)
         hits = tuple(FactHit(unique[one.pk - 1], one.score or 0.0) for one in ranked)
         return FactHits(hits=tuple(hit for hit in hits if hit.score >= min_score), problems=problems)
 
-    def _prepared(
-        self, facts: Sequence[str], text: str
-    ) -> tuple[NDArray[np.float32] | None, tuple[str, ...]]:
+    def _embed(self, facts: Sequence[str], text: str) -> tuple[NDArray[np.float32] | None, tuple[str, ...]]:
         if self._embedding is None or not facts:
             return None, ()
         try:
             new = [fact for fact in facts if fact not in self._vectors]
-            done = self._embedding.documents(new)
-            for at in done.done:
+            done = self._embedding.embed_documents(new)
+            for at in done.embedded_numbers:
                 self._vectors[new[at]] = done.vectors[at].astype("<f4").tobytes()
-            return self._embedding.query(text), ()
+            return self._embedding.embed_query(text), ()
         except EmbeddingError as error:
             return None, (str(error),)

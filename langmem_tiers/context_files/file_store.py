@@ -12,9 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langmem_tiers.context_files.file_names import file_stem, is_short_of_id, session_of
+from langmem_tiers.context_files.file_names import is_shortened_stem, parse_file_stem, to_file_stem
 from langmem_tiers.context_files.models import Recovery
-from langmem_tiers.context_files.serializer import context_bytes, context_from_bytes
+from langmem_tiers.context_files.serializer import context_from_bytes, context_to_bytes
 from langmem_tiers.context_files.store_models import (
     ContextDeleteReport,
     ContextFilesConfig,
@@ -28,14 +28,14 @@ from langmem_tiers.errors import (
     StorageUnavailableError,
 )
 from langmem_tiers.storage.file_io import (
-    DamagedError,
-    file_faults,
+    DamagedFileError,
     make_folder,
-    read_whole,
+    read_whole_file,
+    replace_file,
     sync_folder,
-    write_whole,
+    translate_file_errors,
 )
-from langmem_tiers.storage.file_locks import locked
+from langmem_tiers.storage.file_locks import hold_file_lock
 
 if TYPE_CHECKING:
     import os
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from langmem_tiers.context_files.models import ContextData
 
 
-_DIGITS = 8
+_VERSION_DIGITS = 8
 
 
-class SessionFolder:
+class SessionFiles:
     """The files of one session. Whoever changes them holds the lock.
 
     Args:
@@ -58,37 +58,42 @@ class SessionFolder:
 
     def __init__(self, folder: Path, session_id: str, max_bytes: int) -> None:
         self._folder = folder
-        self._stem = file_stem(session_id)
+        self._stem = to_file_stem(session_id)
         self._max_bytes = max_bytes
         self.session_id = session_id
         self.main = folder / f"{self._stem}.json"
         self.lock = folder / ".locks" / f"{self._stem}.lock"
-        self._versions = folder / ".versions" / self._stem
-        self._damaged = folder / ".damaged"
+        self._versions_folder = folder / ".versions" / self._stem
+        self._damaged_folder = folder / ".damaged"
 
     def prepare(self) -> None:
         """Make the folders that a save needs."""
         make_folder(self._folder)
-        for inner in (self.lock.parent, self._versions.parent, self._versions, self._damaged):
+        for inner in (
+            self.lock.parent,
+            self._versions_folder.parent,
+            self._versions_folder,
+            self._damaged_folder,
+        ):
             if inner.is_symlink():
                 raise StorageUnavailableError(
                     f"{str(inner)!r} is a link, which may lead out of the folder: put a folder in its place"
                 )
             make_folder(inner)
 
-    def note_id(self) -> None:
+    def write_session_id(self) -> None:
         """Write the whole id into the lock, where the name of the file does not hold it."""
-        if is_short_of_id(self._stem) and not self.lock.stat().st_size:
+        if is_shortened_stem(self._stem) and not self.lock.stat().st_size:
             self.lock.write_bytes(self.session_id.encode("utf-8", "surrogatepass"))
 
     def read_main(self) -> bytes | None:
         """The context in force; None if there is none."""
-        return read_whole(self.main, self._max_bytes)
+        return read_whole_file(self.main, self._max_bytes)
 
     def read_version(self, number: int) -> bytes | None:
         """A version, as far as it can be read."""
-        with suppress(DamagedError):
-            return read_whole(self._path(number), self._max_bytes)
+        with suppress(DamagedFileError):
+            return read_whole_file(self._get_version_path(number), self._max_bytes)
         return None
 
     def parse(self, data: bytes) -> ContextData:
@@ -100,47 +105,47 @@ class SessionFolder:
         try:
             return context_from_bytes(data, self.session_id)
         except InvalidInputError as error:
-            raise DamagedError(str(error)) from None
+            raise DamagedFileError(str(error)) from None
 
-    def numbers(self) -> list[int]:
+    def list_version_numbers(self) -> list[int]:
         """The versions there are, newest first."""
-        if self._versions.is_symlink() or not self._versions.is_dir():
+        if self._versions_folder.is_symlink() or not self._versions_folder.is_dir():
             return []
-        found = (path.stem for path in self._versions.iterdir() if path.suffix == ".json")
+        found = (path.stem for path in self._versions_folder.iterdir() if path.suffix == ".json")
         return sorted((int(stem) for stem in found if stem.isdecimal() and stem.isascii()), reverse=True)
 
-    def current(self, data: bytes | None) -> int | None:
+    def find_current_version(self, data: bytes | None) -> int | None:
         """The number of the context in force, which is the newest but for a save that was not finished.
 
         None if it is no version: nobody has saved yet, or somebody wrote the file by hand.
         """
-        newest = self.numbers()[:2]
+        newest = self.list_version_numbers()[:2]
         return next(
             (number for number in newest if data is not None and self.read_version(number) == data), None
         )
 
-    def saved_at(self, number: int) -> float:
+    def get_saved_at(self, number: int) -> float:
         """When a version was saved, in seconds since 1970."""
-        return self._path(number).stat().st_mtime
+        return self._get_version_path(number).stat().st_mtime
 
-    def put_version(self, number: int, data: bytes, now: datetime) -> None:
+    def write_version(self, number: int, data: bytes, now: datetime) -> None:
         """Keep a version."""
-        write_whole(self._path(number), data, modified_seconds=now.timestamp())
+        replace_file(self._get_version_path(number), data, modified_seconds=now.timestamp())
 
-    def put_main(self, data: bytes) -> None:
+    def write_main(self, data: bytes) -> None:
         """Put a context into force."""
-        write_whole(self.main, data)
+        replace_file(self.main, data)
 
-    def last_good(self) -> tuple[int, bytes, ContextData] | None:
+    def find_last_good(self) -> tuple[int, bytes, ContextData] | None:
         """The newest version that can be read."""
-        for number in self.numbers():
+        for number in self.list_version_numbers():
             data = self.read_version(number)
-            with suppress(DamagedError):
+            with suppress(DamagedFileError):
                 if data is not None:
                     return number, data, self.parse(data)
         return None
 
-    def set_aside(self, instead: bytes | None) -> Path:
+    def quarantine_main(self, instead: bytes | None) -> Path:
         """Move the context in force to what is damaged, and put another in its place, if there is one.
 
         Where the file system can do it, there is one in force at every moment.
@@ -148,38 +153,39 @@ class SessionFolder:
         aside = next(
             path
             for number in count(1)
-            if not (path := self._damaged / f"{self._stem}.{number}.json").exists() and not path.is_symlink()
+            if not (path := self._damaged_folder / f"{self._stem}.{number}.json").exists()
+            and not path.is_symlink()
         )
-        if instead is None or not _link(self.main, aside):
+        if instead is None or not _try_link(self.main, aside):
             self.main.rename(aside)
         if instead is not None:
-            self.put_main(instead)
-        sync_folder(self._damaged)
+            self.write_main(instead)
+        sync_folder(self._damaged_folder)
         sync_folder(self._folder)
         return aside
 
-    def prune(self, keep: int) -> None:
+    def prune_versions(self, keep: int) -> None:
         """Leave the newest versions."""
-        for number in self.numbers()[keep:]:
-            self._path(number).unlink(missing_ok=True)
+        for number in self.list_version_numbers()[keep:]:
+            self._get_version_path(number).unlink(missing_ok=True)
 
-    def erase(self) -> tuple[bool, int]:
+    def delete(self) -> tuple[bool, int]:
         """Erase context, versions and lock; whether there was a context, and how many versions."""
-        was_there, numbers = self.main.is_symlink() or self.main.exists(), self.numbers()
+        was_there, numbers = self.main.is_symlink() or self.main.exists(), self.list_version_numbers()
         self.main.unlink(missing_ok=True)
         sync_folder(self._folder)
-        if self._versions.is_dir() and not self._versions.is_symlink():
-            for path in self._versions.iterdir():
+        if self._versions_folder.is_dir() and not self._versions_folder.is_symlink():
+            for path in self._versions_folder.iterdir():
                 path.unlink(missing_ok=True)
-            self._versions.rmdir()
+            self._versions_folder.rmdir()
         self.lock.unlink(missing_ok=True)
         return was_there, len(numbers)
 
-    def _path(self, number: int) -> Path:
-        return self._versions / f"{number:0{_DIGITS}d}.json"
+    def _get_version_path(self, number: int) -> Path:
+        return self._versions_folder / f"{number:0{_VERSION_DIGITS}d}.json"
 
 
-def _link(path: Path, other: Path) -> bool:
+def _try_link(path: Path, other: Path) -> bool:
     # A folder or a link is moved, not linked to, and some file systems know no second name of a file.
     with suppress(OSError):
         if not path.is_symlink():
@@ -188,7 +194,7 @@ def _link(path: Path, other: Path) -> bool:
     return False
 
 
-def revision_of(data: bytes | None) -> str:
+def compute_revision(data: bytes | None) -> str:
     """What a context with these bytes is based on; empty for none."""
     return "" if data is None else hashlib.blake2b(data, digest_size=16).hexdigest()
 
@@ -210,100 +216,100 @@ class FileContextStore:
 
     def initialize(self) -> None:
         """Make the folder, if it is not there."""
-        with file_faults(self.folder, "made"):
+        with translate_file_errors(self.folder, "made"):
             make_folder(self.folder)
 
     def load(self, session_id: str) -> ContextData | None:
         """The context; the last good version, if it cannot be read."""
-        files = self._files(session_id)
-        with file_faults(files.main, "read"):
+        files = self._get_files(session_id)
+        with translate_file_errors(files.main, "read"):
             try:
                 data = files.read_main()
-                return None if data is None else replace(files.parse(data), based_on=revision_of(data))
-            except DamagedError:
-                with self._locked(files):
-                    return self._mended(files)
+                return None if data is None else replace(files.parse(data), based_on=compute_revision(data))
+            except DamagedFileError:
+                with self._lock(files):
+                    return self._load_or_repair(files)
 
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
         """Keep the context as the next version."""
-        data = checked_bytes(context, self._config.max_bytes)
-        files = self._files(context.session_id)
-        with file_faults(files.main, "written"), self._locked(files):
-            mended = self._mended(files, or_none=True)
+        data = to_checked_bytes(context, self._config.max_bytes)
+        files = self._get_files(context.session_id)
+        with translate_file_errors(files.main, "written"), self._lock(files):
+            mended = self._load_or_repair(files, or_none=True)
             stored = files.read_main()
-            if not overwrite and context.based_on != revision_of(stored):
-                raise conflict(context, "" if mended is None else mended.based_on)
-            number = self._next_number(files, stored, now)
-            files.put_version(number, data, now)
-            files.put_main(data)
-            files.prune(self._config.keep_versions)
-        kept = replace(context, based_on=revision_of(data), recovery=None)
+            if not overwrite and context.based_on != compute_revision(stored):
+                raise build_conflict_error(context, "" if mended is None else mended.based_on)
+            number = self._reserve_next_number(files, stored, now)
+            files.write_version(number, data, now)
+            files.write_main(data)
+            files.prune_versions(self._config.keep_versions)
+        kept = replace(context, based_on=compute_revision(data), recovery=None)
         recovery = None if mended is None else mended.recovery
         return SaveReport(context=kept, version=number, size_bytes=len(data), recovery=recovery)
 
     def delete(self, session_id: str) -> ContextDeleteReport:
         """Erase the context with all its versions."""
-        files = self._files(session_id)
+        files = self._get_files(session_id)
         if not self.folder.is_dir():
             return ContextDeleteReport(was_there=False, versions=0)
-        with file_faults(files.main, "erased"), self._locked(files):
-            was_there, versions = files.erase()
+        with translate_file_errors(files.main, "erased"), self._lock(files):
+            was_there, versions = files.delete()
         return ContextDeleteReport(was_there=was_there, versions=versions)
 
     def sessions(self) -> tuple[str, ...]:
         """The ids of all sessions that have a context; files with other names are left alone."""
-        with file_faults(self.folder, "listed"):
+        with translate_file_errors(self.folder, "listed"):
             if not self.folder.is_dir():
                 return ()
-            found = (self._session(path) for path in self.folder.glob("*.json"))
+            found = (self._find_session_id(path) for path in self.folder.glob("*.json"))
             return tuple(sorted(one for one in found if one is not None))
 
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
         """The versions that are kept, newest first."""
-        files = self._files(session_id)
-        with file_faults(files.main, "read"):
+        files = self._get_files(session_id)
+        with translate_file_errors(files.main, "read"):
             stored = None
-            with suppress(DamagedError):
+            with suppress(DamagedFileError):
                 stored = files.read_main()
-            current = files.current(stored)
+            current = files.find_current_version(stored)
             return tuple(
                 version
-                for number in files.numbers()
+                for number in files.list_version_numbers()
                 if current is None or number <= current  # a later one was not finished
-                if (version := _version(files, number, current)) is not None
+                if (version := _build_version(files, number, current)) is not None
             )
 
     def version(self, session_id: str, number: int) -> ContextData | None:
         """The context as it was in a version."""
-        files = self._files(session_id)
-        with file_faults(files.main, "read"), suppress(DamagedError):
+        files = self._get_files(session_id)
+        with translate_file_errors(files.main, "read"), suppress(DamagedFileError):
             data = files.read_version(number)
-            return None if data is None else replace(files.parse(data), based_on=revision_of(data))
+            return None if data is None else replace(files.parse(data), based_on=compute_revision(data))
         return None
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _files(self, session_id: str) -> SessionFolder:
-        return SessionFolder(self.folder, session_id, self._config.max_bytes)
+    def _get_files(self, session_id: str) -> SessionFiles:
+        return SessionFiles(self.folder, session_id, self._config.max_bytes)
 
     @contextmanager
-    def _locked(self, files: SessionFolder) -> Iterator[None]:
+    def _lock(self, files: SessionFiles) -> Iterator[None]:
         files.prepare()
-        with locked(files.lock, self._config.busy_timeout_seconds):
+        with hold_file_lock(files.lock, self._config.busy_timeout_seconds):
             files.prepare()  # whoever deleted the session took folders along
-            files.note_id()
+            files.write_session_id()
             yield
 
-    def _mended(self, files: SessionFolder, *, or_none: bool = False) -> ContextData | None:
+    def _load_or_repair(self, files: SessionFiles, *, or_none: bool = False) -> ContextData | None:
         # Somebody else may have mended it while we waited for the lock.
         try:
             data = files.read_main()
-            return None if data is None else replace(files.parse(data), based_on=revision_of(data))
-        except DamagedError as error:
+            return None if data is None else replace(files.parse(data), based_on=compute_revision(data))
+        except DamagedFileError as error:
             reason = str(error)
-        good = files.last_good()
-        aside = files.set_aside(None if good is None else good[1])
+        good = files.find_last_good()
+        aside = files.quarantine_main(None if good is None else good[1])
         if good is None and or_none:
             _log.warning("%r could not be read (%s): it is now %r", str(files.main), reason, str(aside))
             return None
@@ -318,36 +324,36 @@ class FileContextStore:
             *(str(files.main), reason, str(aside), number),
         )
         recovery = Recovery(reason=reason, set_aside=str(aside), restored_version=number)
-        return replace(context, based_on=revision_of(data), recovery=recovery)
+        return replace(context, based_on=compute_revision(data), recovery=recovery)
 
-    def _next_number(self, files: SessionFolder, stored: bytes | None, now: datetime) -> int:
-        numbers = files.numbers()
-        current = files.current(stored)
+    def _reserve_next_number(self, files: SessionFiles, stored: bytes | None, now: datetime) -> int:
+        numbers = files.list_version_numbers()
+        current = files.find_current_version(stored)
         if current is None:
             current = numbers[0] if numbers else 0
             if stored is not None:  # written by hand, or by another program: it stays as a version
                 current += 1
-                files.put_version(current, stored, now)
+                files.write_version(current, stored, now)
         return current + 1
 
-    def _session(self, path: Path) -> str | None:
-        if not is_short_of_id(path.stem):
-            return session_of(path.stem)
+    def _find_session_id(self, path: Path) -> str | None:
+        if not is_shortened_stem(path.stem):
+            return parse_file_stem(path.stem)
         noted = self.folder / ".locks" / f"{path.stem}.lock"
-        with suppress(OSError, ValueError, DamagedError, RecursionError):
-            known: object = (read_whole(noted, self._config.max_bytes) or b"").decode(
+        with suppress(OSError, ValueError, DamagedFileError, RecursionError):
+            known: object = (read_whole_file(noted, self._config.max_bytes) or b"").decode(
                 "utf-8", "surrogatepass"
             )
             if not known:
-                said = json.loads(read_whole(path, self._config.max_bytes) or b"{}")
+                said = json.loads(read_whole_file(path, self._config.max_bytes) or b"{}")
                 known = said.get("session_id") if isinstance(said, dict) else None
-            return known if isinstance(known, str) and file_stem(known) == path.stem else None
+            return known if isinstance(known, str) and to_file_stem(known) == path.stem else None
         return None
 
 
-def _version(files: SessionFolder, number: int, current: int | None) -> ContextVersion | None:
+def _build_version(files: SessionFiles, number: int, current: int | None) -> ContextVersion | None:
     try:
-        data, saved_at = files.read_version(number), files.saved_at(number)
+        data, saved_at = files.read_version(number), files.get_saved_at(number)
     except FileNotFoundError:  # pruned meanwhile
         return None
     if data is None:
@@ -356,14 +362,14 @@ def _version(files: SessionFolder, number: int, current: int | None) -> ContextV
         number=number,
         saved_at=datetime.fromtimestamp(saved_at, UTC),
         size_bytes=len(data),
-        revision=revision_of(data),
+        revision=compute_revision(data),
         is_current=number == current,
     )
 
 
-def checked_bytes(context: ContextData, max_bytes: int) -> bytes:
+def to_checked_bytes(context: ContextData, max_bytes: int) -> bytes:
     """The context as it is stored, or an error if that would be too large."""
-    data = context_bytes(context)
+    data = context_to_bytes(context)
     if len(data) > max_bytes:
         raise InvalidInputError(
             f"the context of {context.session_id!r} takes {len(data)} bytes, more than the {max_bytes} that are "
@@ -372,7 +378,7 @@ def checked_bytes(context: ContextData, max_bytes: int) -> bytes:
     return data
 
 
-def conflict(context: ContextData, stored: str) -> ContextConflictError:
+def build_conflict_error(context: ContextData, stored: str) -> ContextConflictError:
     """The error for a save that is based on another version than the stored one."""
     what = "was saved by somebody else" if stored else "was deleted"
     return ContextConflictError(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryEntry, TokenUsage, ToolStats
-from langmem_tiers.context_files.serializer import json_text, to_dict
+from langmem_tiers.context_files.serializer import part_to_dict, to_json_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,30 +26,32 @@ def merge_contexts(base: ContextData, theirs: ContextData, ours: ContextData) ->
     """
     return replace(
         theirs,
-        system_state=_objects(base.system_state, theirs.system_state, ours.system_state),
-        facts=tuple(_lists(base.facts, theirs.facts, ours.facts, key=str)),
-        recent_history=_history(base, theirs, ours),
-        long_term_summary=_summary(base.long_term_summary, theirs.long_term_summary, ours.long_term_summary),
-        active_tasks=_tasks(base.active_tasks, theirs.active_tasks, ours.active_tasks),
-        tool_stats=_tool_stats(base.tool_stats, theirs.tool_stats, ours.tool_stats),
+        system_state=_merge_objects(base.system_state, theirs.system_state, ours.system_state),
+        facts=tuple(_merge_lists(base.facts, theirs.facts, ours.facts, key=str)),
+        recent_history=_merge_history(base, theirs, ours),
+        long_term_summary=_merge_summaries(
+            base.long_term_summary, theirs.long_term_summary, ours.long_term_summary
+        ),
+        active_tasks=_merge_tasks(base.active_tasks, theirs.active_tasks, ours.active_tasks),
+        tool_stats=_merge_tool_stats(base.tool_stats, theirs.tool_stats, ours.tool_stats),
         last_known_environment=max(
             (theirs.last_known_environment, ours.last_known_environment), key=lambda one: one.last_update
         ),
-        token_usage=_token_usage(base.token_usage, theirs.token_usage, ours.token_usage),
-        extra=_objects(base.extra, theirs.extra, ours.extra),
+        token_usage=_merge_token_usage(base.token_usage, theirs.token_usage, ours.token_usage),
+        extra=_merge_objects(base.extra, theirs.extra, ours.extra),
     )
 
 
-def _history(base: ContextData, theirs: ContextData, ours: ContextData) -> tuple[HistoryEntry, ...]:
-    both = _lists(base.recent_history, theirs.recent_history, ours.recent_history, key=_key)
+def _merge_history(base: ContextData, theirs: ContextData, ours: ContextData) -> tuple[HistoryEntry, ...]:
+    both = _merge_lists(base.recent_history, theirs.recent_history, ours.recent_history, key=_to_key)
     return tuple(sorted(both, key=lambda entry: entry.timestamp))
 
 
-def _key(part: HistoryEntry | ActiveTask) -> str:
-    return json_text(to_dict(part))
+def _to_key(part: HistoryEntry | ActiveTask) -> str:
+    return to_json_text(part_to_dict(part))
 
 
-def _lists(base: Sequence[Any], theirs: Sequence[Any], ours: Sequence[Any], *, key: Any) -> list[Any]:  # noqa: ANN401 - a function of what is in the lists
+def _merge_lists(base: Sequence[Any], theirs: Sequence[Any], ours: Sequence[Any], *, key: Any) -> list[Any]:  # noqa: ANN401 - a function of what is in the lists
     was, is_theirs, is_ours = (Counter(map(key, some)) for some in (base, theirs, ours))
     room = {
         one: is_theirs[one] + is_ours[one] - was[one] if one in was else max(is_theirs[one], is_ours[one])
@@ -63,7 +65,7 @@ def _lists(base: Sequence[Any], theirs: Sequence[Any], ours: Sequence[Any], *, k
     return kept
 
 
-def _summary(base: str, theirs: str, ours: str) -> str:
+def _merge_summaries(base: str, theirs: str, ours: str) -> str:
     if ours in (base, theirs):
         return theirs
     if theirs == base:
@@ -72,7 +74,7 @@ def _summary(base: str, theirs: str, ours: str) -> str:
     return f"{theirs}\n\n{added}" if theirs else added
 
 
-def _tasks(
+def _merge_tasks(
     base: Sequence[ActiveTask], theirs: Sequence[ActiveTask], ours: Sequence[ActiveTask]
 ) -> tuple[ActiveTask, ...]:
     was, is_theirs, is_ours = ({task.id: task for task in some} for some in (base, theirs, ours))
@@ -85,38 +87,42 @@ def _tasks(
     return tuple(merged)
 
 
-def _tool_stats(base: ToolStats, theirs: ToolStats, ours: ToolStats) -> ToolStats:
+def _merge_tool_stats(base: ToolStats, theirs: ToolStats, ours: ToolStats) -> ToolStats:
     return ToolStats(
-        total_calls=_sum(base.total_calls, theirs.total_calls, ours.total_calls),
+        total_calls=_merge_counts(base.total_calls, theirs.total_calls, ours.total_calls),
         by_tool={
-            name: _sum(base.by_tool.get(name, 0), theirs.by_tool.get(name, 0), ours.by_tool.get(name, 0))
+            name: _merge_counts(
+                base.by_tool.get(name, 0), theirs.by_tool.get(name, 0), ours.by_tool.get(name, 0)
+            )
             for name in {**theirs.by_tool, **ours.by_tool}
         },
-        failures=_sum(base.failures, theirs.failures, ours.failures),
-        extra=_objects(base.extra, theirs.extra, ours.extra),
+        failures=_merge_counts(base.failures, theirs.failures, ours.failures),
+        extra=_merge_objects(base.extra, theirs.extra, ours.extra),
     )
 
 
-def _token_usage(base: TokenUsage, theirs: TokenUsage, ours: TokenUsage) -> TokenUsage:
+def _merge_token_usage(base: TokenUsage, theirs: TokenUsage, ours: TokenUsage) -> TokenUsage:
     return TokenUsage(
-        total_input=_sum(base.total_input, theirs.total_input, ours.total_input),
-        total_output=_sum(base.total_output, theirs.total_output, ours.total_output),
-        by_session=_sum(base.by_session, theirs.by_session, ours.by_session),
-        extra=_objects(base.extra, theirs.extra, ours.extra),
+        total_input=_merge_counts(base.total_input, theirs.total_input, ours.total_input),
+        total_output=_merge_counts(base.total_output, theirs.total_output, ours.total_output),
+        by_session=_merge_counts(base.by_session, theirs.by_session, ours.by_session),
+        extra=_merge_objects(base.extra, theirs.extra, ours.extra),
     )
 
 
-def _sum(base: int, theirs: int, ours: int) -> int:
+def _merge_counts(base: int, theirs: int, ours: int) -> int:
     return max(0, theirs + ours - base)
 
 
-def _objects(base: Mapping[str, Any], theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_objects(
+    base: Mapping[str, Any], theirs: Mapping[str, Any], ours: Mapping[str, Any]
+) -> dict[str, Any]:
     nothing = object()
     merged: dict[str, Any] = {}
     for name in {**theirs, **ours}:
         was, is_theirs, is_ours = (side.get(name, nothing) for side in (base, theirs, ours))
         if all(isinstance(side, dict) for side in (is_theirs, is_ours)):
-            value: Any = _objects(was if isinstance(was, dict) else {}, is_theirs, is_ours)
+            value: Any = _merge_objects(was if isinstance(was, dict) else {}, is_theirs, is_ours)
         else:
             value = is_theirs if is_ours == was else is_ours
         if value is not nothing:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.messages import COUNTED_BY_CALLER, Message, MessageDraft, Role, ToolCall
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.context_files.models import HistoryEntry
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.json_values import JsonValue
     from langmem_tiers.common.ports import TokenCounter
 
-MADE_ID = "context-file-"
+GENERATED_ID_PREFIX = "context-file-"
 """How the id of a message begins that came from an entry without one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROLES = {
@@ -28,33 +28,33 @@ _ROLES = {
     "human": Role.USER,
     "model": Role.ASSISTANT,
 }
-_MOST_TOKENS = 2**31
+_MAX_TOKENS = 2**31
 
 
-def role_of(role: str) -> Role:
+def parse_role(role: str) -> Role:
     """The role of the engine that a role of a file stands for; one that is not known speaks for the system."""
     return _ROLES.get(role.lower(), Role.SYSTEM)
 
 
-def moment_of(seconds: float) -> datetime:
+def from_unix_seconds(seconds: float) -> datetime:
     """The time that seconds since 1970 stand for, to the microsecond."""
     return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
 
 
-def seconds_of(moment: datetime) -> float:
+def to_unix_seconds(moment: datetime) -> float:
     """Seconds since 1970; a whole number where the moment is one."""
-    whole, rest = divmod(microseconds(moment), 1_000_000)
+    whole, rest = divmod(to_microseconds(moment), 1_000_000)
     return whole + rest / 1_000_000 if rest else whole
 
 
-def message_of(entry: HistoryEntry, number: int) -> Message:
+def entry_to_message(entry: HistoryEntry, number: int) -> Message:
     """An entry as a message that is read and not stored, for summaries and groups."""
-    draft = draft_of(entry, f"{number}", None)
+    draft = entry_to_draft(entry, f"{number}", None)
     return Message(
         id=draft.id or f"{number}",
         role=draft.role,
         content=draft.content,
-        created_at=moment_of(entry.timestamp),
+        created_at=from_unix_seconds(entry.timestamp),
         token_count=entry.token_count or 0,
         token_counter=COUNTED_BY_CALLER,
         tool_calls=draft.tool_calls,
@@ -62,7 +62,7 @@ def message_of(entry: HistoryEntry, number: int) -> Message:
     )
 
 
-def draft_of(entry: HistoryEntry, made_id: str, counter: TokenCounter | None) -> MessageDraft:
+def entry_to_draft(entry: HistoryEntry, made_id: str, counter: TokenCounter | None) -> MessageDraft:
     """An entry on its way into a session.
 
     Args:
@@ -73,22 +73,22 @@ def draft_of(entry: HistoryEntry, made_id: str, counter: TokenCounter | None) ->
     extra, count = entry.extra, entry.token_count
     is_recounted = counter is not None and extra.get("token_counter") == counter.name
     return MessageDraft(
-        role_of(entry.role),
+        parse_role(entry.role),
         entry.content,
-        id=_id(extra.get("id")) or made_id,
-        created_at=moment_of(entry.timestamp),
-        name=_text(extra.get("name")),
-        tool_calls=_calls(extra.get("tool_calls")),
-        tool_call_id=_text(extra.get("tool_call_id")),
-        payload=_payload(extra.get("payload_json")),
-        token_count=None if is_recounted or count is None or count >= _MOST_TOKENS else count,
+        id=_parse_id(extra.get("id")) or made_id,
+        created_at=from_unix_seconds(entry.timestamp),
+        name=_parse_text(extra.get("name")),
+        tool_calls=_parse_tool_calls(extra.get("tool_calls")),
+        tool_call_id=_parse_text(extra.get("tool_call_id")),
+        payload=_parse_payload(extra.get("payload_json")),
+        token_count=None if is_recounted or count is None or count >= _MAX_TOKENS else count,
     )
 
 
-def entry_of(message: Message) -> HistoryEntry:
+def message_to_entry(message: Message) -> HistoryEntry:
     """A message on its way into a file; what files of this form have no field for goes into ``extra``."""
     extra: dict[str, JsonValue] = {}
-    if not message.id.startswith(MADE_ID):
+    if not message.id.startswith(GENERATED_ID_PREFIX):
         extra["id"] = message.id
     if message.name is not None:
         extra["name"] = message.name
@@ -103,47 +103,49 @@ def entry_of(message: Message) -> HistoryEntry:
     if message.token_counter != COUNTED_BY_CALLER:
         extra["token_counter"] = message.token_counter
     entry = HistoryEntry(
-        seconds_of(message.created_at), message.role.value, message.content, message.token_count, extra
+        to_unix_seconds(message.created_at), message.role.value, message.content, message.token_count, extra
     )
-    return as_hidden(entry) if message.is_compressed else entry
+    return hide_entry(entry) if message.is_compressed else entry
 
 
-def as_hidden(entry: HistoryEntry) -> HistoryEntry:
+def hide_entry(entry: HistoryEntry) -> HistoryEntry:
     """The entry as one that stands behind the summary."""
     return replace(entry, extra={**entry.extra, "is_compressed": True})
 
 
-def is_hidden(entry: HistoryEntry) -> bool:
+def is_hidden_entry(entry: HistoryEntry) -> bool:
     """Whether an entry stands behind the summary."""
     return entry.extra.get("is_compressed") is True
 
 
-class MadeIds:
+class EntryIdGenerator:
     """Ids for entries that have none: the same entry of the same session always gets the same."""
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
         self._seen: dict[str, int] = {}
 
-    def id_of(self, entry: HistoryEntry) -> str:
+    def generate_id(self, entry: HistoryEntry) -> str:
         """The id; of entries that are alike, each has its own."""
         what = json.dumps([self._session, entry.timestamp, entry.role, entry.content])
         number = self._seen[what] = self._seen.get(what, -1) + 1
-        return f"{MADE_ID}{hashlib.blake2b(f'{number} {what}'.encode(), digest_size=16).hexdigest()}"
+        return (
+            f"{GENERATED_ID_PREFIX}{hashlib.blake2b(f'{number} {what}'.encode(), digest_size=16).hexdigest()}"
+        )
 
 
-def _id(value: object) -> str | None:
+def _parse_id(value: object) -> str | None:
     try:
         return check_name(value, "message id") if isinstance(value, str) else None
     except ValueError:
         return None
 
 
-def _text(value: object) -> str | None:
+def _parse_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _calls(value: object) -> list[ToolCall]:
+def _parse_tool_calls(value: object) -> list[ToolCall]:
     names = ("id", "name", "arguments")
     if not isinstance(value, list):
         return []
@@ -153,7 +155,7 @@ def _calls(value: object) -> list[ToolCall]:
     return [ToolCall(one["id"], one["name"], one["arguments"]) for one in whole]
 
 
-def _payload(value: object) -> Any:  # noqa: ANN401 - any JSON value
+def _parse_payload(value: object) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):

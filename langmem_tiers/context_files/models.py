@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.context_files.checks import (
-    check_all,
     check_count,
-    check_filled,
     check_list,
-    check_moment,
+    check_not_empty,
     check_number,
     check_object,
-    check_one,
+    check_part,
+    check_parts,
     check_text,
-    put,
-    put_extra,
+    check_unix_seconds,
+    set_extra,
+    set_field,
 )
 from langmem_tiers.errors import InvalidInputError
 
@@ -55,12 +55,12 @@ class HistoryEntry:
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        put(self, "timestamp", check_moment(self.timestamp, "timestamp"))
-        put(self, "role", check_filled(self.role, "role"))
-        put(self, "content", check_text(self.content, "content"))
+        set_field(self, "timestamp", check_unix_seconds(self.timestamp, "timestamp"))
+        set_field(self, "role", check_not_empty(self.role, "role"))
+        set_field(self, "content", check_text(self.content, "content"))
         if self.token_count is not None:
             check_count(self.token_count, "token_count")
-        put_extra(self)
+        set_extra(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class ActiveTask:
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        put(self, "id", check_filled(self.id, "id"))
-        put(self, "description", check_text(self.description, "description"))
-        put(self, "status", check_filled(self.status, "status"))
+        set_field(self, "id", check_not_empty(self.id, "id"))
+        set_field(self, "description", check_text(self.description, "description"))
+        set_field(self, "status", check_not_empty(self.status, "status"))
         if not 0 <= check_number(self.progress, "progress") <= 1:
             raise InvalidInputError(f"progress must lie in [0, 1], got {self.progress!r}: scale it first")
-        put(self, "created_at", check_moment(self.created_at, "created_at"))
-        put(self, "updated_at", check_moment(self.updated_at, "updated_at"))
-        put_extra(self)
+        set_field(self, "created_at", check_unix_seconds(self.created_at, "created_at"))
+        set_field(self, "updated_at", check_unix_seconds(self.updated_at, "updated_at"))
+        set_extra(self)
 
     @property
     def is_completed(self) -> bool:
@@ -105,10 +105,10 @@ class ToolStats:
     def __post_init__(self) -> None:
         check_count(self.total_calls, "total_calls")
         check_count(self.failures, "failures")
-        put(self, "by_tool", check_object(self.by_tool, "by_tool"))
+        set_field(self, "by_tool", check_object(self.by_tool, "by_tool"))
         for count in self.by_tool.values():
             check_count(count, "each count in by_tool")
-        put_extra(self)
+        set_extra(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ class KnownEnvironment:
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        put(self, "workspace", check_text(self.workspace, "workspace"))
-        put(self, "last_update", check_moment(self.last_update, "last_update"))
-        put(self, "system_snapshot", check_object(self.system_snapshot, "system_snapshot"))
-        put_extra(self)
+        set_field(self, "workspace", check_text(self.workspace, "workspace"))
+        set_field(self, "last_update", check_unix_seconds(self.last_update, "last_update"))
+        set_field(self, "system_snapshot", check_object(self.system_snapshot, "system_snapshot"))
+        set_extra(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class TokenUsage:
     def __post_init__(self) -> None:
         for name in ("total_input", "total_output", "by_session"):
             check_count(getattr(self, name), name)
-        put_extra(self)
+        set_extra(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +178,18 @@ class ContextData:
     recovery: Recovery | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        put(self, "session_id", check_name(check_text(self.session_id, "session_id"), "session id"))
-        put(self, "system_state", check_object(self.system_state, "system_state"))
-        put(self, "facts", tuple(check_text(fact, "a fact") for fact in check_list(self.facts, "facts")))
-        put(self, "recent_history", check_all(self.recent_history, HistoryEntry, "recent_history"))
-        put(self, "long_term_summary", check_text(self.long_term_summary, "long_term_summary"))
-        put(self, "active_tasks", check_all(self.active_tasks, ActiveTask, "active_tasks"))
-        check_one(self.tool_stats, ToolStats, "tool_stats")
-        check_one(self.last_known_environment, KnownEnvironment, "last_known_environment")
-        check_one(self.token_usage, TokenUsage, "token_usage")
-        put_extra(self, hidden=("based_on", "recovery"))
+        set_field(self, "session_id", check_name(check_text(self.session_id, "session_id"), "session id"))
+        set_field(self, "system_state", check_object(self.system_state, "system_state"))
+        set_field(
+            self, "facts", tuple(check_text(fact, "a fact") for fact in check_list(self.facts, "facts"))
+        )
+        set_field(self, "recent_history", check_parts(self.recent_history, HistoryEntry, "recent_history"))
+        set_field(self, "long_term_summary", check_text(self.long_term_summary, "long_term_summary"))
+        set_field(self, "active_tasks", check_parts(self.active_tasks, ActiveTask, "active_tasks"))
+        check_part(self.tool_stats, ToolStats, "tool_stats")
+        check_part(self.last_known_environment, KnownEnvironment, "last_known_environment")
+        check_part(self.token_usage, TokenUsage, "token_usage")
+        set_extra(self, hidden=("based_on", "recovery"))
 
     @property
     def tracked_tokens(self) -> int:
@@ -205,7 +207,7 @@ class ContextData:
     ) -> ContextData:
         """The context with one more turn, counted as a quarter of its characters if you have no count."""
         count = estimate_tokens(content) if token_count is None and isinstance(content, str) else token_count
-        entry = HistoryEntry(_seconds(at), role, content, count, extra)
+        entry = HistoryEntry(_to_seconds(at), role, content, count, extra)
         return replace(self, recent_history=(*self.recent_history, entry))
 
     def with_fact(self, *facts: str) -> ContextData:
@@ -226,7 +228,7 @@ class ContextData:
         progress: float | None = None,
     ) -> ContextData:
         """The context with a task begun, or one that it has changed; what is left out stays as it is."""
-        now, known = _seconds(at), next((task for task in self.active_tasks if task.id == id), None)
+        now, known = _to_seconds(at), next((task for task in self.active_tasks if task.id == id), None)
         if known is None:
             task = ActiveTask(id, description or "", status or RUNNING, progress or 0.0, now, now)
             return replace(self, active_tasks=(*self.active_tasks, task))
@@ -243,7 +245,7 @@ class ContextData:
 
     def with_tool_call(self, tool: str, *, failed: bool = False) -> ContextData:
         """The context with one more call of a tool counted."""
-        stats, name = self.tool_stats, check_filled(tool, "tool")
+        stats, name = self.tool_stats, check_not_empty(tool, "tool")
         counted = replace(
             stats,
             total_calls=stats.total_calls + 1,
@@ -275,12 +277,16 @@ class ContextData:
         known = replace(
             self.last_known_environment,
             workspace=workspace,
-            last_update=_seconds(at),
+            last_update=_to_seconds(at),
             system_snapshot={} if system_snapshot is None else system_snapshot,
         )
         return replace(self, last_known_environment=known)
 
 
-def _seconds(at: datetime | float) -> float:
+def _to_seconds(at: datetime | float) -> float:
     # Whole seconds, as files of this form have; a moment that is known more exactly is given as a number.
-    return microseconds(check_time(at)) // 1_000_000 if isinstance(at, datetime) else check_moment(at, "at")
+    return (
+        to_microseconds(check_time(at)) // 1_000_000
+        if isinstance(at, datetime)
+        else check_unix_seconds(at, "at")
+    )

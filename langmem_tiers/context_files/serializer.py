@@ -21,9 +21,9 @@ from langmem_tiers.errors import InvalidInputError, LangmemTiersError
 
 _Part = TypeVar("_Part", HistoryEntry, ActiveTask, ToolStats, KnownEnvironment, TokenUsage)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NOT_WRITTEN = {"extra", "based_on", "recovery"}
-_LISTS = {"recent_history": HistoryEntry, "active_tasks": ActiveTask}
-_PARTS = {
+_UNWRITTEN_FIELDS = {"extra", "based_on", "recovery"}
+_LIST_FIELDS = {"recent_history": HistoryEntry, "active_tasks": ActiveTask}
+_PART_FIELDS = {
     "tool_stats": ToolStats,
     "last_known_environment": KnownEnvironment,
     "token_usage": TokenUsage,
@@ -31,25 +31,25 @@ _PARTS = {
 _BOM = b"\xef\xbb\xbf"
 
 
-def context_bytes(context: ContextData) -> bytes:
+def context_to_bytes(context: ContextData) -> bytes:
     """The context as it stands in a file: UTF-8, two spaces of indent, the fields in the order of the design."""
-    return (json_text(to_dict(context), indent=2) + "\n").encode()
+    return (to_json_text(part_to_dict(context), indent=2) + "\n").encode()
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
+def to_json_text(value: object, *, indent: int | None = None) -> str:
     """A JSON value as text that UTF-8 can hold."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def to_dict(part: Any) -> dict[str, Any]:  # noqa: ANN401 - a context or a part of one
+def part_to_dict(part: Any) -> dict[str, Any]:  # noqa: ANN401 - a context or a part of one
     """A context, or a part of one, as plain JSON."""
-    known = {one.name: getattr(part, one.name) for one in fields(part) if one.name not in _NOT_WRITTEN}
+    known = {one.name: getattr(part, one.name) for one in fields(part) if one.name not in _UNWRITTEN_FIELDS}
     written = {
-        name: [to_dict(one) for one in value]
-        if name in _LISTS
-        else to_dict(value)
-        if name in _PARTS
+        name: [part_to_dict(one) for one in value]
+        if name in _LIST_FIELDS
+        else part_to_dict(value)
+        if name in _PART_FIELDS
         else list(value)
         if isinstance(value, tuple)
         else value
@@ -72,7 +72,7 @@ def context_from_bytes(data: bytes, session_id: str) -> ContextData:
         text = data.removeprefix(_BOM).decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"it is not UTF-8 at byte {error.start}") from None
-    context = context_from_dict(_parsed(text), session_id)
+    context = context_from_dict(_parse_json(text), session_id)
     if context.session_id != session_id:
         raise InvalidInputError(f"it says that it is of session {context.session_id[:80]!r}")
     return context
@@ -80,13 +80,13 @@ def context_from_bytes(data: bytes, session_id: str) -> ContextData:
 
 def context_from_dict(value: object, session_id: str) -> ContextData:
     """The context that plain JSON stands for; fields that are missing or null get what is usual."""
-    known, extra = _split(ContextData, value, "the file")
+    known, extra = _split_fields(ContextData, value, "the file")
     known = {name: part for name, part in known.items() if part is not None}
     known.setdefault("session_id", session_id)
-    for name, kind in _LISTS.items():
+    for name, kind in _LIST_FIELDS.items():
         if name in known:
-            known[name] = _each(kind, known[name], name)
-    for name, kind in _PARTS.items():
+            known[name] = _parse_list(kind, known[name], name)
+    for name, kind in _PART_FIELDS.items():
         if name in known:
             known[name] = part_from_dict(kind, known[name], name)
     if not isinstance(known.get("facts", []), list):
@@ -96,7 +96,7 @@ def context_from_dict(value: object, session_id: str) -> ContextData:
 
 def part_from_dict(kind: type[_Part], value: object, where: str) -> _Part:
     """A part of a context from plain JSON."""
-    known, extra = _split(kind, value, where)
+    known, extra = _split_fields(kind, value, where)
     try:
         return kind(**known, extra=extra)
     except TypeError:
@@ -106,24 +106,27 @@ def part_from_dict(kind: type[_Part], value: object, where: str) -> _Part:
         raise InvalidInputError(f"{where}: {error}") from None
 
 
-def _each(kind: Any, value: object, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - one of the parts
+def _parse_list(kind: Any, value: object, where: str) -> tuple[Any, ...]:  # noqa: ANN401 - one of the parts
     if not isinstance(value, list):
         raise InvalidInputError(f"{where} must be a list, got a {type(value).__name__}")
     return tuple(part_from_dict(kind, one, f"{where}[{index}]") for index, one in enumerate(value))
 
 
-def _split(kind: Any, value: object, where: str) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as above
+def _split_fields(kind: Any, value: object, where: str) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as above
     if not isinstance(value, dict):
         raise InvalidInputError(f"{where} must be an object, got a {type(value).__name__}")
-    names = {one.name for one in fields(kind)} - _NOT_WRITTEN
+    names = {one.name for one in fields(kind)} - _UNWRITTEN_FIELDS
     known = {name: part for name, part in value.items() if name in names}
     return known, {name: part for name, part in value.items() if name not in names}
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(
-            text, object_pairs_hook=_without_doubles, parse_constant=_refused, parse_float=_finite
+            text,
+            object_pairs_hook=_reject_duplicates,
+            parse_constant=_reject_constant,
+            parse_float=_parse_finite_float,
         )
     except RecursionError:
         raise InvalidInputError("it is nested too deep") from None
@@ -135,7 +138,7 @@ def _parsed(text: str) -> object:
         raise InvalidInputError(f"it is no JSON{place}") from None
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         ((double, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -143,11 +146,11 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(constant: str) -> object:
+def _reject_constant(constant: str) -> object:
     raise InvalidInputError(f"it holds {constant}, which is no number of JSON")
 
 
-def _finite(digits: str) -> float:
+def _parse_finite_float(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
         raise InvalidInputError("it holds a number that is too large")

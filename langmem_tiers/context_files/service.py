@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.common.closeable import Closing
+from langmem_tiers.common.closeable import Closeable
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.context_files.compaction import compact
 from langmem_tiers.context_files.diff import diff_contexts
-from langmem_tiers.context_files.exchange import EngineSide, from_engine, into_engine
+from langmem_tiers.context_files.exchange import EngineEndpoint, export_context, import_context
 from langmem_tiers.context_files.fact_collection import extract_facts
 from langmem_tiers.context_files.fact_search import FactSearch
 from langmem_tiers.context_files.file_store import FileContextStore
@@ -32,7 +32,7 @@ from langmem_tiers.errors import (
     StorageBusyError,
 )
 from langmem_tiers.text.token_counting import CharCounter
-from langmem_tiers.wiring import Given, open_database
+from langmem_tiers.wiring import EngineOptions, open_database
 
 if TYPE_CHECKING:
     import os
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.context_files.compaction import CompactionReport
     from langmem_tiers.context_files.diff import ContextDiff
-    from langmem_tiers.context_files.exchange import ContextImport
+    from langmem_tiers.context_files.exchange import ContextImportReport
     from langmem_tiers.context_files.fact_collection import FactsReport
     from langmem_tiers.context_files.fact_search import FactHits
     from langmem_tiers.context_files.store_models import ContextStore
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.storage.database import Database
 
-_TRIES = 100  # far more than a few who save one session need
-_CHOICES = ("refuse", "merge", "overwrite")
-_SCHEMES = ("sqlite:", "postgresql:", "postgresql+", "postgres:")
+_MAX_TRIES = 100  # far more than a few who save one session need
+_CONFLICT_CHOICES = ("refuse", "merge", "overwrite")
+_DATABASE_SCHEMES = ("sqlite:", "postgresql:", "postgresql+", "postgres:")
 
 
-class ContextFiles(Closing):
+class ContextFiles(Closeable):
     """The contexts of sessions, each in a JSON file that people can read, or all in a database.
 
     Safe to share between threads, and between processes that work on the same folder.
@@ -82,7 +82,7 @@ class ContextFiles(Closing):
         clock: Clock | None = None,
     ) -> None:
         _check_config(config)
-        given = Given.of(
+        given = EngineOptions.resolve(
             config=None,
             counter=counter,
             model=model,
@@ -92,21 +92,21 @@ class ContextFiles(Closing):
             ids=None,
         )
         self.config = ContextFilesConfig() if config is None else config
-        self._where = where
+        self._location = where
         self._clock = given.clock
         self._counter = counter
         self._summarizer = None if model is None else Summarizer(counter or CharCounter(), model)
-        self._facts = FactSearch(given.embedder, given.clock)
+        self._fact_search = FactSearch(given.embedder, given.clock)
         self._database: Database | None = None
         self.store: ContextStore
-        if isinstance(where, str) and where.startswith(_SCHEMES):
+        if isinstance(where, str) and where.startswith(_DATABASE_SCHEMES):
             self._database = open_database(where, given)
             self.store = SqlContextStore(self._database, check_namespace(namespace), self.config)
         else:
             self.store = FileContextStore(where, self.config)
 
     def __repr__(self) -> str:
-        return f"ContextFiles({str(self._where) if self._database is None else self._database.label!r})"
+        return f"ContextFiles({str(self._location) if self._database is None else self._database.label!r})"
 
     def close(self) -> None:
         """Give the database back, if there is one. Everything that was saved is on it already."""
@@ -150,10 +150,12 @@ class ContextFiles(Closing):
             raise InvalidInputError(
                 f"save() takes a ContextData, got a {type(context).__name__}: use what load() gave"
             )
-        if on_conflict not in _CHOICES:
-            raise InvalidInputError(f"unknown on_conflict {on_conflict!r}: use one of {', '.join(_CHOICES)}")
+        if on_conflict not in _CONFLICT_CHOICES:
+            raise InvalidInputError(
+                f"unknown on_conflict {on_conflict!r}: use one of {', '.join(_CONFLICT_CHOICES)}"
+            )
         if on_conflict == "merge":
-            return self._merged(context)
+            return self._save_merged(context)
         return self.store.save(context, self._now(), overwrite=on_conflict == "overwrite")
 
     def update(self, session_id: str, change: Callable[[ContextData], ContextData]) -> SaveReport:
@@ -163,7 +165,7 @@ class ContextFiles(Closing):
             session_id: Whose context.
             change: What to make of it; it may be asked more than once.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 return self.save(change(self.load(session_id)))
             except ContextConflictError:
@@ -200,7 +202,7 @@ class ContextFiles(Closing):
 
     def find_facts(self, context: ContextData, text: str, *, limit: int = 5) -> FactHits:
         """The facts that a text is about, best first, by words and by meaning."""
-        return self._facts.find(context.facts, text, limit=limit)
+        return self._fact_search.find(context.facts, text, limit=limit)
 
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
         """The versions that are kept of a session, newest first."""
@@ -231,7 +233,7 @@ class ContextFiles(Closing):
 
     def to_engine(
         self, session_id: str, engine: MemoryEngine, namespace: str | Iterable[str]
-    ) -> ContextImport:
+    ) -> ContextImportReport:
         """Take a context into the engine: entries as messages of the session of the same name, facts as knowledge.
 
         Again with the same context, nothing is stored twice.
@@ -241,7 +243,7 @@ class ContextFiles(Closing):
             engine: Where to.
             namespace: The namespace of the session.
         """
-        return into_engine(_side(engine, namespace, session_id), self.load(session_id))
+        return import_context(_build_endpoint(engine, namespace, session_id), self.load(session_id))
 
     def from_engine(
         self, session_id: str, engine: MemoryEngine, namespace: str | Iterable[str]
@@ -253,23 +255,23 @@ class ContextFiles(Closing):
             engine: Where from.
             namespace: The namespace of the session.
         """
-        context = from_engine(_side(engine, namespace, session_id), session_id)
+        context = export_context(_build_endpoint(engine, namespace, session_id), session_id)
         return self.update(session_id, lambda now: replace(context, based_on=now.based_on))
 
-    def _merged(self, context: ContextData) -> SaveReport:
+    def _save_merged(self, context: ContextData) -> SaveReport:
         is_merged, ours = False, context
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 return replace(self.store.save(ours, self._now()), is_merged=is_merged)
             except ContextConflictError:
                 theirs = self.load(context.session_id)
-                ours = merge_contexts(self._base(context), theirs, context)
+                ours = merge_contexts(self._find_merge_base(context), theirs, context)
                 is_merged = True
         raise StorageBusyError(
             f"session {context.session_id!r} is saved by others all the time: try again later"
         )
 
-    def _base(self, context: ContextData) -> ContextData:
+    def _find_merge_base(self, context: ContextData) -> ContextData:
         # What both were made from, if it is still kept.
         for version in self.versions(context.session_id):
             if version.revision == context.based_on:
@@ -282,9 +284,9 @@ class ContextFiles(Closing):
         return check_time(self._clock.now())
 
 
-def _side(engine: MemoryEngine, namespace: str | Iterable[str], session_id: str) -> EngineSide:
+def _build_endpoint(engine: MemoryEngine, namespace: str | Iterable[str], session_id: str) -> EngineEndpoint:
     tenant = engine.namespace(namespace)
-    return EngineSide(
+    return EngineEndpoint(
         session=tenant.session(session_id),
         knowledge=tenant.knowledge,
         items=engine.items,

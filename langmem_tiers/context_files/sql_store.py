@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, insert, select, update
 
-from langmem_tiers.common.namespaces import check_name, escape, namespace_key, unescape
-from langmem_tiers.context_files.file_store import checked_bytes, conflict
+from langmem_tiers.common.namespaces import build_namespace_key, check_name, escape, unescape
+from langmem_tiers.context_files.file_store import build_conflict_error, to_checked_bytes
 from langmem_tiers.context_files.models import Recovery
 from langmem_tiers.context_files.serializer import context_from_bytes
 from langmem_tiers.context_files.store_models import (
@@ -21,9 +21,9 @@ from langmem_tiers.context_files.store_models import (
     SaveReport,
 )
 from langmem_tiers.errors import InvalidInputError, StorageBusyError, StorageCorruptError
-from langmem_tiers.sessions.repository import namespace_pk_of
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import context_files, context_versions, namespaces
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     Select: TypeAlias = AnySelect[*tuple[Any, ...]]
 
 _log = logging.getLogger("langmem_tiers")
-_TRIES = 20  # far more than two racing writers need
-_FILE = select(context_files).join(namespaces)
-_IN_FORCE = (
+_MAX_TRIES = 20  # far more than two racing writers need
+_SELECT_FILE = select(context_files).join(namespaces)
+_SELECT_CURRENT_VERSION = (
     select(context_versions)
     .join(context_files, context_files.c.pk == context_versions.c.file_pk)
     .join(namespaces)
@@ -68,33 +68,35 @@ class SqlContextStore:
         self._namespace = namespace
         self._config = ContextFilesConfig() if config is None else config
 
-    @repeatable
+    @retry_on_disconnect
     def load(self, session_id: str) -> ContextData | None:
         """The context; the last good version, if it cannot be read."""
         with self._database.read() as connection:
-            row = connection.execute(self._of(_IN_FORCE, session_id)).first()
+            row = connection.execute(self._filter_session(_SELECT_CURRENT_VERSION, session_id)).first()
         if row is None:
             return None
         try:
-            return _context(row, session_id)
+            return _to_context(row, session_id)
         except InvalidInputError:
-            return self._mend(session_id)
+            return self._repair(session_id)
 
     def save(self, context: ContextData, now: datetime, *, overwrite: bool = False) -> SaveReport:
         """Keep the context as the next version."""
-        body = checked_bytes(context, self._config.max_bytes).decode()
-        for _ in range(_TRIES):
+        body = to_checked_bytes(context, self._config.max_bytes).decode()
+        for _ in range(_MAX_TRIES):
             # Two who save a new session at once: one of them looks again and finds it.
-            with suppress(OutrunError), self._database.write() as connection:
-                number = self._put(connection, context, body, now, overwrite=overwrite)
-                kept = replace(context, based_on=_revision(number, body), recovery=None)
+            with suppress(ConcurrentWriteError), self._database.write() as connection:
+                number = self._insert_version(connection, context, body, now, overwrite=overwrite)
+                kept = replace(context, based_on=_compute_revision(number, body), recovery=None)
                 return SaveReport(context=kept, version=number, size_bytes=len(body.encode()))
         raise StorageBusyError(f"others save session {context.session_id!r} all the time: try again later")
 
     def delete(self, session_id: str) -> ContextDeleteReport:
         """Erase the context with all its versions."""
         with self._database.write() as connection:
-            file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
+            file = connection.execute(
+                self._filter_session(_SELECT_FILE, session_id).with_for_update(of=context_files)
+            ).first()
             if file is None:
                 return ContextDeleteReport(was_there=False, versions=0)
             rows = context_versions.c
@@ -109,60 +111,68 @@ class SqlContextStore:
                 connection.execute(delete(context_files).where(ours))
         return ContextDeleteReport(was_there=file.current > 0, versions=gone.rowcount)
 
-    @repeatable
+    @retry_on_disconnect
     def sessions(self) -> tuple[str, ...]:
         """The ids of all sessions that have a context."""
         query = (
             select(context_files.c.session_id)
             .join(namespaces)
-            .where(namespaces.c.path == namespace_key(self._namespace), context_files.c.current > 0)
+            .where(namespaces.c.path == build_namespace_key(self._namespace), context_files.c.current > 0)
         )
         with self._database.read() as connection:
             return tuple(sorted(unescape(name) for name in connection.execute(query).scalars()))
 
-    @repeatable
+    @retry_on_disconnect
     def versions(self, session_id: str) -> tuple[ContextVersion, ...]:
         """The versions that are kept, newest first."""
         query = (
-            self._of(_versions_of(), session_id)
+            self._filter_session(_select_versions(), session_id)
             .where(context_versions.c.damage.is_(None))
             .order_by(context_versions.c.number.desc())
         )
         with self._database.read() as connection:
-            return tuple(_version(row) for row in connection.execute(query))
+            return tuple(_to_version(row) for row in connection.execute(query))
 
-    @repeatable
+    @retry_on_disconnect
     def version(self, session_id: str, number: int) -> ContextData | None:
         """The context as it was in a version."""
-        query = self._of(_versions_of(), session_id).where(context_versions.c.number == number)
+        query = self._filter_session(_select_versions(), session_id).where(
+            context_versions.c.number == number
+        )
         with self._database.read() as connection:
             row = connection.execute(query).first()
         with suppress(InvalidInputError):
-            return None if row is None else _context(row, session_id)
+            return None if row is None else _to_context(row, session_id)
         return None
 
     def close(self) -> None:
         """The database is its owner's to close."""
 
-    def _of(self, query: Select, session_id: str) -> Select:
+    def _filter_session(self, query: Select, session_id: str) -> Select:
         return query.where(
-            namespaces.c.path == namespace_key(self._namespace),
+            namespaces.c.path == build_namespace_key(self._namespace),
             context_files.c.session_id == escape(check_name(session_id, "session id")),
         )
 
-    def _put(
+    def _insert_version(
         self, connection: Connection, context: ContextData, body: str, now: datetime, *, overwrite: bool
     ) -> int:
         session_id = context.session_id
-        file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
-        row = None if file is None else connection.execute(self._of(_IN_FORCE, session_id)).first()
-        stored = "" if row is None else _revision(row.number, row.body)
+        file = connection.execute(
+            self._filter_session(_SELECT_FILE, session_id).with_for_update(of=context_files)
+        ).first()
+        row = (
+            None
+            if file is None
+            else connection.execute(self._filter_session(_SELECT_CURRENT_VERSION, session_id)).first()
+        )
+        stored = "" if row is None else _compute_revision(row.number, row.body)
         if not overwrite and context.based_on != stored:
-            raise conflict(context, stored)
+            raise build_conflict_error(context, stored)
         if row is not None:
-            _mark(connection, file_pk=row.file_pk, reasons=_tried([row], session_id)[0])
+            _mark_damaged(connection, file_pk=row.file_pk, reasons=_find_good_version([row], session_id)[0])
         if file is None:
-            namespace_pk = namespace_pk_of(connection, namespace_key(self._namespace), now)
+            namespace_pk = get_or_create_namespace(connection, build_namespace_key(self._namespace), now)
             new = {"namespace_pk": namespace_pk, "session_id": escape(session_id), "current": 1, "last": 1}
             pk = connection.execute(
                 insert(context_files).values(new).returning(context_files.c.pk)
@@ -176,10 +186,10 @@ class SqlContextStore:
         connection.execute(
             insert(context_versions).values(file_pk=pk, number=number, body=body, saved_at=now)
         )
-        self._prune(connection, pk)
+        self._prune_versions(connection, pk)
         return number
 
-    def _prune(self, connection: Connection, pk: int) -> None:
+    def _prune_versions(self, connection: Connection, pk: int) -> None:
         rows = context_versions.c
         oldest = (
             select(rows.number)
@@ -193,27 +203,29 @@ class SqlContextStore:
             delete(context_versions).where(rows.file_pk == pk, rows.damage.is_(None), rows.number < oldest)
         )
 
-    def _mend(self, session_id: str) -> ContextData | None:
+    def _repair(self, session_id: str) -> ContextData | None:
         with self._database.write() as connection:
-            file = connection.execute(self._of(_FILE, session_id).with_for_update(of=context_files)).first()
+            file = connection.execute(
+                self._filter_session(_SELECT_FILE, session_id).with_for_update(of=context_files)
+            ).first()
             if file is None or not file.current:
                 return None
             rows = connection.execute(
-                self._of(_versions_of(), session_id)
+                self._filter_session(_select_versions(), session_id)
                 .where(context_versions.c.damage.is_(None), context_versions.c.number <= file.current)
                 .order_by(context_versions.c.number.desc())
             ).all()
-            reasons, good = _tried(rows, session_id)
-            _mark(connection, file_pk=file.pk, reasons=reasons)
+            reasons, good = _find_good_version(rows, session_id)
+            _mark_damaged(connection, file_pk=file.pk, reasons=reasons)
             connection.execute(
                 update(context_files)
                 .where(context_files.c.pk == file.pk)
                 .values(current=0 if good is None else good[0])
             )
-        return _told(session_id, reasons, good)
+        return _build_recovered_context(session_id, reasons, good)
 
 
-def _mark(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> None:
+def _mark_damaged(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> None:
     for number, reason in reasons.items():
         connection.execute(
             update(context_versions)
@@ -222,18 +234,22 @@ def _mark(connection: Connection, *, file_pk: int, reasons: dict[int, str]) -> N
         )
 
 
-def _tried(rows: Sequence[AnyRow], session_id: str) -> tuple[dict[int, str], tuple[int, ContextData] | None]:
+def _find_good_version(
+    rows: Sequence[AnyRow], session_id: str
+) -> tuple[dict[int, str], tuple[int, ContextData] | None]:
     # The damaged versions before the first good one, with what is wrong with them.
     reasons: dict[int, str] = {}
     for row in rows:
         try:
-            return reasons, (row.number, _context(row, session_id))
+            return reasons, (row.number, _to_context(row, session_id))
         except InvalidInputError as error:
             reasons[row.number] = str(error)
     return reasons, None
 
 
-def _told(session_id: str, reasons: dict[int, str], good: tuple[int, ContextData] | None) -> ContextData:
+def _build_recovered_context(
+    session_id: str, reasons: dict[int, str], good: tuple[int, ContextData] | None
+) -> ContextData:
     if good is not None and not reasons:  # somebody else has mended it
         return good[1]
     number, reason = next(iter(reasons.items()), (0, "there is no version in force"))
@@ -249,7 +265,7 @@ def _told(session_id: str, reasons: dict[int, str], good: tuple[int, ContextData
     return replace(context, recovery=recovery)
 
 
-def _versions_of() -> Select:
+def _select_versions() -> Select:
     return (
         select(context_versions, context_files.c.current)
         .join(context_files, context_files.c.pk == context_versions.c.file_pk)
@@ -257,20 +273,20 @@ def _versions_of() -> Select:
     )
 
 
-def _context(row: AnyRow, session_id: str) -> ContextData:
+def _to_context(row: AnyRow, session_id: str) -> ContextData:
     context = context_from_bytes(row.body.encode("utf-8", "surrogatepass"), session_id)
-    return replace(context, based_on=_revision(row.number, row.body))
+    return replace(context, based_on=_compute_revision(row.number, row.body))
 
 
-def _version(row: AnyRow) -> ContextVersion:
+def _to_version(row: AnyRow) -> ContextVersion:
     return ContextVersion(
         number=row.number,
         saved_at=row.saved_at,
         size_bytes=len(row.body.encode()),
-        revision=_revision(row.number, row.body),
+        revision=_compute_revision(row.number, row.body),
         is_current=row.number == row.current,
     )
 
 
-def _revision(number: int, body: str) -> str:
+def _compute_revision(number: int, body: str) -> str:
     return f"{number}-{hashlib.blake2b(body.encode(), digest_size=16).hexdigest()}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.common.checks import check_positive, check_whole
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ContextFilesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextVersion(Told):
+class ContextVersion(Displayable):
     """One version of a context, as it was saved."""
 
     number: int
@@ -82,7 +82,7 @@ class ContextVersion(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveReport(Told):
+class SaveReport(Displayable):
     """A context as it was saved. Go on with it: the one that was handed in is now outdated."""
 
     context: ContextData
@@ -95,7 +95,7 @@ class SaveReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextDeleteReport(Told):
+class ContextDeleteReport(Displayable):
     """What was erased."""
 
     was_there: bool

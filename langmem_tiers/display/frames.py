@@ -30,12 +30,12 @@ from langmem_tiers.long_term.models import Related, Relation
 from langmem_tiers.maintenance.models import Statistics, TableStatistics
 from langmem_tiers.projects.models import ContextBuildResult, ContextItem, Conversation
 from langmem_tiers.recall.models import Hit, Recall
-from langmem_tiers.sessions.compression_plan import Action, Plan
+from langmem_tiers.sessions.compression_plan import Plan, PlanAction
 from langmem_tiers.sessions.models import MessagePage, SessionInfo, SessionPage
 from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
 from langmem_tiers.tasks.sitemap import SitemapGraph
 from langmem_tiers.tasks.sitemap_pages import SitemapPage
-from langmem_tiers.tuning.models import Snapshot
+from langmem_tiers.tuning.models import TuningSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,23 +65,23 @@ class Column(NamedTuple):
     path: tuple[str, ...]
 
 
-def columns_of(line: str, *, under: str = "") -> tuple[Column, ...]:
+def parse_columns(line: str, *, under: str = "") -> tuple[Column, ...]:
     """Columns in one line: ``name``, ``name:kind`` or ``name:kind=where.it.is``; texts, if no kind is named.
 
     Args:
         line: The columns.
         under: The attribute that has them.
     """
-    return tuple(_column(one, [under] if under else []) for one in line.split())
+    return tuple(_parse_column(one, [under] if under else []) for one in line.split())
 
 
-def _column(written: str, under: list[str]) -> Column:
+def _parse_column(written: str, under: list[str]) -> Column:
     named, _, path = written.partition("=")
     name, _, kind = named.partition(":")
     return Column(name, kind or "text", (*under, *(path or name).split(".")))
 
 
-def value_of(thing: object, column: Column) -> object:
+def get_column_value(thing: object, column: Column) -> object:
     """The value of a thing in a column, as pandas takes it."""
     value = thing
     for name in column.path:
@@ -91,37 +91,37 @@ def value_of(thing: object, column: Column) -> object:
     if column.kind == "text" and isinstance(value, tuple):  # a namespace
         return "/".join(value)
     if column.kind == "seconds":
-        return _moment(value)
+        return _to_datetime(value)
     if column.kind == "list":
         return tuple(sorted(value)) if isinstance(value, AbstractSet) else value
     return value
 
 
-def _moment(seconds: object) -> datetime | None:
+def _to_datetime(seconds: object) -> datetime | None:
     try:
         return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None
     except (OverflowError, ValueError, OSError):  # no year that a calendar has
         return None
 
 
-_ENTRY = (
+_ENTRY_COLUMNS = (
     "tier kind state session role content importance:float relevance:float token_count:int created_at:time "
     "valid_from:time valid_until:time category tags:list source access_count:int id"
 )
-_KNOWLEDGE = (
+_KNOWLEDGE_COLUMNS = (
     "category key value confidence:float use_count:int store_count:int created_at:time updated_at:time "
     "last_used_at:time source"
 )
-_LINES: Mapping[type, str] = {
-    Entry: _ENTRY,
+_COLUMN_SPECS: Mapping[type, str] = {
+    Entry: _ENTRY_COLUMNS,
     Relation: "source target kind strength:float created_at:time",
     Message: "id role content created_at:time token_count:int name is_compressed:bool tool_call_id",
     SessionInfo: (
         "namespace name message_count:int compressed_count:int token_count:int created_at:time updated_at:time"
     ),
-    Knowledge: _KNOWLEDGE,
+    Knowledge: _KNOWLEDGE_COLUMNS,
     PastKnowledge: "category key value confidence:float valid_from:time valid_until:time reason source",
-    Snapshot: (
+    TuningSnapshot: (
         "created_at:time tokens_before:int tokens_after:int tokens_saved:int entries_compressed:int "
         "entries_dropped:int entries_promoted:int usage_before:float usage_after:float "
         "compression_trigger:float=parameters.compression_trigger "
@@ -153,20 +153,20 @@ _LINES: Mapping[type, str] = {
     ContextItem: "kind id priority:float token_count:int content",
     Conversation: "id project_id status started_at:time ended_at:time outcome total_turns:int",
     TableStatistics: "name rows:int bytes:int",
-    Action: "kind message_id score:float=score.value reason",
+    PlanAction: "kind message_id score:float=score.value reason",
 }
 COLUMNS: Mapping[type, tuple[Column, ...]] = {
-    **{kind: columns_of(line) for kind, line in _LINES.items()},
-    Hit: (*columns_of("score:float found_by"), *columns_of(_ENTRY, under="entry")),
-    Related: (*columns_of("depth:int strength:float"), *columns_of(_ENTRY, under="entry")),
-    KnowledgeHit: (*columns_of("score:float"), *columns_of(_KNOWLEDGE, under="knowledge")),
+    **{kind: parse_columns(line) for kind, line in _COLUMN_SPECS.items()},
+    Hit: (*parse_columns("score:float found_by"), *parse_columns(_ENTRY_COLUMNS, under="entry")),
+    Related: (*parse_columns("depth:int strength:float"), *parse_columns(_ENTRY_COLUMNS, under="entry")),
+    KnowledgeHit: (*parse_columns("score:float"), *parse_columns(_KNOWLEDGE_COLUMNS, under="knowledge")),
 }
 
 
 __all__ = ["frame"]
 
-_CONTEXT = columns_of("id state reason role token_count:Int64 created_at:time content")
-_PART = columns_of("part")
+_CONTEXT_COLUMNS = parse_columns("id state reason role token_count:Int64 created_at:time content")
+_PART_COLUMNS = parse_columns("part")
 
 
 def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
@@ -190,15 +190,15 @@ def frame(result: object, *, of: type | None = None) -> pd.DataFrame:
     except ImportError as error:
         raise MissingExtraError("frame() needs pandas: pip install 'langmem-tiers[notebook]'") from error
     if isinstance(result, Context):
-        return _made(_CONTEXT, _context_rows(result))
+        return _build_frame(_CONTEXT_COLUMNS, _iter_context_rows(result))
     if isinstance(result, NarrativeArc):
-        return _arc(result)
-    things, kind = _things(result)
-    return _listed(things, kind if of is None else of)
+        return _build_arc_frame(result)
+    things, kind = _extract_items(result)
+    return _build_typed_frame(things, kind if of is None else of)
 
 
-def _things(result: object) -> tuple[list[object], type | None]:
-    for holder, (kind, held) in _HOLDERS.items():
+def _extract_items(result: object) -> tuple[list[object], type | None]:
+    for holder, (kind, held) in _CONTAINERS.items():
         if isinstance(result, holder):
             return list(held(result)), kind
     if is_dataclass(result) and not isinstance(result, type):
@@ -206,23 +206,23 @@ def _things(result: object) -> tuple[list[object], type | None]:
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         things = list(result)
         return things, type(things[0]) if things else None
-    raise _no_result(result)
+    raise _build_unsupported_error(result)
 
 
-_HOLDERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
+_CONTAINERS: Mapping[type, tuple[type, Callable[[Any], Iterable[object]]]] = {
     Recall: (Hit, lambda one: one.hits),
     MessagePage: (Message, lambda one: one.messages),
     SessionPage: (SessionInfo, lambda one: one.sessions),
     SitemapGraph: (SitemapPage, lambda one: one.pages()),
     ContextBuildResult: (ContextItem, lambda one: one.allocation.items),
-    Plan: (Action, lambda one: one.actions),
+    Plan: (PlanAction, lambda one: one.actions),
     Statistics: (TableStatistics, lambda one: one.tables),
 }
 
 
-def _listed(things: Sequence[object], kind: type | None) -> pd.DataFrame:
+def _build_typed_frame(things: Sequence[object], kind: type | None) -> pd.DataFrame:
     if kind is None:
-        return _made((), ())
+        return _build_frame((), ())
     other = next((one for one in things if not isinstance(one, kind)), None)
     if other is not None:
         raise InvalidInputError(
@@ -231,28 +231,28 @@ def _listed(things: Sequence[object], kind: type | None) -> pd.DataFrame:
     columns = next((found for known, found in COLUMNS.items() if issubclass(kind, known)), None)
     if columns is None:
         if not is_dataclass(kind):
-            raise _no_result(kind)
+            raise _build_unsupported_error(kind)
         columns = tuple(Column(one.name, "", (one.name,)) for one in fields(kind))
-    made = _made(columns, ([value_of(one, column) for column in columns] for one in things))
-    return _with_signals(made, things) if issubclass(kind, Hit) else made
+    made = _build_frame(columns, ([get_column_value(one, column) for column in columns] for one in things))
+    return _add_signal_columns(made, things) if issubclass(kind, Hit) else made
 
 
-def _with_signals(made: pd.DataFrame, hits: Sequence[Any]) -> pd.DataFrame:
+def _add_signal_columns(made: pd.DataFrame, hits: Sequence[Any]) -> pd.DataFrame:
     names = dict.fromkeys(chain.from_iterable(hit.signals for hit in hits))
     for name in names:
         made[f"signal_{name}"] = [float(hit.signals.get(name, "nan")) for hit in hits]
     return made
 
 
-def _arc(story: NarrativeArc) -> pd.DataFrame:
+def _build_arc_frame(story: NarrativeArc) -> pd.DataFrame:
     parts = {"beginning": story.beginning, "middle": story.middle, "end": story.end}
-    made = _listed([one for those in parts.values() for one in those], Episode)
+    made = _build_typed_frame([one for those in parts.values() for one in those], Episode)
     part = [name for name, those in parts.items() for _ in those]
-    made.insert(0, "part", _made(_PART, ([name] for name in part))["part"])
+    made.insert(0, "part", _build_frame(_PART_COLUMNS, ([name] for name in part))["part"])
     return made
 
 
-def _context_rows(context: Context) -> Iterable[Sequence[object]]:
+def _iter_context_rows(context: Context) -> Iterable[Sequence[object]]:
     said = {message.id: message for message in context.messages}
     for name, state in context.states.items():
         about = [name, state, context.reasons.get(name)]
@@ -265,7 +265,7 @@ def _context_rows(context: Context) -> Iterable[Sequence[object]]:
         yield [*about, *rest]
 
 
-def _made(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
+def _build_frame(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - an extra, and here it is in use
 
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
@@ -277,7 +277,7 @@ def _made(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> pd.Dat
     )
 
 
-def _no_result(value: object) -> InvalidInputError:
+def _build_unsupported_error(value: object) -> InvalidInputError:
     name = value.__name__ if isinstance(value, type) else type(value).__name__
     return InvalidInputError(
         f"there is no frame of a {name}: use what recall(), build_context(), page(), history() and the like gave"

@@ -5,107 +5,124 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from langmem_tiers.display.tables import FACT_CHARACTERS, Text, cell, cell_text
+from langmem_tiers.display.tables import MAX_FACT_CHARACTERS, UntrustedText, format_cell, to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from langmem_tiers.display.tables import Bar, Cell, Sheet, Table
+    from langmem_tiers.display.tables import Cell, DisplayContent, StackedBar, Table
 
-_LINE = "1px solid rgba(128,128,128,.35)"
-_TABLE = "border-collapse:collapse;margin:.4em 0;font-size:.92em"
-_CELL = f"padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border-bottom:{_LINE}"
-_NUMBER = _CELL.replace("text-align:left", "text-align:right") + ";font-variant-numeric:tabular-nums"
-_SHORT = f"{_CELL};white-space:nowrap"
-_PROSE = "white-space:pre-wrap;overflow-wrap:break-word;max-width:60em"
-_TEXT = f"{_CELL};{_PROSE}"
-_PIECE = "margin-right:1.2em;white-space:nowrap"
-_BRIEF = 32
+_BORDER = "1px solid rgba(128,128,128,.35)"
+_TABLE_STYLE = "border-collapse:collapse;margin:.4em 0;font-size:.92em"
+_CELL_STYLE = f"padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border-bottom:{_BORDER}"
+_NUMBER_STYLE = (
+    _CELL_STYLE.replace("text-align:left", "text-align:right") + ";font-variant-numeric:tabular-nums"
+)
+_SHORT_CELL_STYLE = f"{_CELL_STYLE};white-space:nowrap"
+_PROSE_STYLE = "white-space:pre-wrap;overflow-wrap:break-word;max-width:60em"
+_LONG_CELL_STYLE = f"{_CELL_STYLE};{_PROSE_STYLE}"
+_INLINE_FACT_STYLE = "margin-right:1.2em;white-space:nowrap"
+_MAX_BRIEF_CHARACTERS = 32
 """Up to so many letters stand on one line, whatever the width."""
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 
 
-def as_html(sheet: Sheet) -> str:
+def render_html(sheet: DisplayContent) -> str:
     """The sheet as one element. It sets no ground and no colour of letters, and holds no script and no link."""
-    parts = [f'<div style="line-height:1.4"><strong>{_words(sheet.title)}</strong>']
+    parts = [f'<div style="line-height:1.4"><strong>{_render_label(sheet.title)}</strong>']
     if sheet.bar is not None:
-        parts.extend(_bar(sheet.bar))
-    parts.extend(_facts({name: cell(value, FACT_CHARACTERS) for name, value in sheet.facts.items()}))
+        parts.extend(_render_bar(sheet.bar))
+    parts.extend(
+        _render_facts({name: to_cell(value, MAX_FACT_CHARACTERS) for name, value in sheet.facts.items()})
+    )
     for table in sheet.tables:
-        parts.extend(_table(table))
+        parts.extend(_render_table(table))
     return "".join([*parts, "</div>"])
 
 
-def _facts(facts: Mapping[str, Cell]) -> Iterator[str]:
+def _render_facts(facts: Mapping[str, Cell]) -> Iterator[str]:
     # Short ones flow in lines, long ones have lines of their own.
     brief = {name: value for name, value in facts.items() if _is_brief(value)}
     if brief:
-        pieces = (f"{_dim(name)} {_inline(value)}" for name, value in brief.items())
-        yield "<div>" + "".join(f'<span style="{_PIECE}">{piece}</span> ' for piece in pieces) + "</div>"
+        pieces = (f"{_render_dim(name)} {_render_inline(value)}" for name, value in brief.items())
+        yield (
+            "<div>"
+            + "".join(f'<span style="{_INLINE_FACT_STYLE}">{piece}</span> ' for piece in pieces)
+            + "</div>"
+        )
     for name, value in facts.items():
         if name not in brief:
-            yield f'<div style="{_PROSE}">{_dim(name)} {_inline(value)}</div>'
+            yield f'<div style="{_PROSE_STYLE}">{_render_dim(name)} {_render_inline(value)}</div>'
 
 
-def _table(table: Table) -> Iterator[str]:
+def _render_table(table: Table) -> Iterator[str]:
     if table.title:
-        yield f'<div style="margin-top:.5em">{_words(table.title)}</div>'
+        yield f'<div style="margin-top:.5em">{_render_label(table.title)}</div>'
     numeric = [_is_numeric(row[place] for row in table.rows) for place in range(len(table.columns))]
     heads = "".join(
-        f'<th scope="col" style="{_NUMBER if right else _CELL};white-space:nowrap">{_words(name)}</th>'
+        f'<th scope="col" '
+        f'style="{_NUMBER_STYLE if right else _CELL_STYLE};white-space:nowrap">{_render_label(name)}</th>'
         for name, right in zip(table.columns, numeric, strict=True)
     )
-    yield f'<table style="{_TABLE}"><thead><tr>{heads}</tr></thead><tbody>'
-    gap = len(table.rows) if table.gap_at is None else table.gap_at
+    yield f'<table style="{_TABLE_STYLE}"><thead><tr>{heads}</tr></thead><tbody>'
+    gap = len(table.rows) if table.gap_index is None else table.gap_index
     for number, row in enumerate(table.rows):
-        if number == gap and table.left_out:
-            yield _more(table)
-        cells = (_cell(one, _NUMBER if right else _CELL) for one, right in zip(row, numeric, strict=True))
+        if number == gap and table.omitted_rows:
+            yield _render_omitted_rows(table)
+        cells = (
+            _render_cell(one, _NUMBER_STYLE if right else _CELL_STYLE)
+            for one, right in zip(row, numeric, strict=True)
+        )
         yield f"<tr>{''.join(cells)}</tr>"
-    if gap >= len(table.rows) and table.left_out:
-        yield _more(table)
+    if gap >= len(table.rows) and table.omitted_rows:
+        yield _render_omitted_rows(table)
     yield "</tbody></table>"
 
 
-def _more(table: Table) -> str:
-    return f'<tr><td colspan="{len(table.columns)}" style="{_CELL}">{_dim(f"and {table.left_out:,} more")}</td></tr>'
+def _render_omitted_rows(table: Table) -> str:
+    return (
+        f'<tr><td colspan="{len(table.columns)}" '
+        f'style="{_CELL_STYLE}">{_render_dim(f"and {table.omitted_rows:,} more")}</td></tr>'
+    )
 
 
-def _cell(shown: Cell, style: str) -> str:
+def _render_cell(shown: Cell, style: str) -> str:
     if isinstance(shown, int | float):
-        return f'<td style="{style}">{_inline(shown)}</td>'
-    return f'<td style="{_SHORT if _is_brief(shown) else _TEXT}">{_inline(shown)}</td>'
+        return f'<td style="{style}">{_render_inline(shown)}</td>'
+    return f'<td style="{_SHORT_CELL_STYLE if _is_brief(shown) else _LONG_CELL_STYLE}">{_render_inline(shown)}</td>'
 
 
-def _inline(shown: Cell) -> str:
-    if not isinstance(shown, Text):
-        return escape(cell_text(shown))
-    rest = f" {_dim(f'… (+{shown.left_out:,} characters)')}" if shown.left_out else ""
-    return f'<bdi dir="auto">{escape(shown.words)}</bdi>{rest}'
+def _render_inline(shown: Cell) -> str:
+    if not isinstance(shown, UntrustedText):
+        return escape(format_cell(shown))
+    rest = (
+        f" {_render_dim(f'… (+{shown.omitted_characters:,} characters)')}" if shown.omitted_characters else ""
+    )
+    return f'<bdi dir="auto">{escape(shown.text)}</bdi>{rest}'
 
 
 def _is_brief(shown: Cell) -> bool:
-    text = cell_text(shown)
-    return len(text) <= _BRIEF and "\n" not in text
+    text = format_cell(shown)
+    return len(text) <= _MAX_BRIEF_CHARACTERS and "\n" not in text
 
 
-def _dim(text: str) -> str:
-    return f'<span style="opacity:.65">{escape(Text.of(text).words)}</span>'
+def _render_dim(text: str) -> str:
+    return f'<span style="opacity:.65">{escape(UntrustedText.of(text).text)}</span>'
 
 
-def _bar(bar: Bar) -> Iterator[str]:
-    whole = max(1, bar.whole, sum(bar.parts.values()))
+def _render_bar(bar: StackedBar) -> Iterator[str]:
+    whole = max(1, bar.total, sum(bar.parts.values()))
     shown = [(name, size) for name, size in bar.parts.items() if size > 0]
-    style = f"display:flex;height:.8em;max-width:40em;margin:.4em 0;border:{_LINE}"
+    style = f"display:flex;height:.8em;max-width:40em;margin:.4em 0;border:{_BORDER}"
     yield f'<div style="{style}">'
     for number, (name, size) in enumerate(shown):
-        colour = _COLOURS[number % len(_COLOURS)]
-        label = escape(f"{Text.of(name).words}: {size:,}")
+        colour = _COLORS[number % len(_COLORS)]
+        label = escape(f"{UntrustedText.of(name).text}: {size:,}")
         yield f'<span title="{label}" style="width:{100 * size / whole:.2f}%;background:{colour}"></span>'
     yield "</div><div>"
     for number, (name, size) in enumerate(shown):
-        square = f'<span style="color:{_COLOURS[number % len(_COLOURS)]}">■</span>'
-        yield f'<span style="{_PIECE}">{square} {_words(name)} {size:,}</span> '
+        square = f'<span style="color:{_COLORS[number % len(_COLORS)]}">■</span>'
+        yield f'<span style="{_INLINE_FACT_STYLE}">{square} {_render_label(name)} {size:,}</span> '
     yield "</div>"
 
 
@@ -114,5 +131,5 @@ def _is_numeric(cells: Iterable[Cell]) -> bool:
     return bool(told) and all(isinstance(one, int | float) for one in told)
 
 
-def _words(text: str) -> str:
-    return f'<bdi dir="auto">{escape(Text.of(text).words)}</bdi>'
+def _render_label(text: str) -> str:
+    return f'<bdi dir="auto">{escape(UntrustedText.of(text).text)}</bdi>'

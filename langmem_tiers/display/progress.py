@@ -16,21 +16,21 @@ import warnings
 from typing import Any
 
 from langmem_tiers.backup.models import BackupProgress
-from langmem_tiers.common.closeable import Closing
+from langmem_tiers.common.closeable import Closeable
 from langmem_tiers.errors import MissingExtraError
 
-__all__ = ["Bar", "bar"]
+__all__ = ["ProgressBar", "bar"]
 
 
-class Bar(Closing):
+class ProgressBar(Closeable):
     """A bar that is told how far a work is, by whatever takes ``progress=``: ``embed``, ``backup``, ``restore``,
     ``move_to``, ``snapshot`` and ``maintenance.run``. Get it from ``bar(...)``; leaving its block ends it.
     """  # noqa: D205 - one sentence
 
     def __init__(self, what: str, bar_of_tqdm: Any) -> None:  # noqa: ANN401 - a widget or a line of text
-        self._what = what
+        self._description = what
         self._stage = ""
-        self._bar = bar_of_tqdm
+        self._tqdm = bar_of_tqdm
 
     def __call__(self, done: int | BackupProgress, total: int | None = None) -> None:
         """So much is done, of so much.
@@ -40,29 +40,29 @@ class Bar(Closing):
             total: Of how much, as far as it is known.
         """
         if isinstance(done, BackupProgress):
-            self._begin(done.stage)
-            self._tell(done.done, done.total)
+            self._start_stage(done.stage)
+            self._update(done.done, done.total)
         else:
-            self._tell(done, total)
+            self._update(done, total)
 
-    def _begin(self, stage: str) -> None:
+    def _start_stage(self, stage: str) -> None:
         if stage != self._stage:
             self._stage = stage
-            self._bar.reset()
-            self._bar.set_description(f"{self._what}, {stage}", refresh=False)
+            self._tqdm.reset()
+            self._tqdm.set_description(f"{self._description}, {stage}", refresh=False)
 
-    def _tell(self, done: int, total: int | None) -> None:
-        if total is not None and total != self._bar.total:
-            self._bar.total = total
-            self._bar.refresh()
-        self._bar.update(done - self._bar.n)
+    def _update(self, done: int, total: int | None) -> None:
+        if total is not None and total != self._tqdm.total:
+            self._tqdm.total = total
+            self._tqdm.refresh()
+        self._tqdm.update(done - self._tqdm.n)
 
     def close(self) -> None:
         """End it."""
-        self._bar.close()
+        self._tqdm.close()
 
 
-def bar(what: str, *, unit: str = "it", **options: Any) -> Bar:  # noqa: ANN401 - tqdm's own
+def bar(what: str, *, unit: str = "it", **options: Any) -> ProgressBar:  # noqa: ANN401 - tqdm's own
     """A progress bar to hand in as ``progress=``.
 
     Args:
@@ -79,4 +79,4 @@ def bar(what: str, *, unit: str = "it", **options: Any) -> Bar:  # noqa: ANN401 
             from tqdm.auto import tqdm  # noqa: PLC0415 - an extra, and not before it is needed
     except ImportError as error:
         raise MissingExtraError("bar() needs tqdm: pip install 'langmem-tiers[notebook]'") from error
-    return Bar(what, tqdm(desc=what, unit=unit, **options))
+    return ProgressBar(what, tqdm(desc=what, unit=unit, **options))

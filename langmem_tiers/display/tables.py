@@ -16,40 +16,46 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-ROWS = 20
+MAX_TABLE_ROWS = 20
 """Rows of a table; the others are counted."""
-CHARACTERS = 160
+MAX_CELL_CHARACTERS = 160
 """Of a text in a row; the others are counted."""
-FACT_CHARACTERS = 400
+MAX_FACT_CHARACTERS = 400
 """Of a text that stands by itself."""
-_PIECES = 8  # of a list or a mapping inside a fact
-_TURNING: dict[int, str | None] = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
+_MAX_ITEMS = 8  # of a list or a mapping inside a fact
+_DIRECTION_MARKS: dict[int, str | None] = dict.fromkeys(
+    [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF]
+)
 """Marks that turn the direction of what follows: left out, because they reach beyond their own text."""
-_CONTROLS: dict[int, str | None] = dict.fromkeys(
+_CONTROL_CHARACTERS: dict[int, str | None] = dict.fromkeys(
     [*range(9), *range(14, 32), *range(127, 160), 11, 12, 0x2028, 0x2029], "�"
 )
-_UNSAFE = _TURNING | _CONTROLS
+_UNSAFE_CHARACTERS = _DIRECTION_MARKS | _CONTROL_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class UntrustedText:
     """Words of somebody else; what else is shown are words of this library."""
 
-    words: str
-    left_out: int = 0
+    text: str
+    omitted_characters: int = 0
     """How many characters were cut off."""
 
     @classmethod
-    def of(cls, words: str, most: int = CHARACTERS) -> Text:
+    def of(cls, words: str, most: int = MAX_CELL_CHARACTERS) -> UntrustedText:
         """A text that is safe to show: cut, without control characters, and whole as UTF-8."""
-        shown = words[:most].encode("utf-8", "replace").decode().translate(_UNSAFE)
+        shown = words[:most].encode("utf-8", "replace").decode().translate(_UNSAFE_CHARACTERS)
         return cls(shown, max(0, len(words) - most))
 
     def __str__(self) -> str:
-        return f"{self.words}… (+{self.left_out:,} characters)" if self.left_out else self.words
+        return (
+            f"{self.text}… (+{self.omitted_characters:,} characters)"
+            if self.omitted_characters
+            else self.text
+        )
 
 
-Cell = str | int | float | Text | None
+Cell = str | int | float | UntrustedText | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,49 +65,49 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
-    left_out: int = 0
+    omitted_rows: int = 0
     """How many rows there are besides."""
-    gap_at: int | None = None
+    gap_index: int | None = None
     """Before which row the others stand; behind all of them, if None."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class StackedBar:
     """Parts of a whole, such as tokens of a budget."""
 
     parts: Mapping[str, int]
-    whole: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class DisplayContent:
     """What a value shows of itself."""
 
     title: str
     facts: Mapping[str, object] = field(default_factory=dict)
     """Any values; they are put in a few words when they are shown."""
     tables: tuple[Table, ...] = ()
-    bar: Bar | None = None
+    bar: StackedBar | None = None
 
 
-def path_text(namespace: NamespacePath) -> str:
+def join_namespace(namespace: NamespacePath) -> str:
     """A namespace as people write it."""
     return "/".join(namespace)
 
 
-def cell(value: object, most: int = CHARACTERS) -> Cell:
+def to_cell(value: object, most: int = MAX_CELL_CHARACTERS) -> Cell:
     """Any value in a few words."""
     plain = value.value if isinstance(value, Enum) else value
     if isinstance(plain, bool):
         return "yes" if plain else "no"
-    if plain is None or isinstance(plain, Text | int | float):
+    if plain is None or isinstance(plain, UntrustedText | int | float):
         return plain
     if isinstance(plain, datetime):
-        return _moment(plain)
-    return Text.of(plain if isinstance(plain, str) else _several(plain), most)
+        return _format_time(plain)
+    return UntrustedText.of(plain if isinstance(plain, str) else _format_collection(plain), most)
 
 
-def number_text(number: float) -> str:
+def format_number(number: float) -> str:
     """A number as people write it, with three places at most."""
     if isinstance(number, int):
         # Python refuses to write numbers of thousands of digits.
@@ -111,49 +117,59 @@ def number_text(number: float) -> str:
     return f"{number:,.3f}".rstrip("0").rstrip(".")
 
 
-def cell_text(shown: Cell) -> str:
+def format_cell(shown: Cell) -> str:
     """A cell as plain text."""
     if shown is None:
         return "-"
-    return number_text(shown) if isinstance(shown, int | float) else str(shown)
+    return format_number(shown) if isinstance(shown, int | float) else str(shown)
 
 
-def _moment(value: datetime) -> str:
+def _format_time(value: datetime) -> str:
     zone = "" if value.tzinfo is None else " UTC" if not value.utcoffset() else f" {value:%z}"
     return f"{value:%Y-%m-%d %H:%M:%S}{zone}"
 
 
-def _several(value: object) -> str:
+def _format_collection(value: object) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{_short(key)}: {_short(one)}" for key, one in islice(value.items(), _PIECES))
-        return _joined(pairs, len(value) - _PIECES) or "none"
+        pairs = (
+            f"{_format_short(key)}: {_format_short(one)}" for key, one in islice(value.items(), _MAX_ITEMS)
+        )
+        return _join_items(pairs, len(value) - _MAX_ITEMS) or "none"
     if isinstance(value, AbstractSet):
-        return _joined(sorted(_short(one) for one in islice(value, _PIECES)), len(value) - _PIECES) or "none"
+        return (
+            _join_items(
+                sorted(_format_short(one) for one in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS
+            )
+            or "none"
+        )
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return _joined((_short(one) for one in islice(value, _PIECES)), len(value) - _PIECES) or "none"
+        return (
+            _join_items((_format_short(one) for one in islice(value, _MAX_ITEMS)), len(value) - _MAX_ITEMS)
+            or "none"
+        )
     if is_dataclass(value) and not isinstance(value, type):
-        line = getattr(value, "_line", None)
+        line = getattr(value, "_to_line", None)
         if callable(line):
             return str(line())
-        return fields_text(value) if type(value).__str__ is object.__str__ else str(value)
+        return format_fields(value) if type(value).__str__ is object.__str__ else str(value)
     return str(value)
 
 
-def fields_text(value: object) -> str:
+def format_fields(value: object) -> str:
     """A dataclass on one line."""
     names = [one.name for one in fields(value) if one.repr]  # type: ignore[arg-type]  # it is a dataclass
-    return ", ".join(f"{words(name)} {_short(getattr(value, name))}" for name in names)
+    return ", ".join(f"{humanize_field_name(name)} {_format_short(getattr(value, name))}" for name in names)
 
 
-def words(name: str) -> str:
+def humanize_field_name(name: str) -> str:
     """The name of a field as words."""
     return name.removeprefix("is_").replace("_", " ")
 
 
-def _short(value: object) -> str:
-    return cell_text(cell(value, CHARACTERS // 2))
+def _format_short(value: object) -> str:
+    return format_cell(to_cell(value, MAX_CELL_CHARACTERS // 2))
 
 
-def _joined(pieces: Iterable[str], left_out: int) -> str:
+def _join_items(pieces: Iterable[str], left_out: int) -> str:
     text = ", ".join(pieces)
     return f"{text}, and {left_out:,} more" if left_out > 0 else text

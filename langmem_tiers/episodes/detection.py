@@ -8,19 +8,19 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import OPENING, without_fences
+from langmem_tiers.common.prompt_fences import FENCE_OPENING, strip_fences
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
-from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, Side
-from langmem_tiers.text.sentences import sentence_spans, shortened
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, OutcomeSide
+from langmem_tiers.text.sentences import find_sentence_spans, shorten_text
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from langmem_tiers.long_term.records import Turn
+    from langmem_tiers.long_term.records import NumberedMessage
 
 
-SIGNIFICANCE = {
+BASE_SIGNIFICANCE = {
     EpisodeKind.PIVOT: 0.75,
     EpisodeKind.BREAKTHROUGH: 0.75,
     EpisodeKind.DECISION_MADE: 0.7,
@@ -29,7 +29,7 @@ SIGNIFICANCE = {
     EpisodeKind.ISSUE_IDENTIFIED: 0.5,
 }
 """Where each kind starts."""
-VALENCE = {
+BASE_VALENCE = {
     EpisodeKind.PIVOT: -0.1,
     EpisodeKind.BREAKTHROUGH: 0.7,
     EpisodeKind.DECISION_MADE: 0.2,
@@ -39,12 +39,12 @@ VALENCE = {
 }
 """As above, from -1 to 1."""
 
-_GOOD = re.compile(
+_POSITIVE_WORD = re.compile(
     r"\b(?:great|finally|excellent|amazing|awesome|fantastic|wonderful|brilliant|perfect(?:ly)?|love|happy|proud"
     r"|excited|relieved|huge|hooray|yay|congratulations)\b|🎉|🚀",
     re.IGNORECASE,
 )
-_BAD = re.compile(
+_NEGATIVE_WORD = re.compile(
     r"\b(?:terribl[ey]|critical(?:ly)?|block(?:ed|er|ing)|severe(?:ly)?|urgent(?:ly)?|awful|horrible|disaster"
     r"|catastroph\w{1,6}|serious(?:ly)?|nightmare|frustrat\w{1,5}|angry|worst|broken|emergency|data loss|sadly"
     r"|unfortunately)\b",
@@ -63,10 +63,10 @@ _SUGGESTION = re.compile(
     r"|i propose|how about|would you like)\b",
     re.IGNORECASE,
 )
-_STEP = 0.1
+_INTENSITY_WEIGHT = 0.1
 
 
-def significance_of(kind: EpisodeKind, text: str, *, is_assistant: bool = False) -> float:
+def score_significance(kind: EpisodeKind, text: str, *, is_assistant: bool = False) -> float:
     """How much it matters, from 0 to 1.
 
     Args:
@@ -74,8 +74,8 @@ def significance_of(kind: EpisodeKind, text: str, *, is_assistant: bool = False)
         text: The sentences that tell of it.
         is_assistant: Whether an assistant says so: what it suggests is not settled.
     """
-    score = SIGNIFICANCE[kind]
-    score += _STEP * min(2, _intensity(text))
+    score = BASE_SIGNIFICANCE[kind]
+    score += _INTENSITY_WEIGHT * min(2, _count_strong_words(text))
     score += 0.05 * (_GIVES_REASON.search(text) is not None)
     score += 0.05 * (_NUMBER_OR_NAME.search(text) is not None)
     score -= 0.15 * (_HEDGE.search(text) is not None)
@@ -83,13 +83,20 @@ def significance_of(kind: EpisodeKind, text: str, *, is_assistant: bool = False)
     return round(min(1.0, max(0.0, score)), 2)
 
 
-def valence_of(kind: EpisodeKind, text: str) -> float:
+def score_valence(kind: EpisodeKind, text: str) -> float:
     """How it felt, from -1 to 1. Strong words make good news better and bad news worse."""
-    value = VALENCE[kind]
+    value = BASE_VALENCE[kind]
     if abs(value) > 0.2:
-        value += (1 if value > 0 else -1) * 2 * _STEP * min(2, _intensity(text))
+        value += (1 if value > 0 else -1) * 2 * _INTENSITY_WEIGHT * min(2, _count_strong_words(text))
     else:  # neither good nor bad by itself: the words decide
-        value += 2 * _STEP * (min(2, len(_found(_GOOD, text))) - min(2, len(_found(_BAD, text))))
+        value += (
+            2
+            * _INTENSITY_WEIGHT
+            * (
+                min(2, len(_find_words(_POSITIVE_WORD, text)))
+                - min(2, len(_find_words(_NEGATIVE_WORD, text)))
+            )
+        )
     return round(min(1.0, max(-1.0, value)), 2)
 
 
@@ -98,22 +105,22 @@ def is_suggestion(text: str) -> bool:
     return _SUGGESTION.search(text) is not None
 
 
-def _intensity(text: str) -> int:
-    return len(_found(_GOOD, text) | _found(_BAD, text))
+def _count_strong_words(text: str) -> int:
+    return len(_find_words(_POSITIVE_WORD, text) | _find_words(_NEGATIVE_WORD, text))
 
 
-def _found(pattern: re.Pattern[str], text: str) -> set[str]:
+def _find_words(pattern: re.Pattern[str], text: str) -> set[str]:
     return {word.lower() for word in pattern.findall(text)}
 
 
-READ_CHARACTERS = 4000
+MAX_DETECTION_CHARACTERS = 4000
 """Of a message; of a longer one the beginning is read."""
-OUTCOME_CHARACTERS = 200
-LECTURE_CHARACTERS = 600
+MAX_OUTCOME_CHARACTERS = 200
+MIN_LECTURE_CHARACTERS = 600
 """From here on an assistant explains the world rather than its work, where it does not speak of itself."""
 
-_FENCED_CHARACTERS = 16 * READ_CHARACTERS  # what memory had put before the words may be long
-_TRIES_PER_ROW = 8
+_MAX_FENCED_CHARACTERS = 16 * MAX_DETECTION_CHARACTERS  # what memory had put before the words may be long
+_MAX_MATCHES_PER_ROW = 8
 _TIE_ORDER = (
     EpisodeKind.PIVOT,
     EpisodeKind.BREAKTHROUGH,
@@ -122,23 +129,23 @@ _TIE_ORDER = (
     EpisodeKind.TASK_COMPLETED,
     EpisodeKind.ISSUE_IDENTIFIED,
 )
-_TURNS = frozenset({EpisodeKind.DECISION_MADE, EpisodeKind.PIVOT})
-_SUCCESSES = frozenset({EpisodeKind.TASK_COMPLETED, EpisodeKind.PROBLEM_SOLVED})
+_CHOICE_KINDS = frozenset({EpisodeKind.DECISION_MADE, EpisodeKind.PIVOT})
+_SUCCESS_KINDS = frozenset({EpisodeKind.TASK_COMPLETED, EpisodeKind.PROBLEM_SOLVED})
 
 _CODE_BLOCK = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 _QUOTED_LINE = re.compile(
     r"^[ \t]{0,8}(?:>|\$ |\|)[^\n]*|^(?:\t| {4})(?![ \t]{0,20}[-*+\d])[^\n]*", re.MULTILINE
 )
-_QUOTED = re.compile(r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|https?://\S{1,500}")
+_QUOTED_TEXT = re.compile(r"`[^`\n]{1,300}`|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|https?://\S{1,500}")
 _BULLET = re.compile(r"(?:[-*+•#_]{1,6}|\d{1,3}[.)](?=\s)|\[[xX✓]\]|[✅✔🎉]\ufe0f?|\s)+")
-_ASKED = re.compile("[?\uff1f][\"'’”)\\]*_!.]{0,8}$")
-_ASKING = re.compile(
+_QUESTION_END = re.compile("[?\uff1f][\"'’”)\\]*_!.]{0,8}$")
+_QUESTION_START = re.compile(
     r"(?:(?:is|are|was|were|does|do|did|has|have|had|can|could|should|would|will|shall|may)"
     r" (?:we|you|i|it|he|she|they|this|that|these|those|there|the|anyone|anybody|someone|our|your|my)\b"
     r"|(?:what(?! a)|why|how|which|who|where|if|unless|imagine|todo|whether|in case)\b|suppos|assum|to \w|\[ \])",
     re.IGNORECASE,
 )
-_NOT_NOW = re.compile(
+_OTHER_TIME = re.compile(
     r"\b(?:tomorrow|next (?:week|month|quarter|year|sprint)|in (?:19|20)\d\d|years? ago)\b", re.IGNORECASE
 )
 _CLAUSE_END = re.compile(
@@ -147,8 +154,8 @@ _CLAUSE_END = re.compile(
 _NO_NEGATION = re.compile(
     r"\b(?:(?:can't|cannot) believe|couldn't be happier|not only|no (?:wonder|doubt))\b", re.IGNORECASE
 )
-_OURS = re.compile(r"\b(?:i|we|our|my)\b", re.IGNORECASE)
-_THEIRS = re.compile(r"\b(?:he|she|they|his|her|their)\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\b(?:i|we|our|my)\b", re.IGNORECASE)
+_THIRD_PERSON = re.compile(r"\b(?:he|she|they|his|her|their)\b", re.IGNORECASE)
 _OUTCOME_END = re.compile(
     "[;:!?—\u2013](?=\\s|$)|\\s-\\s|\\.(?=\\s|$)|, (?:as|but|so|and|not|which)\\b"
     r"|,? \b(?:because|since|so that|as it|rather than|instead of|over the|due to|and not)\b",
@@ -157,8 +164,8 @@ _OUTCOME_END = re.compile(
 _REASON = re.compile(
     r"(?:because|since|the reason|that way|this way|so that|it was|the cause)\b", re.IGNORECASE
 )
-_MEANS = re.compile(r"\bby (?=\w{2,30}ing\b)|\b(?:thanks to|with a|after) ", re.IGNORECASE)
-_DOING = re.compile(r"\w{2,30}ing\b")
+_MEANS_PHRASE = re.compile(r"\bby (?=\w{2,30}ing\b)|\b(?:thanks to|with a|after) ", re.IGNORECASE)
+_GERUND = re.compile(r"\w{2,30}ing\b")
 _TOOL_ERROR = re.compile(
     r"(?:[\w.]{0,80}(?:Error|Exception)\b(?! handl)|error\b[\s:\[(]|fatal\b|panic:|traceback \(|npm err!|failed\b"
     r"|\{\s{0,8}[\"']error[\"']\s?:\s?+(?![\"']{2}|null|none|false)|[\w.-]{1,40}: (?:command not found|error\b))"
@@ -169,7 +176,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MomentMatch:
     """What a message tells."""
 
     kind: EpisodeKind
@@ -189,71 +196,71 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    place: int
+    sentence_index: int
     row: MomentPattern
     start: int
     end: int
 
     def rank(self) -> tuple[float, int, int]:
-        return -self.row.strength, _TIE_ORDER.index(self.row.kind), self.place
+        return -self.row.strength, _TIE_ORDER.index(self.row.kind), self.sentence_index
 
 
-def told_by(message: Message, patterns: Sequence[MomentPattern]) -> Told | None:
+def find_moment(message: Message, patterns: Sequence[MomentPattern]) -> MomentMatch | None:
     """The moment that a message tells of, if it does: the strongest one."""
     if message.role is Role.SYSTEM:
         return None
-    text = said(message)
+    text = read_spoken_text(message)
     if message.role is Role.TOOL:
-        return _told_by_tool(text)
-    sentences = _sentences(text)
+        return _find_tool_error(text)
+    sentences = _split_sentences(text)
     hits = [
         hit
         for place, sentence in enumerate(sentences)
-        for hit in _hits(sentence, place, patterns)
-        if message.role is not Role.ASSISTANT or _is_work(sentence.plain, hit, len(text))
+        for hit in _find_hits(sentence, place, patterns)
+        if message.role is not Role.ASSISTANT or _is_own_work(sentence.plain, hit, len(text))
     ]
     if not hits:
         return None
     best = min(hits, key=_Hit.rank)
-    places = {hit.place for hit in hits if hit.row.kind is best.row.kind}
+    places = {hit.sentence_index for hit in hits if hit.row.kind is best.row.kind}
     places |= {place + 1 for place in places if _is_reason(sentences[place + 1 : place + 2])}
-    return Told(
+    return MomentMatch(
         best.row.kind,
-        sentences[best.place].text,
+        sentences[best.sentence_index].text,
         " ".join(sentences[place].text for place in sorted(places)),
-        _outcome(sentences[best.place], best),
+        _extract_outcome(sentences[best.sentence_index], best),
     )
 
 
-def said(message: Message) -> str:
+def read_spoken_text(message: Message) -> str:
     """What is read of a message, without what memory itself had put there."""
-    text = without_fences(message.content[:_FENCED_CHARACTERS])
-    if len(message.content) > _FENCED_CHARACTERS:
-        text = text.partition(OPENING)[0]  # what memory had put there ends beyond what is read
-    return text[:READ_CHARACTERS]
+    text = strip_fences(message.content[:_MAX_FENCED_CHARACTERS])
+    if len(message.content) > _MAX_FENCED_CHARACTERS:
+        text = text.partition(FENCE_OPENING)[0]  # what memory had put there ends beyond what is read
+    return text[:MAX_DETECTION_CHARACTERS]
 
 
-def is_question(text: str) -> bool:
+def ends_with_question(text: str) -> bool:
     """Whether it ends by asking."""
-    return _ASKED.search(text.rstrip()) is not None
+    return _QUESTION_END.search(text.rstrip()) is not None
 
 
-def _told_by_tool(text: str) -> Told | None:
+def _find_tool_error(text: str) -> MomentMatch | None:
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     if not lines:
         return None
     ends = (lines[-1], lines[0]) if _TRACEBACK in text else (lines[0], lines[-1])
     error = next((line for line in ends if _TOOL_ERROR.match(line)), None)
-    return None if error is None else Told(EpisodeKind.ISSUE_IDENTIFIED, error, error)
+    return None if error is None else MomentMatch(EpisodeKind.ISSUE_IDENTIFIED, error, error)
 
 
-def _sentences(text: str) -> list[_Sentence]:
+def _split_sentences(text: str) -> list[_Sentence]:
     plain = text.replace("’", "'")
     plain = _CODE_BLOCK.sub(lambda found: "\n" * len(found[0]), plain)
     plain = _QUOTED_LINE.sub(lambda found: "\n" * len(found[0]), plain)
-    plain = _QUOTED.sub(lambda found: "¤" * len(found[0]), plain)
+    plain = _QUOTED_TEXT.sub(lambda found: "¤" * len(found[0]), plain)
     sentences = []
-    for start, end in sentence_spans(plain):
+    for start, end in find_sentence_spans(plain):
         bullet = _BULLET.match(plain, start, end)
         begin = start if bullet is None else bullet.end()
         if begin < end:
@@ -261,18 +268,18 @@ def _sentences(text: str) -> list[_Sentence]:
     return sentences
 
 
-def _hits(sentence: _Sentence, place: int, patterns: Sequence[MomentPattern]) -> Iterator[_Hit]:
+def _find_hits(sentence: _Sentence, place: int, patterns: Sequence[MomentPattern]) -> Iterator[_Hit]:
     plain = sentence.plain
-    if _ASKED.search(plain) or _ASKING.match(plain):
+    if _QUESTION_END.search(plain) or _QUESTION_START.match(plain):
         return
     for row in patterns:
-        for match in islice(row.pattern.finditer(plain), _TRIES_PER_ROW):
-            if not _is_taken_back(plain, match.start(), row):
+        for match in islice(row.pattern.finditer(plain), _MAX_MATCHES_PER_ROW):
+            if not _is_negated(plain, match.start(), row):
                 yield _Hit(place, row, *match.span())
                 break
 
 
-def _is_taken_back(plain: str, start: int, row: MomentPattern) -> bool:
+def _is_negated(plain: str, start: int, row: MomentPattern) -> bool:
     if row.unless is None:
         return False
     clause = 0
@@ -280,51 +287,51 @@ def _is_taken_back(plain: str, start: int, row: MomentPattern) -> bool:
         clause = end.end()
     if row.unless.search(_NO_NEGATION.sub("", plain[clause:start])):
         return True
-    return row.kind in _SUCCESSES and _NOT_NOW.search(plain) is not None
+    return row.kind in _SUCCESS_KINDS and _OTHER_TIME.search(plain) is not None
 
 
-def _is_work(plain: str, hit: _Hit, length: int) -> bool:
+def _is_own_work(plain: str, hit: _Hit, length: int) -> bool:
     # Whether an assistant tells of what was done here: it knows of many decisions and errors of others.
-    is_ours = _OURS.search(plain, 0, hit.end) is not None
-    if hit.row.kind in _TURNS:
-        is_told = is_ours or (hit.start == 0 and not _THEIRS.match(plain))
+    is_ours = _FIRST_PERSON.search(plain, 0, hit.end) is not None
+    if hit.row.kind in _CHOICE_KINDS:
+        is_told = is_ours or (hit.start == 0 and not _THIRD_PERSON.match(plain))
         return is_told and not is_suggestion(plain) and "let's" not in plain.lower()
-    if length > LECTURE_CHARACTERS:
-        return is_ours or (hit.start == 0 and hit.place < 3)
-    return is_ours or not _THEIRS.search(plain)
+    if length > MIN_LECTURE_CHARACTERS:
+        return is_ours or (hit.start == 0 and hit.sentence_index < 3)
+    return is_ours or not _THIRD_PERSON.search(plain)
 
 
 def _is_reason(following: Sequence[_Sentence]) -> bool:
     return any(_REASON.match(sentence.plain) for sentence in following)
 
 
-def _outcome(sentence: _Sentence, hit: _Hit) -> str | None:
+def _extract_outcome(sentence: _Sentence, hit: _Hit) -> str | None:
     kind, text = hit.row.kind, sentence.text
-    if kind not in _SUCCESSES and kind is not EpisodeKind.DECISION_MADE:
+    if kind not in _SUCCESS_KINDS and kind is not EpisodeKind.DECISION_MADE:
         return None
     outcome = ""
     side, start = hit.row.outcome, hit.end
-    if side is Side.MEANS and (means := _MEANS.search(sentence.plain, start)):
-        side, start = Side.AFTER, means.end()
-    if side is Side.AFTER:
+    if side is OutcomeSide.MEANS and (means := _MEANS_PHRASE.search(sentence.plain, start)):
+        side, start = OutcomeSide.AFTER, means.end()
+    if side is OutcomeSide.AFTER:
         end = _OUTCOME_END.search(sentence.plain, start)
         outcome = text[start : end.start() if end else len(text)]
-    elif side is Side.BEFORE or (side is Side.MEANS and _DOING.match(sentence.plain)):
+    elif side is OutcomeSide.BEFORE or (side is OutcomeSide.MEANS and _GERUND.match(sentence.plain)):
         outcome = text[: hit.start]
     outcome = outcome.strip(" \t\n,;:!-—*_").rstrip(".").removesuffix(" by")
-    return shortened(outcome if len(outcome) > 3 else text, OUTCOME_CHARACTERS)
+    return shorten_text(outcome if len(outcome) > 3 else text, MAX_OUTCOME_CHARACTERS)
 
 
-TITLE_CHARACTERS = 60
-SUMMARY_CHARACTERS = 400
-CONTEXT_CHARACTERS = 160
+MAX_TITLE_CHARACTERS = 60
+MAX_EPISODE_SUMMARY_CHARACTERS = 400
+MAX_CONTEXT_CHARACTERS = 160
 """Of each message in the context."""
-LOOK_BACK_TURNS = 10
+MAX_LOOK_BACK_TURNS = 10
 """How far before its solution a problem is looked for."""
 
 
 def find_moments(
-    turns: Sequence[Turn], *, after: int = 0, patterns: Sequence[MomentPattern] = MOMENT_PATTERNS
+    turns: Sequence[NumberedMessage], *, after: int = 0, patterns: Sequence[MomentPattern] = MOMENT_PATTERNS
 ) -> tuple[EpisodeDraft, ...]:
     """The moments that messages tell of, at most one a message, in their order.
 
@@ -336,28 +343,29 @@ def find_moments(
     told = {
         index: found
         for index, turn in enumerate(turns)
-        if turn.number > after - LOOK_BACK_TURNS and (found := told_by(turn.message, patterns)) is not None
+        if turn.number > after - MAX_LOOK_BACK_TURNS
+        and (found := find_moment(turn.message, patterns)) is not None
     }
-    return tuple(_draft(turns, index, told) for index in told if turns[index].number > after)
+    return tuple(_build_draft(turns, index, told) for index in told if turns[index].number > after)
 
 
-def speaker(message: Message) -> str:
+def get_speaker(message: Message) -> str:
     """Who speaks: by name, where there is one, or by role."""
     return message.name or message.role.value
 
 
-def _draft(turns: Sequence[Turn], index: int, told: dict[int, Told]) -> EpisodeDraft:
+def _build_draft(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> EpisodeDraft:
     found, turn = told[index], turns[index]
-    first = _start(turns, index, told)
+    first = _find_start(turns, index, told)
     return EpisodeDraft(
         kind=found.kind,
-        title=shortened(found.sentence, TITLE_CHARACTERS),
-        summary=shortened(found.sentences, SUMMARY_CHARACTERS),
-        context=_context(turns, index),
-        participants=tuple(dict.fromkeys(speaker(one.message) for one in turns[first : index + 1])),
+        title=shorten_text(found.sentence, MAX_TITLE_CHARACTERS),
+        summary=shorten_text(found.sentences, MAX_EPISODE_SUMMARY_CHARACTERS),
+        context=_build_context(turns, index),
+        participants=tuple(dict.fromkeys(get_speaker(one.message) for one in turns[first : index + 1])),
         outcome=found.outcome,
-        valence=valence_of(found.kind, found.sentences),
-        significance=significance_of(
+        valence=score_valence(found.kind, found.sentences),
+        significance=score_significance(
             found.kind, found.sentences, is_assistant=turn.message.role is Role.ASSISTANT
         ),
         first_turn=turns[first].number,
@@ -365,36 +373,40 @@ def _draft(turns: Sequence[Turn], index: int, told: dict[int, Told]) -> EpisodeD
     )
 
 
-def _start(turns: Sequence[Turn], index: int, told: dict[int, Told]) -> int:
+def _find_start(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> int:
     if told[index].kind is EpisodeKind.PROBLEM_SOLVED:
-        issue = _issue_of(turns, index, told)
+        issue = _find_issue(turns, index, told)
         if issue is not None:
             return issue
     before = index - 1
     if before < 0 or before in told or turns[index].message.role is Role.TOOL:
         return index
     asked = turns[before].message
-    is_asked = asked.role in {Role.USER, Role.ASSISTANT} and is_question(said(asked))
+    is_asked = asked.role in {Role.USER, Role.ASSISTANT} and ends_with_question(read_spoken_text(asked))
     return before if is_asked else index
 
 
-def _issue_of(turns: Sequence[Turn], index: int, told: dict[int, Told]) -> int | None:
-    words = set(terms_of(said(turns[index].message)))
+def _find_issue(turns: Sequence[NumberedMessage], index: int, told: dict[int, MomentMatch]) -> int | None:
+    words = set(extract_terms(read_spoken_text(turns[index].message)))
     for earlier in range(index - 1, -1, -1):
-        if turns[index].number - turns[earlier].number > LOOK_BACK_TURNS:
+        if turns[index].number - turns[earlier].number > MAX_LOOK_BACK_TURNS:
             break
         issue = told.get(earlier)
         if issue is None or issue.kind is not EpisodeKind.ISSUE_IDENTIFIED:
             continue
-        if words & set(terms_of(said(turns[earlier].message))):
+        if words & set(extract_terms(read_spoken_text(turns[earlier].message))):
             return earlier
     return None
 
 
-def _context(turns: Sequence[Turn], index: int) -> str:
+def _build_context(turns: Sequence[NumberedMessage], index: int) -> str:
     lines = []
     for turn in turns[max(0, index - 2) : index]:
-        text = "" if turn.message.role is Role.SYSTEM else shortened(said(turn.message), CONTEXT_CHARACTERS)
+        text = (
+            ""
+            if turn.message.role is Role.SYSTEM
+            else shorten_text(read_spoken_text(turn.message), MAX_CONTEXT_CHARACTERS)
+        )
         if text:
-            lines.append(f"{speaker(turn.message)}: {text}")
+            lines.append(f"{get_speaker(turn.message)}: {text}")
     return "\n".join(lines)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.common.entries import check_score
-from langmem_tiers.display.displayable import Told, row_of, table_of
-from langmem_tiers.display.tables import ROWS, Sheet
+from langmem_tiers.display.displayable import Displayable, build_table, to_display_row
+from langmem_tiers.display.tables import MAX_TABLE_ROWS, DisplayContent
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-KEY_MOMENT = 0.7
+MIN_KEY_MOMENT_SIGNIFICANCE = 0.7
 """The significance from which on an episode is a key moment."""
 
 
@@ -36,7 +36,7 @@ class EpisodeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeDraft(Told):
+class EpisodeDraft(Displayable):
     """A moment as it was found, before it is stored.
 
     Args:
@@ -80,7 +80,7 @@ class EpisodeDraft(Told):
                 f"last_turn {self.last_turn!r} must not lie before first_turn {self.first_turn!r}: swap them"
             )
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "turns": f"{self.first_turn:,} to {self.last_turn:,}",
             "kind": self.kind.replace("_", " "),
@@ -89,7 +89,7 @@ class EpisodeDraft(Told):
             "title": self.title,
         }
 
-    def _line(self) -> str:
+    def _to_line(self) -> str:
         return self.title
 
 
@@ -109,11 +109,11 @@ class Episode(EpisodeDraft):
     @property
     def is_key_moment(self) -> bool:
         """Whether it is significant enough to tell the story by."""
-        return self.significance >= KEY_MOMENT
+        return self.significance >= MIN_KEY_MOMENT_SIGNIFICANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NarrativeArc(Told):
+class NarrativeArc(Displayable):
     """The episodes of one session as a story, each part in the order of its turns."""
 
     session: str
@@ -127,12 +127,12 @@ class NarrativeArc(Told):
     key_moments: tuple[Episode, ...]
     """Those of a significance of 0.7 and more, from the whole session."""
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         parts = {"beginning": self.beginning, "middle": self.middle, "end": self.end}
-        rows = [{"part": name, **row_of(one)} for name, those in parts.items() for one in those]
+        rows = [{"part": name, **to_display_row(one)} for name, those in parts.items() for one in those]
         facts = {"turns": self.turns, "episodes": len(rows), "key moments": len(self.key_moments)}
-        told = (table_of(rows, first=ROWS // 2, last=ROWS // 2),) if rows else ()
-        return Sheet(f"NarrativeArc of {self.session!r}", facts, told)
+        told = (build_table(rows, first=MAX_TABLE_ROWS // 2, last=MAX_TABLE_ROWS // 2),) if rows else ()
+        return DisplayContent(f"NarrativeArc of {self.session!r}", facts, told)
 
 
 def check_episode_kind(kind: object) -> EpisodeKind:

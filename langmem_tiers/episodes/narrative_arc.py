@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from math import fsum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.episodes.models import KEY_MOMENT, Episode, NarrativeArc
-from langmem_tiers.text.sentences import shortened
+from langmem_tiers.episodes.models import MIN_KEY_MOMENT_SIGNIFICANCE, Episode, NarrativeArc
+from langmem_tiers.text.sentences import shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-MERGED_SUMMARY_CHARACTERS = 1000
+MAX_MERGED_SUMMARY_CHARACTERS = 1000
 """What the summary of a merged episode may take."""
 
 
@@ -27,7 +27,7 @@ class MergedEpisode:
     """The others, in the order of their turns, as they were."""
 
 
-def arc_of(session: str, turns: int, episodes: Sequence[Episode]) -> NarrativeArc:
+def build_narrative_arc(session: str, turns: int, episodes: Sequence[Episode]) -> NarrativeArc:
     """The episodes of a session by the third of it in which they begin.
 
     Args:
@@ -35,18 +35,18 @@ def arc_of(session: str, turns: int, episodes: Sequence[Episode]) -> NarrativeAr
         turns: How many messages it has.
         episodes: In any order.
     """
-    told = sorted((episode for episode in episodes if episode.session == session), key=_in_order)
+    told = sorted((episode for episode in episodes if episode.session == session), key=_sort_key)
     return NarrativeArc(
         session=session,
         turns=turns,
-        beginning=tuple(episode for episode in told if _third(episode, turns) == 0),
-        middle=tuple(episode for episode in told if _third(episode, turns) == 1),
-        end=tuple(episode for episode in told if _third(episode, turns) == 2),
-        key_moments=tuple(episode for episode in told if episode.significance >= KEY_MOMENT),
+        beginning=tuple(episode for episode in told if _get_third(episode, turns) == 0),
+        middle=tuple(episode for episode in told if _get_third(episode, turns) == 1),
+        end=tuple(episode for episode in told if _get_third(episode, turns) == 2),
+        key_moments=tuple(episode for episode in told if episode.significance >= MIN_KEY_MOMENT_SIGNIFICANCE),
     )
 
 
-def merged_episodes(episodes: Sequence[Episode]) -> list[MergedEpisode]:
+def merge_overlapping_episodes(episodes: Sequence[Episode]) -> list[MergedEpisode]:
     """Which episodes of the same session share turns, and the one that each such group becomes.
 
     Groups of one are left out, and so is what is archived. With each group replaced by its keeper,
@@ -57,7 +57,7 @@ def merged_episodes(episodes: Sequence[Episode]) -> list[MergedEpisode]:
     """
     groups: list[list[Episode]] = []
     last_turn = 0
-    for episode in sorted(episodes, key=lambda one: (one.namespace, one.session, _in_order(one))):
+    for episode in sorted(episodes, key=lambda one: (one.namespace, one.session, _sort_key(one))):
         if episode.is_archived:
             continue
         if groups and _is_same_session(groups[-1][0], episode) and episode.first_turn <= last_turn:
@@ -66,16 +66,16 @@ def merged_episodes(episodes: Sequence[Episode]) -> list[MergedEpisode]:
         else:
             groups.append([episode])
             last_turn = episode.last_turn
-    return [_merged(group) for group in groups if len(group) > 1]
+    return [_merge_group(group) for group in groups if len(group) > 1]
 
 
-def _third(episode: Episode, turns: int) -> int:
+def _get_third(episode: Episode, turns: int) -> int:
     if 3 * episode.first_turn <= turns:
         return 0
     return 1 if 3 * episode.first_turn <= 2 * turns else 2
 
 
-def _in_order(episode: Episode) -> tuple[int, int, datetime, str]:
+def _sort_key(episode: Episode) -> tuple[int, int, datetime, str]:
     return episode.first_turn, episode.last_turn, episode.created_at, episode.id
 
 
@@ -83,16 +83,16 @@ def _is_same_session(one: Episode, other: Episode) -> bool:
     return (one.namespace, one.session) == (other.namespace, other.session)
 
 
-def _merged(group: Sequence[Episode]) -> MergedEpisode:
-    kept = min(group, key=lambda one: (-one.significance, _in_order(one)))
+def _merge_group(group: Sequence[Episode]) -> MergedEpisode:
+    kept = min(group, key=lambda one: (-one.significance, _sort_key(one)))
     accesses = [one.last_access_at for one in group if one.last_access_at is not None]
     keeper = replace(
         kept,
-        summary=_joined(one.summary for one in group),
+        summary=_join_summaries(one.summary for one in group),
         context=group[0].context,
         participants=tuple(dict.fromkeys(name for one in group for name in one.participants)),
         outcome=next((one.outcome for one in reversed(group) if one.outcome is not None), None),
-        valence=_mean_valence(group),
+        valence=_compute_mean_valence(group),
         linked=tuple(dict.fromkeys(id_ for one in group for id_ in one.linked)),
         first_turn=group[0].first_turn,
         last_turn=max(one.last_turn for one in group),
@@ -104,17 +104,17 @@ def _merged(group: Sequence[Episode]) -> MergedEpisode:
     return MergedEpisode(keeper=keeper, absorbed=tuple(one for one in group if one is not kept))
 
 
-def _joined(summaries: Iterable[str]) -> str:
+def _join_summaries(summaries: Iterable[str]) -> str:
     text = ""
     for summary in summaries:
-        if len(text) > MERGED_SUMMARY_CHARACTERS:
+        if len(text) > MAX_MERGED_SUMMARY_CHARACTERS:
             break  # no more of it would be kept
         if summary not in text:
             text = f"{text} {summary}" if text else summary
-    return shortened(text, MERGED_SUMMARY_CHARACTERS)
+    return shorten_text(text, MAX_MERGED_SUMMARY_CHARACTERS)
 
 
-def _mean_valence(group: Sequence[Episode]) -> float:
+def _compute_mean_valence(group: Sequence[Episode]) -> float:
     weight = fsum(one.significance for one in group)
     if weight > 0:
         mean = fsum(one.valence * one.significance for one in group) / weight

@@ -15,7 +15,7 @@ from langmem_tiers.episodes.models import EpisodeKind, check_episode_kind
 from langmem_tiers.errors import InvalidInputError
 
 
-class Side(StrEnum):
+class OutcomeSide(StrEnum):
     """Where a sentence says what came of it."""
 
     BEFORE = "before"
@@ -28,7 +28,7 @@ class Side(StrEnum):
     """It says so as a whole."""
 
 
-def any_of(*parts: str) -> re.Pattern[str]:
+def compile_any_of(*parts: str) -> re.Pattern[str]:
     """One pattern for any of the parts, each from the start of a word, in any case."""
     return re.compile(rf"\b(?:{'|'.join(parts)})", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ _NEGATED = (
     r"[a-z]{1,8}n't\b",
     r"(?:cannot|never|neither|nor|nothing|nobody|hardly|barely|no|yet to|far from)\b",
 )
-_IMAGINED = (
+_HYPOTHETICAL = (
     r"(?:if|unless|whether|until|till|suppose|supposing|imagine|assuming|in case|as soon as|lest)\b",
     r"(?:might|may|could|would|should|ought|must|can|wish|hope|hopefully|gotta|looking forward|afraid|reminder)\b",
     r"(?:consider(?:ing)?|thinking (?:about|of)|wonder(?:ing)?|what about|how about|propos(?:e|ed|ing|al))\b",
@@ -54,13 +54,13 @@ _PLANNED = (
     r"how\b|(?:almost|nearly|half|partly|partially|being|getting|gets?|(?:have|had) (?:it|this|that))\b",
 )
 
-TAKEN_BACK = any_of(*_NEGATED, *_IMAGINED)
+RETRACTED = compile_any_of(*_NEGATED, *_HYPOTHETICAL)
 """What keeps a decision or a change of direction from being one: what will be counts, what may be does not."""
-NOT_YET = any_of(*_NEGATED, *_IMAGINED, *_PLANNED)
+NOT_YET = compile_any_of(*_NEGATED, *_HYPOTHETICAL, *_PLANNED)
 """What keeps a success from being one."""
-NO_ISSUE = any_of(
+NO_ISSUE = compile_any_of(
     *_NEGATED,
-    *_IMAGINED,
+    *_HYPOTHETICAL,
     r"(?:will|used to|when(?:ever)? (?:an?|any|one|some\w{0,6})|in the event|handles?|handling|catch(?:es)?)\b",
     r"(?:none|zero|without|free of|avoid(?:s|ed|ing)?|prevent(?:s|ed|ing)?|fix(?:e[sd])?|resolved?|solved?)\b",
     r"(?:let's|let me|help you|reproduce|troubleshoot|fear of|risk of|believe)\b",
@@ -84,7 +84,7 @@ class MomentPattern:
     pattern: re.Pattern[str]
     strength: float = 0.6
     unless: re.Pattern[str] | None = NOT_YET
-    outcome: Side = Side.NOWHERE
+    outcome: OutcomeSide = OutcomeSide.NOWHERE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", check_episode_kind(self.kind))
@@ -101,9 +101,9 @@ class MomentPattern:
             )
 
 
-__all__ = ["MOMENT_PATTERNS", "MomentPattern", "Side"]
+__all__ = ["MOMENT_PATTERNS", "MomentPattern", "OutcomeSide"]
 
-_WE = r"(?:we|i|they|he|she|the team|everyone|everybody|management|the client|the board)"
+_WHO = r"(?:we|i|they|he|she|the team|everyone|everybody|management|the client|the board)"
 _WE_WILL = r"(?:let's|we'll|we will|we're|we are|i'll|i will|i'm|i am)(?: just| now| going to| rather){0,2}"
 _HAVE = (
     r"(?:'ve|'d|'s| have| had| has)?(?: (?:all|both|just|now|finally|already|also|since|then|suddenly)){0,2}"
@@ -116,7 +116,7 @@ _TROUBLE = (
     r"(?![ -](?:handl|messag|report|track|code|log|page|rate|bar|margin|type|class|list|number|fix|bounty|solv|area"
     r"|set|statement|space))"
 )
-_SOME_TROUBLE = rf"(?:{_DET} (?:[^\s,;:.]{{1,30}} ){{0,3}}?)?{_TROUBLE}"
+_SOME_TROUBLE_PHRASE = rf"(?:{_DET} (?:[^\s,;:.]{{1,30}} ){{0,3}}?)?{_TROUBLE}"
 _NO_WORDS = r"(?! (?:[^\s,;:.]{1,30} ){0,3}?(?:no|zero|any|0|fewer|fix\w{0,4}|resolv\w{1,4}|solv\w{1,4})\b)"
 _FEW_WORDS = r"(?:[^\s,;:.]{1,30} ){0,4}?"
 _FINISHED = r"(?:finished|completed|shipped|deployed|merged|launched|rolled out|wrapped up)"
@@ -128,7 +128,7 @@ _FIXED = (  # what follows tells it from a fixed price
     r"(?:^fixed\b(?! ?-)|(?<!^)fixed(?=$|[^\w\s-]| (?:the|an?|it|that|this|these|my|our|your|his|her|all|both|some"
     r"|another|two|three|by|in|with|now|and|for|up|when|after|today|yesterday|¤|#|\d)\b| ¤))"
 )
-_MUNDANE = (
+_NOT_MUNDANE = (
     r"(?! (?:that )?(?:i|we)(?: (?:need|forgot|still|have|haven't|made|was|am|went|should|don't|didn't|might|left"
     r"|missed|never|provided|gave)|'m|'ve|'re)\b)"
 )
@@ -136,25 +136,25 @@ _MUNDANE = (
 _PIVOTS = (
     MomentPattern(
         EpisodeKind.PIVOT,
-        any_of(
+        compile_any_of(
             r"^(?:(?:ok|okay|so|well|right|actually|sorry)\b,? ?)?change of plans?(?=[:,!]| -)|u-turn\b",
             r"there(?:'s| is| has|'s been| has been) (?:been )?a (?:\w{1,10} )?change of plans?\b",
             r"new (?:plan|direction|approach):|back to the drawing board\b|decided against\b|scratch that(?=[,.!:]|$)",
             r"(?:changed|changing|(?:let's|we) change) (?:course|direction|tack|our minds?|my mind|the plan)\b",
             r"(?:switch(?:ed|es|ing)?|migrat(?:e|ed|es|ing)) (?:over )?from (?:[^\s,;.]{1,30} ){1,4}?to (?!\d|it\b)",
-            rf"{_WE}(?:'re| are| have|'ve)?(?: now)? mov(?:ed|ing) away from\b|we(?:'re| are) moving from\b",
+            rf"{_WHO}(?:'re| are| have|'ve)?(?: now)? mov(?:ed|ing) away from\b|we(?:'re| are) moving from\b",
             rf"(?:{_WE_WILL}|we|i|decided to|and) (?:scrap|ditch|abandon) (?:the|our|that|this|all|it|every)\b",
             r"(?:scrapp|ditch|abandon)(?:ed|ing) (?:the|our|that|this|all|it|every)\b|pull(?:ed|ing) the plug on\b",
             r"(?:go|going|went) back on (?:the|our|my|that|this)\b|reversed (?:the|our|that|my|course)\b",
-            rf"{_WE}{_HAVE} (?:reversed|overturned|revoked|dropped the (?:idea|plan)|pivoted)\b",
-            rf"{_WE}(?:'re| are|'m| am)(?: now)? (?:dropping|abandoning|scrapping|ditching|pivoting)\b",
+            rf"{_WHO}{_HAVE} (?:reversed|overturned|revoked|dropped the (?:idea|plan)|pivoted)\b",
+            rf"{_WHO}(?:'re| are|'m| am)(?: now)? (?:dropping|abandoning|scrapping|ditching|pivoting)\b",
         ),
         0.95,
-        TAKEN_BACK,
+        RETRACTED,
     ),
     MomentPattern(
         EpisodeKind.PIVOT,
-        any_of(
+        compile_any_of(
             r"we(?:'re| are)? no longer (?!see|get|have (?:the|this|that)|hit|fail|crash)",
             rf"{_WE_WILL} (?!consider|think|hop|try|wonder|look|not)[^,;!?]{{1,80}} instead\b(?! of)",
             r"(?:let's|we'll|we will|i'll) [^,;!?]{1,80} instead of\b|going with [^,;!?]{1,60} instead\b",
@@ -169,18 +169,18 @@ _PIVOTS = (
             r"(?:forget|never mind) (?:about )?[^!?]{1,60}? (?:let's|we'll|we will)\b",
         ),
         0.92,
-        TAKEN_BACK,
+        RETRACTED,
     ),
 )
 _BREAKTHROUGHS = (
     MomentPattern(
         EpisodeKind.BREAKTHROUGH,
-        any_of(
+        compile_any_of(
             r"(?:huge|major|big|real|a|the|our) breakthrough\b|breakthrough[:!]|eureka\b",
             r"(?:key|crucial|big) insight\b|it (?:just |finally )?(?:all )?clicked\b|(?:it )?dawned on (?:me|us)\b",
             r"(?:suddenly|now) (?:it )?(?:all )?makes sense\b|nailed it\b|for the first time ever\b",
-            rf"{_WE}{_HAVE} reali[sz]ed\b{_MUNDANE}|{_WE}{_HAVE} discovered (?:that|how|why|what|the|a way)\b",
-            rf"{_WE}{_HAVE} (?:figured (?:it )?out|cracked|worked out (?:how|why|what))\b",
+            rf"{_WHO}{_HAVE} reali[sz]ed\b{_NOT_MUNDANE}|{_WHO}{_HAVE} discovered (?:that|how|why|what|the|a way)\b",
+            rf"{_WHO}{_HAVE} (?:figured (?:it )?out|cracked|worked out (?:how|why|what))\b",
             r"(?:cut|down|reduced|drop(?:s|ped)|fell|went|goes|shrank|improved|brought|got|rose|jumped|takes?|took)\b"
             r"[^.!?]{0,60}?\bfrom \d[\d.,]{0,10} ?(?:%|[a-zµ]{1,12})?(?: [a-z]{1,12})? (?:down |up )?to"
             r"(?: under| about| just| only)? \d",
@@ -190,7 +190,7 @@ _BREAKTHROUGHS = (
     ),
     MomentPattern(
         EpisodeKind.BREAKTHROUGH,
-        any_of(
+        compile_any_of(
             rf"(?:finally|at last),? (?!\S{{1,20}} (?:would|will|should|could|can|must|may)\b){_FEW_WORDS}"
             r"(?:works?|working|worked|got(?! around)|found|managed|understand"
             r"|understood|gone|nailed|figured|cracked|succeeded|converges?|runs|(?:see|know) why|makes? sense"
@@ -203,38 +203,38 @@ _BREAKTHROUGHS = (
 _DECISIONS = (
     MomentPattern(
         EpisodeKind.DECISION_MADE,
-        any_of(
-            rf"{_WE}{_HAVE} (?:decided|agreed|resolved to|concluded)(?: (?:on|to|that|upon|for))?\b",
-            rf"{_WE}{_HAVE} (?:chose|chosen|picked|selected|settled (?:on|for)|opted (?:for|to)|went with|gone with)\b"
+        compile_any_of(
+            rf"{_WHO}{_HAVE} (?:decided|agreed|resolved to|concluded)(?: (?:on|to|that|upon|for))?\b",
+            rf"{_WHO}{_HAVE} (?:chose|chosen|picked|selected|settled (?:on|for)|opted (?:for|to)|went with|gone with)\b"
             r"(?! (?:up|on)\b)",
             r"it(?:'s| is| was| has been)(?: now| all)? (?:decided|settled|agreed)(?: that)?\b",
             r"(?:the|our|final|my) decision (?:is|was)(?: to)?\b|^(?:(?:the|our|final|my) )?decision:",
             r"(?:decided|settled) (?:on|to|that)\b|agreed (?:to|that)\b|decision made\b|^(?:decided|agreed)[:,]",
             r"(?:made|reached|took) (?:the|a|our) (?:final )?decision(?: to)?\b|made up (?:my|our|their) minds?\b",
-            rf"{_WE}{_HAVE} (?:voted (?:for|to)|committed to|ruled out|approved|signed off on)\b|^final answer:",
+            rf"{_WHO}{_HAVE} (?:voted (?:for|to)|committed to|ruled out|approved|signed off on)\b|^final answer:",
             r"\w{2,30} it is(?=[.!]|$)|(?:we|i)(?:'re| are|'m| am) taking the\b",
         ),
         0.9,
-        TAKEN_BACK,
-        Side.AFTER,
+        RETRACTED,
+        OutcomeSide.AFTER,
     ),
     MomentPattern(
         EpisodeKind.DECISION_MADE,
-        any_of(
+        compile_any_of(
             r"let's (?:just )?(?:(?:go|stick|stay|proceed) with|settle on|adopt|choose|use)\b(?! an? example\b)",
             r"(?:we|i)(?:'ll| will|'re| are|'m| am)(?: just| now| going to)? (?:go|going|stick|sticking|stay|staying)"
             r" with\b(?! (?:my|his|her|them|him|you|us)\b)",
             r"(?:we|i)(?:'ll| will) (?:settle on|adopt|use (?=[^.!?]{1,80} (?:for|as|because|since)\b))",
         ),
         0.8,
-        TAKEN_BACK,
-        Side.AFTER,
+        RETRACTED,
+        OutcomeSide.AFTER,
     ),
 )
 _SOLUTIONS = (
     MomentPattern(
         EpisodeKind.PROBLEM_SOLVED,
-        any_of(
+        compile_any_of(
             r"(?:the|root|real|actual) cause(?: of [^,;.]{1,60}?)? (?:was|turned out to be)\b",
             r"(?:root )?cause:|culprit:|(?:the|our|that) (?:fix|solution|culprit|trick) (?:was|is|turned out to be)\b",
             r"^(?:ah, |ok, |so )?(?:it )?turn(?:s|ed) out (?:that |it was )?(?=the|a|my|our|we|i|someone|it)",
@@ -242,22 +242,22 @@ _SOLUTIONS = (
         ),
         0.85,
         NOT_YET,
-        Side.AFTER,
+        OutcomeSide.AFTER,
     ),
     MomentPattern(
         EpisodeKind.PROBLEM_SOLVED,
-        any_of(
+        compile_any_of(
             rf"{_NO_ADJECTIVE}(?<!with )(?<!at )"
             rf"(?:{_FIXED}|(?:resolved|solved|sorted out|patched|repaired|unblocked)\b)",
             r"(?:got|have|had) (?:it|this|that|everything|the \w{1,20}) (?:working|running|sorted|fixed)\b",
         ),
         0.84,
         NOT_YET,
-        Side.MEANS,
+        OutcomeSide.MEANS,
     ),
     MomentPattern(
         EpisodeKind.PROBLEM_SOLVED,
-        any_of(
+        compile_any_of(
             r"(?:works|runs|loads|builds|passes|responds|works (?:fine|well)|runs (?:fine|well)) (?:now|again)\b"
             r"|now (?:it )?(?:works|runs|loads|builds|passes)\b",
             r"(?:they|we|tests|things|both|all)(?: all)? (?:work|run|load|pass) (?:fine |well )?(?:now|again)\b",
@@ -272,35 +272,35 @@ _SOLUTIONS = (
         ),
         0.83,
         NOT_YET,
-        Side.MEANS,
+        OutcomeSide.MEANS,
     ),
 )
 _COMPLETIONS = (
     MomentPattern(
         EpisodeKind.TASK_COMPLETED,
-        any_of(
+        compile_any_of(
             rf"{_IS} (?:{_FINISHED}|{_HANDED_OVER}|done|live|complete|in production)\b"
             r"(?! (?:by|with|via|through|using|when|if|in|on|for|under|every|non\w|from|at)\b)",
             r"(?:it|that|everything)'s (?:all |now )?(?:done|live|finished)\b(?! (?:by|with|in)\b)",
         ),
         0.75,
         NOT_YET,
-        Side.BEFORE,
+        OutcomeSide.BEFORE,
     ),
     MomentPattern(
         EpisodeKind.TASK_COMPLETED,
-        any_of(
+        compile_any_of(
             rf"{_NO_ADJECTIVE}(?<!is )(?<!are )(?<!was )(?<!recently ){_FINISHED}\b"
             r"(?! (?:version|product|goods|state|cell|form|last|first|second|third|\w{1,20}ly)s?\b)",
-            rf"^{_HANDED_OVER} (?!by|in)|{_WE}{_HAVE} {_HANDED_OVER}\b",
+            rf"^{_HANDED_OVER} (?!by|in)|{_WHO}{_HAVE} {_HANDED_OVER}\b",
         ),
         0.74,
         NOT_YET,
-        Side.AFTER,
+        OutcomeSide.AFTER,
     ),
     MomentPattern(
         EpisodeKind.TASK_COMPLETED,
-        any_of(
+        compile_any_of(
             r"^(?:all )?done(?=[.!:,]|$)|all done\b"
             r"|(?:i'm|we're|i am|we are) (?:all )?done\b(?! with (?:you|this|it)\b)",
             r"all (?:[^\s,;.]{1,20} ){0,3}?tests (?:are |have |now ){0,2}(?:pass|passed|passing|green)\b",
@@ -316,11 +316,11 @@ _COMPLETIONS = (
 _ISSUES = (
     MomentPattern(
         EpisodeKind.ISSUE_IDENTIFIED,
-        any_of(
+        compile_any_of(
             r"(?:there(?:'s| is| are| was| were| seems? to be)(?: still)?|found|discovered|spotted|noticed|ran into|hit"
             r"|have|has|having|got|gets?|getting|see|sees|seeing|throws?|throwing|raises? an|returns?"
             r"|gives?(?: me| us)?|encounter(?:ed|ing)|facing|caus(?:es?|ed|ing)|shows?|reported)"
-            rf"{_NO_WORDS} {_SOME_TROUBLE}",
+            rf"{_NO_WORDS} {_SOME_TROUBLE_PHRASE}",
             r"(?:the|one|another|main|only) (?:problem|issue|trouble|bug) is\b",
             r"^(?:bug|issue|problem|error|blocker): \S|(?:that's|this is|it's|which is) a (?:bug|regression|problem)\b",
             r"(?:seeing|get|getting|got|with|throws|hit|raises) (?:an? )?(?-i:[A-Z]\w{1,60}(?:Error|Exception))\b",
@@ -331,7 +331,7 @@ _ISSUES = (
     ),
     MomentPattern(
         EpisodeKind.ISSUE_IDENTIFIED,
-        any_of(
+        compile_any_of(
             r"(?:fails|crashes|crashed|timed out|times out|freezes|leaks memory|failing (?:tests?|builds?))\b",
             r"(?<!0 )failed\b(?=$|[.,;:!]| (?:to|with|on|at|in|again|because|due|after|when|last|the|for|yesterday"
             r"|today|twice|and|this|too|during)\b)|froze\b(?! (?:it|them|the)\b)",

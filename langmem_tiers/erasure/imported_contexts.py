@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.namespaces import CONTEXT_FILES
+from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from langmem_tiers.knowledge.models import name_from_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.erasure.models import Erased
+    from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.items.models import Item
     from langmem_tiers.items.service import Items
 
-STRIPPED = "context files"
-_AT_ONCE = 100
+STRIPPED_CONTEXTS_KIND = "context files"
+_PAGE_SIZE = 100
 
 
-def strip_contexts(items: Items, erased: Erased) -> dict[str, int]:
+def strip_contexts(items: Items, erased: ErasedIds) -> dict[str, int]:
     """Take messages and facts that are gone out of what came with them; how many contexts held some.
 
     What went whole, sessions and namespaces, has taken its own along already.
@@ -30,26 +30,26 @@ def strip_contexts(items: Items, erased: Erased) -> dict[str, int]:
     """
     done = 0
     for (namespace, session), ids in erased.messages.items():
-        item = items.get((CONTEXT_FILES, *namespace), session) if ids else None
-        done += item is not None and _strip(items, item, messages=set(ids))
+        item = items.get((CONTEXT_FILES_LABEL, *namespace), session) if ids else None
+        done += item is not None and _strip_item(items, item, messages=set(ids))
     for namespace, ids in erased.entries.items():
         names = {name for one in ids if (name := name_from_id(one)) is not None}
-        for item in _all_of(items, (CONTEXT_FILES, *namespace)) if names else ():
-            done += _strip(items, item, known=names)
-    return {STRIPPED: done} if done else {}
+        for item in _list_items(items, (CONTEXT_FILES_LABEL, *namespace)) if names else ():
+            done += _strip_item(items, item, known=names)
+    return {STRIPPED_CONTEXTS_KIND: done} if done else {}
 
 
-def _all_of(items: Items, place: NamespacePath) -> Iterator[Item]:
-    found, offset = items.search(place, limit=_AT_ONCE), 0
+def _list_items(items: Items, place: NamespacePath) -> Iterator[Item]:
+    found, offset = items.search(place, limit=_PAGE_SIZE), 0
     all_found = list(found)
-    while len(found) == _AT_ONCE:
-        offset += _AT_ONCE
-        found = items.search(place, limit=_AT_ONCE, offset=offset)
+    while len(found) == _PAGE_SIZE:
+        offset += _PAGE_SIZE
+        found = items.search(place, limit=_PAGE_SIZE, offset=offset)
         all_found += found
     return (one.item for one in all_found if one.item.namespace == place)  # not of namespaces below
 
 
-def _strip(
+def _strip_item(
     items: Items,
     item: Item,
     messages: Collection[str] = (),

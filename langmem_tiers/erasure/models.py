@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.common.namespaces import NamespacePath, check_entry_id, check_name, check_namespace
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ErasedCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erased(Told):
+class ErasedIds(Displayable):
     """What is gone by name, for those who keep copies of it elsewhere."""
 
     namespaces: tuple[NamespacePath, ...] = ()
@@ -115,22 +115,22 @@ class Erased(Told):
             return True
         return message_id in self.messages.get(place, ())
 
-    def __add__(self, other: Erased) -> Erased:
-        return Erased(
+    def __add__(self, other: ErasedIds) -> ErasedIds:
+        return ErasedIds(
             namespaces=(*self.namespaces, *other.namespaces),
             sessions=(*self.sessions, *other.sessions),
-            messages=_both(self.messages, other.messages),
-            entries=_both(self.entries, other.entries),
+            messages=_merge_ids(self.messages, other.messages),
+            entries=_merge_ids(self.entries, other.entries),
         )
 
 
-def _both(
+def _merge_ids(
     one: Mapping[Any, tuple[str, ...]], other: Mapping[Any, tuple[str, ...]]
 ) -> dict[Any, tuple[str, ...]]:
     return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
-Eraser: TypeAlias = Callable[[Erased], Mapping[str, int]]
+Eraser: TypeAlias = Callable[[ErasedIds], Mapping[str, int]]
 """Erases copies of what is gone and says how many of what that were.
 
 It is called after the rows are gone, and again for the same names if somebody forgets them again. What it raises is
@@ -139,7 +139,7 @@ told in the receipt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErasureReceipt(Told):
+class ErasureReceipt(Displayable):
     """What was erased, and nothing of what it said."""
 
     id: str
@@ -170,7 +170,7 @@ class ErasureReceipt(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scrubbed(Told):
+class ScrubResult(Displayable):
     """How far the bytes of what was erased are gone from the files of the database."""
 
     left: tuple[str, ...] = ()

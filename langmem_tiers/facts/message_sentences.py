@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.prompt_fences import OPENING, without_fences
+from langmem_tiers.common.prompt_fences import FENCE_OPENING, strip_fences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_READ = 8_000
+MAX_MESSAGE_CHARACTERS = 8_000
 """Characters of a message that are read."""
-MAX_CHARACTERS = 400
+MAX_SENTENCE_CHARACTERS = 400
 """Of a sentence; longer ones are cut between words."""
 
-_CODE = re.compile(r"^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)|```.*?(?:```|\Z)", re.DOTALL | re.MULTILINE)
-_PRE = re.compile(r"<(pre|code)\b[^>]{0,200}>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_WRAPPED = 60  # characters of a line that was broken because it was full
-_BREAK = "\n\n"
-_ITEM = re.compile(r"\s*(?:[-*•+\u2013\u2014]|\d{1,3}[.)]|[a-z][.)]|#{1,6}|\[[ xX]\])\s+")
-_CLOSED = r"[\"'”’)\]*_]*"
-_LINE_END = re.compile(rf"[.!?:;…\u3002\uff01\uff1f]{_CLOSED}$")
-_END = re.compile(rf"[.!?…]+{_CLOSED}(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09”’]*")
+_CODE_BLOCK = re.compile(r"^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)|```.*?(?:```|\Z)", re.DOTALL | re.MULTILINE)
+_PRE_BLOCK = re.compile(r"<(pre|code)\b[^>]{0,200}>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_WRAPPED_LINE_CHARACTERS = 60  # characters of a line that was broken because it was full
+_PARAGRAPH_BREAK = "\n\n"
+_LIST_ITEM = re.compile(r"\s*(?:[-*•+\u2013\u2014]|\d{1,3}[.)]|[a-z][.)]|#{1,6}|\[[ xX]\])\s+")
+_CLOSING_MARKS = r"[\"'”’)\]*_]*"
+_LINE_END = re.compile(rf"[.!?:;…\u3002\uff01\uff1f]{_CLOSING_MARKS}$")
+_SENTENCE_END = re.compile(rf"[.!?…]+{_CLOSING_MARKS}(?=\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09”’]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“\u2018]*\Z")
 _ABBREVIATIONS = frozenset(
     """
@@ -31,44 +31,44 @@ _ABBREVIATIONS = frozenset(
     """.split()
 )
 # These end a sentence too, and then a capital follows.
-_MAY_END = frozenset("etc inc ltd co corp a.m p.m am pm u.s u.k e.u ph.d no sat sun".split())
+_FINAL_ABBREVIATIONS = frozenset("etc inc ltd co corp a.m p.m am pm u.s u.k e.u ph.d no sat sun".split())
 
 
-def said(content: str) -> str:
+def extract_spoken_text(content: str) -> str:
     """What somebody says there: without code, without quoted lines, without what memory had put into it."""
-    text = without_fences(content).partition(OPENING)[0][:MAX_READ]
-    text = _PRE.sub(_BREAK, _CODE.sub(_BREAK, text))
+    text = strip_fences(content).partition(FENCE_OPENING)[0][:MAX_MESSAGE_CHARACTERS]
+    text = _PRE_BLOCK.sub(_PARAGRAPH_BREAK, _CODE_BLOCK.sub(_PARAGRAPH_BREAK, text))
     return "\n".join("" if line.lstrip().startswith((">", "|")) else line for line in text.split("\n"))
 
 
-def sentences(text: str) -> Iterator[str]:
+def iter_sentences(text: str) -> Iterator[str]:
     """The sentences of a text, with single spaces, none longer than ``MAX_CHARACTERS``.
 
     Nothing is split inside an address, a number, a version or an abbreviation. A line that goes on in small letters
     belongs to the one before it.
     """
-    for paragraph in _paragraphs(text):
+    for paragraph in _iter_paragraphs(text):
         start = 0
-        for match in _END.finditer(paragraph):
-            if _ends(paragraph, match):
-                yield from _pieces(paragraph[start : match.end()].strip())
+        for match in _SENTENCE_END.finditer(paragraph):
+            if _is_sentence_end(paragraph, match):
+                yield from _split_long_sentence(paragraph[start : match.end()].strip())
                 start = match.end()
-        yield from _pieces(paragraph[start:].strip())
+        yield from _split_long_sentence(paragraph[start:].strip())
 
 
-def cut(text: str, characters: int = MAX_CHARACTERS) -> str:
+def cut_at_word(text: str, characters: int = MAX_SENTENCE_CHARACTERS) -> str:
     """The text, or as many of its words as fit."""
     if len(text) <= characters:
         return text
     return text[: characters + 1].rpartition(" ")[0].rstrip()
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _iter_paragraphs(text: str) -> Iterator[str]:
     held: list[str] = []
     for line in text.splitlines():
-        item = _ITEM.match(line)
+        item = _LIST_ITEM.match(line)
         words = " ".join(line[item.end() if item else 0 :].split())
-        goes_on = not item and held and _goes_on(held[-1], words)
+        goes_on = not item and held and _is_continued(held[-1], words)
         if not goes_on and held:
             yield " ".join(held)
             held = []
@@ -78,29 +78,29 @@ def _paragraphs(text: str) -> Iterator[str]:
         yield " ".join(held)
 
 
-def _goes_on(line: str, following: str) -> bool:
+def _is_continued(line: str, following: str) -> bool:
     if _LINE_END.search(line) or not following:
         return False
-    return following[0].islower() or (len(line) >= _WRAPPED and not following[0].isupper())
+    return following[0].islower() or (len(line) >= _WRAPPED_LINE_CHARACTERS and not following[0].isupper())
 
 
-def _ends(paragraph: str, match: re.Match[str]) -> bool:
+def _is_sentence_end(paragraph: str, match: re.Match[str]) -> bool:
     if match[0][0] != "." or match[0].startswith(".."):
         return True
     found = _LAST_WORD.search(paragraph, max(0, match.start() - 20), match.start())
     word = found[0].lower() if found else ""
     is_capital_next = paragraph[match.end() : match.end() + 2].strip()[:1].isupper()
-    if word in _MAY_END and is_capital_next:
+    if word in _FINAL_ABBREVIATIONS and is_capital_next:
         return True
     is_initial = (
         len(word) == 1 and word.isalpha() and word != "i" and found is not None and found[0].isupper()
     )
-    return not (word in _ABBREVIATIONS or word in _MAY_END or (is_initial and is_capital_next))
+    return not (word in _ABBREVIATIONS or word in _FINAL_ABBREVIATIONS or (is_initial and is_capital_next))
 
 
-def _pieces(sentence: str) -> Iterator[str]:
-    while len(sentence) > MAX_CHARACTERS:
-        piece = cut(sentence)
+def _split_long_sentence(sentence: str) -> Iterator[str]:
+    while len(sentence) > MAX_SENTENCE_CHARACTERS:
+        piece = cut_at_word(sentence)
         if piece:
             yield piece
             sentence = sentence[len(piece) :].lstrip()

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.entries import check_score
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class FactState(StrEnum):
     """Somebody said that it is no fact."""
 
 
-UNREAD = "an answer of the model that could not be used"
+UNREADABLE_ANSWER_REASON = "an answer of the model that could not be used"
 """How the reason of a fact begins that is no fact of one message, but all that a model said of several."""
 
 
@@ -68,7 +68,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractedFact(Told):
+class ExtractedFact(Displayable):
     """A fact that was extracted from a message, and what became of it."""
 
     id: str
@@ -96,7 +96,7 @@ class ExtractedFact(Told):
         """Whether a long-term entry says it."""
         return self.state is FactState.PROMOTED
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "kind": self.kind,
             "state": self.state,
@@ -106,22 +106,22 @@ class ExtractedFact(Told):
             "reason": self.reason,
         }
 
-    def _line(self) -> str:
+    def _to_line(self) -> str:
         return self.content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extraction:
+class ExtractionResult:
     """What was found in messages."""
 
     facts: tuple[FactDraft, ...] = ()
     problems: tuple[str, ...] = ()
     """What a model answered that could not be used."""
-    raw: tuple[str, ...] = field(default=(), repr=False)
+    raw_answers: tuple[str, ...] = field(default=(), repr=False)
     """The text of those answers, as they came."""
     raw_problems: tuple[str, ...] = ()
     """What is wrong with each of them."""
 
 
-class FactMovedError(InvalidInputError):
+class FactStateChangedError(InvalidInputError):
     """An extracted fact is not in the state any more in which it was to be changed."""

@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def not_after(words: str) -> str:
+def build_not_after_pattern(words: str) -> str:
     """A pattern for a place that none of the words stands before."""
     return "".join(rf"(?<!\b{word} )" for word in words.split())
 
 
-def any_of(words: str) -> str:
+def build_any_of_pattern(words: str) -> str:
     """A pattern for one of the words; an underscore is a space, and an apostrophe may be a typographic one."""
     return f"(?:{'|'.join(words.split())})".replace("_", " ").replace("'", "['’]")
 
 
 _NOT = r"n['’]t"
-UNDENIED = not_after("not never no") + rf"(?<!{_NOT} )"
+NOT_NEGATED = build_not_after_pattern("not never no") + rf"(?<!{_NOT} )"
 """A place before which nothing denies what follows."""
-_ADVERB = any_of(
+_ADVERB = build_any_of_pattern(
     "really also now still always usually generally mostly especially particularly just both all only"
 )
-SOON = rf"(?:{_ADVERB} ){{0,2}}"
+OPTIONAL_ADVERBS = rf"(?:{_ADVERB} ){{0,2}}"
 """What may stand between somebody and what they do."""
-_AUXILIARY = any_of("do does did will would don't doesn't didn't do_not does_not did_not never")
-_DOES = rf"(?:{_AUXILIARY} )?{SOON}"
+_AUXILIARY = build_any_of_pattern("do does did will would don't doesn't didn't do_not does_not did_not never")
+_AUXILIARY_AND_ADVERBS = rf"(?:{_AUXILIARY} )?{OPTIONAL_ADVERBS}"
 _IS = r"(?:\b(?:am|are|is|was|were)|['’](?:m|re|s)) (?:now )?"
-PEOPLE = any_of(
+PERSON_WORDS = build_any_of_pattern(
     """
     i we they he she everyone everybody people folks users customers clients kids children parents friends developers
     engineers designers testers students readers colleagues managers team boss wife husband partner mother father mom
@@ -49,117 +49,131 @@ PEOPLE = any_of(
     """
 )
 """Who decides, likes and wants."""
-_OTHERS = any_of("me us him them you")
-_BEEN = r"have (?:been|had|gone|done|got|made|seen|\w+ed)\b"
+_OTHERS = build_any_of_pattern("me us him them you")
+_PERFECT_TENSE = r"have (?:been|had|gone|done|got|made|seen|\w+ed)\b"
 
-DECISION = (
-    rf"{UNDENIED}{not_after('be yet')}\bdecided\b",
-    rf"\b(?:{PEOPLE}|it) {SOON}decides?\b",
-    rf"{UNDENIED}{not_after('still')}\bdeciding (?=on\b|to\b|for\b|against\b|in favou?r)",
-    rf"{UNDENIED}\bchose\b",
+DECISION_PARTS = (
+    rf"{NOT_NEGATED}{build_not_after_pattern('be yet')}\bdecided\b",
+    rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}decides?\b",
+    rf"{NOT_NEGATED}{build_not_after_pattern('still')}\bdeciding (?=on\b|to\b|for\b|against\b|in favou?r)",
+    rf"{NOT_NEGATED}\bchose\b",
     r"(?:\b(?:have|has|had|been|was|were|is|are)|['’](?:ve|s)) (?:(?:now|also|finally|all) )?chosen\b",
-    rf"{UNDENIED}{not_after('the a be yet any one my our your his her their its currently')}\bselected\b",
-    rf"{not_after('ones what which how when if sure')}\b{PEOPLE} {SOON}(?:choose|select)s?\b",
+    (
+        rf"{NOT_NEGATED}{build_not_after_pattern('the a be yet any one my our your his her their its currently')}"
+        r"\bselected\b"
+    ),
+    (
+        rf"{build_not_after_pattern('ones what which how when if sure')}\b{PERSON_WORDS} "
+        rf"{OPTIONAL_ADVERBS}(?:choose|select)s?\b"
+    ),
     rf"{_IS}(?:choosing|selecting)\b",
     # "I went with my sister" chooses nothing, "we went with our own fork" does.
     rf"\bwent with\b(?! (?:{_OTHERS}|my|his|her|our|their)\b(?! own\b))",
-    rf"\b(?:let['’]s|we|i|we['’]ll|i['’]ll|we will|i will) {SOON}go with\b",
+    rf"\b(?:let['’]s|we|i|we['’]ll|i['’]ll|we will|i will) {OPTIONAL_ADVERBS}go with\b",
     rf"{_IS}going with\b(?! {_OTHERS}\b)",
     r"\b(?:the|our|my|final) decision(?: is\b| was\b|:)",
     r"^decision:",
 )
 """decided, chose, selected, went with."""
-_NOUN_GOES_ON = any_of(
+_NOUN_GOES_ON = build_any_of_pattern(
     "is are was were of for to here this next by in that remains? will must should has have behind number"
 )
 _NOUN_ENDS = rf"(?=:| [\u2013\u2014-]| {_NOUN_GOES_ON}\b)"
-_DEMANDED = any_of("must should cannot can't needs?_to")
-_SOMEBODYS = r"(?:my|our|the|his|her|their) (?:[\w'’-]+ )?"
-GOAL = (
+_DEMANDED = build_any_of_pattern("must should cannot can't needs?_to")
+_POSSESSIVE = r"(?:my|our|the|his|her|their) (?:[\w'’-]+ )?"
+GOAL_PARTS = (
     # What is said of a goal, or is said to be one: not goals as such.
-    rf"{not_after('own winning scored scores scoring penalty')}(?<!\bscored a )\bgoals?{_NOUN_ENDS}",
+    rf"{build_not_after_pattern('own winning scored scores scoring penalty')}(?<!\bscored a )\bgoals?{_NOUN_ENDS}",
     (
-        rf"\b(?:is|are|was|as|be|remains?) (?:(?:still|now|also|one of) )?{_SOMEBODYS}(?:[\w'’-]+ )?"
+        rf"\b(?:is|are|was|as|be|remains?) (?:(?:still|now|also|one of) )?{_POSSESSIVE}(?:[\w'’-]+ )?"
         r"(?:goal|objective|target)s?\b"
     ),
     # The noun, not the adjective and not the language.
-    rf"{not_after('be being more less very remain stay')}\bobjectives?{_NOUN_ENDS}",
-    rf"{UNDENIED}\baim(?:s|ed|ing)?\b",
-    rf"{not_after('at moving')}\btargets?{_NOUN_ENDS}",
-    rf"\b{PEOPLE} (?:are |is |am |were |was )?target(?:s|ed|ing)?\b(?! \w+ {_DEMANDED}\b)",
+    rf"{build_not_after_pattern('be being more less very remain stay')}\bobjectives?{_NOUN_ENDS}",
+    rf"{NOT_NEGATED}\baim(?:s|ed|ing)?\b",
+    rf"{build_not_after_pattern('at moving')}\btargets?{_NOUN_ENDS}",
+    rf"\b{PERSON_WORDS} (?:are |is |am |were |was )?target(?:s|ed|ing)?\b(?! \w+ {_DEMANDED}\b)",
     r"['’](?:m|re|s) targeting\b",
     r"\btargets (?=the\b|an?\b|\d|(?-i:[A-Z]))",
 )
 """goal, objective, aim, target."""
-_FEELINGS = any_of(
+_FEELINGS = build_any_of_pattern(
     """
     fine ok okay good done ready enough easy there all kidding joking nice hard tired tough awesome great wonderful
     amazing fun exciting fantastic incredible cool lovely blast beautiful rewarding challenging difficult proud happy
     frustrating experience tricky interesting thrilled excited satisfying grateful
     """
 )
-_FELT = rf"(?:(?:so|really|such|pretty)\b|(?:(?:very|quite) )?(?:an? )?(?:(?:lot of|great|real|truly) )?{_FEELINGS})"
-_AT_A_LOSS = any_of(
+_FEELING_PHRASE = (
+    rf"(?:(?:so|really|such|pretty)\b|(?:(?:very|quite) )?(?:an? )?(?:(?:lot of|great|real|truly) "
+    rf")?{_FEELINGS})"
+)
+_HELPLESS_VERBS = build_any_of_pattern(
     """
     wait believe see find tell remember thank help_but help_you say imagine seem figure reproduce decide think complain
     be_sure get_it_to get_this_to get_that_to they we you it he she i live_without beat agree picture
     """
 )
-_ASKING = any_of(
+_ASKING_VERBS = build_any_of_pattern(
     """
     know ask go think talk say admit share tell thank make_sure let mention hear discuss confirm check see learn_more
     look_into proceed
     """
 )
-_HELP = r"(?:(?:some|more|your|further|any|a bit of) )*" + any_of(
+_HELP_NOUNS = r"(?:(?:some|more|your|further|any|a bit of) )*" + build_any_of_pattern(
     "help advice tips ideas suggestions information info assistance recommendations inspiration"
 )
-CONSTRAINT = (
+CONSTRAINT_PARTS = (
     # "It must have been the cache" guesses, "must have two reviewers" demands.
     (
-        rf"{not_after('a')}\bmust(?:{_NOT})?\b(?!-|['’]ve| {_BEEN}| (?:be|have) {_FELT}\b"
-        rf"| {any_of('feel remind love miss know bring')}\b)"
+        rf"{build_not_after_pattern('a')}\bmust(?:{_NOT})?\b(?!-|['’]ve| {_PERFECT_TENSE}| (?:be|have) "
+        rf"{_FEELING_PHRASE}\b"
+        rf"| {build_any_of_pattern('feel remind love miss know bring')}\b)"
     ),
     # What should be fine is not demanded either.
     (
-        rf"\bshould(?:{_NOT})?\b(?!['’]ve| {_BEEN}| be {_FELT}\b"
-        rf"| {any_of('work do_it help suffice see really feel')}\b|[,.]"
-        rf"| {any_of('i we you he she it they the there any')}\b)"
+        rf"\bshould(?:{_NOT})?\b(?!['’]ve| {_PERFECT_TENSE}| be {_FEELING_PHRASE}\b"
+        rf"| {build_any_of_pattern('work do_it help suffice see really feel')}\b|[,.]"
+        rf"| {build_any_of_pattern('i we you he she it they the there any')}\b)"
     ),
-    rf"\bcan(?:not| not|['’]t)\b(?! {_AT_A_LOSS}\b)",
-    rf"{UNDENIED}\bneed(?:s|ing)? to\b(?! {_ASKING}\b)",
-    rf"\b(?:{PEOPLE}|it) {SOON}needed to\b(?! {_ASKING}\b)",
+    rf"\bcan(?:not| not|['’]t)\b(?! {_HELPLESS_VERBS}\b)",
+    rf"{NOT_NEGATED}\bneed(?:s|ing)? to\b(?! {_ASKING_VERBS}\b)",
+    rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}needed to\b(?! {_ASKING_VERBS}\b)",
 )
 """must, should, cannot, can't, need to."""
-_WISHED = rf"(?! to {_ASKING}\b| {_HELP}\b)"
+_NOT_A_REQUEST = rf"(?! to {_ASKING_VERBS}\b| {_HELP_NOUNS}\b)"
 # What somebody needs or wants in general: "find what you need", "for those who want", "it made me want".
-_NOT_ANYBODY = (
-    not_after("who that me them us") + r"(?<!\bwhat you )(?<!\bwhat i )(?<!\bwhat we )(?<!\bhow i )"
+_NOT_GENERIC = (
+    build_not_after_pattern("who that me them us")
+    + r"(?<!\bwhat you )(?<!\bwhat i )(?<!\bwhat we )(?<!\bhow i )"
 )
-REACTION = (
+NOT_A_REACTION = (
     r"(?! (?:the|this|that|these|those|your) (?:\w+ ){0,3}"
     r"(?:(?:idea|suggestion|option|caption|one)s?\b(?! of\b)|(?:sound|look)s? of\b))"
 )
 """Not behind it: what was just proposed, which is gone with the conversation."""
-PREFERENCE = (
-    rf"{not_after('the who')}\bprefer(?:s|red|ring)?\b",
-    rf"\b{_SOMEBODYS}preferences? (?:is|are|would be)\b",
+PREFERENCE_PARTS = (
+    rf"{build_not_after_pattern('the who')}\bprefer(?:s|red|ring)?\b",
+    rf"\b{_POSSESSIVE}preferences? (?:is|are|would be)\b",
     # A verb only behind somebody who likes: not "looks like", "something like", "tools like".
-    rf"\b{PEOPLE}(?:['’]d)? {_DOES}liked?\b{_WISHED}{REACTION}(?! {_OTHERS}\b)",
-    rf"{not_after('if as would do did')}(?<!ever )\byou(?:['’]d)? {_DOES}liked?\b{_WISHED}",
-    rf"{not_after('the of more and or with few many by who')}(?<!\d )\blikes\b(?! of\b)",
+    rf"\b{PERSON_WORDS}(?:['’]d)? {_AUXILIARY_AND_ADVERBS}liked?\b{_NOT_A_REQUEST}{NOT_A_REACTION}(?! {_OTHERS}\b)",
+    (
+        rf"{build_not_after_pattern('if as would do did')}(?<!ever )\byou(?:['’]d)? "
+        rf"{_AUXILIARY_AND_ADVERBS}liked?\b{_NOT_A_REQUEST}"
+    ),
+    rf"{build_not_after_pattern('the of more and or with few many by who')}(?<!\d )\blikes\b(?! of\b)",
     rf"{_IS}liking\b",
-    rf"{not_after('to')}{_NOT_ANYBODY}\bwants?\b{_WISHED}",
+    rf"{build_not_after_pattern('to')}{_NOT_GENERIC}\bwants?\b{_NOT_A_REQUEST}",
     # "I wanted to stand out" tells a story, "I always wanted to sing" does not.
-    rf"{not_after('to')}{_NOT_ANYBODY}(?:\bwanted\b(?! to\b)|(?<=always )wanted\b){_WISHED}",
-    rf"(?:{_IS}|\bbeen )wanting\b{_WISHED}",
+    rf"{build_not_after_pattern('to')}{_NOT_GENERIC}(?:\bwanted\b(?! to\b)|(?<=always )wanted\b){_NOT_A_REQUEST}",
+    rf"(?:{_IS}|\bbeen )wanting\b{_NOT_A_REQUEST}",
     # The verb, which has an object, not the noun.
     (
-        rf"{not_after('no the a any special user as if when where in my our your his her their to much')}"
-        rf"{_NOT_ANYBODY}(?<!-)\bneeds?\b(?= \w)"
-        rf"(?! {any_of('to not be of and or for are is were in with like')}\b){_WISHED}"
+        rf"{build_not_after_pattern('no the a any special user as if when where in my our your his her their to much')}"
+        rf"{_NOT_GENERIC}(?<!-)\bneeds?\b(?= \w)"
+        rf"(?! {build_any_of_pattern('to not be of and or for are is were in with like')}\b){_NOT_A_REQUEST}"
     ),
-    rf"\b(?:{PEOPLE}|it) {SOON}needed\b(?= \w)(?! to\b){_WISHED}",
+    rf"\b(?:{PERSON_WORDS}|it) {OPTIONAL_ADVERBS}needed\b(?= \w)(?! to\b){_NOT_A_REQUEST}",
 )
 """prefer, like, want, need."""
 
@@ -194,60 +208,64 @@ class ExtractionPattern:
         check_score(self.confidence, "confidence")
 
 
-def _row(kind: str, confidence: float, *parts: str, language: str = "en") -> ExtractionPattern:
+def _build_row(kind: str, confidence: float, *parts: str, language: str = "en") -> ExtractionPattern:
     # Every part begins with a word, so the engine need not try it inside of one.
     pattern = re.compile(rf"\b(?=[\w'’])(?:{'|'.join(parts)})", re.IGNORECASE)
     return ExtractionPattern(pattern, kind, confidence, language)
 
 
 EXTRACTION_PATTERNS: tuple[ExtractionPattern, ...] = (
-    _row(EntryKind.DECISION, 0.8, *DECISION),
-    _row(EntryKind.GOAL, 0.8, *GOAL),
-    _row(EntryKind.CONSTRAINT, 0.7, *CONSTRAINT),
-    _row(EntryKind.PREFERENCE, 0.7, *PREFERENCE),
+    _build_row(EntryKind.DECISION, 0.8, *DECISION_PARTS),
+    _build_row(EntryKind.GOAL, 0.8, *GOAL_PARTS),
+    _build_row(EntryKind.CONSTRAINT, 0.7, *CONSTRAINT_PARTS),
+    _build_row(EntryKind.PREFERENCE, 0.7, *PREFERENCE_PARTS),
 )
 """The rows of the design document."""
 
-_STATE = any_of(
+_STATE = build_any_of_pattern(
     r"""
     \w+ing broken down slow stuck wrong fine ok okay good great bad green red done ready gone empty sure sorry glad
     happy full flaky up off back here there late tired better worse crashed failed it that this what why how like
     """
 )
-_FLEETING = rf"(?:{any_of('not still now all very so too just quite really a_bit')} ){{0,2}}{_STATE}\b"
-_TALK = any_of(
+_TEMPORARY_STATE = (
+    rf"(?:{build_any_of_pattern('not still now all very so too just quite really a_bit')} ){{0,2}}{_STATE}\b"
+)
+_TALK_NOUNS = build_any_of_pattern(
     """
     question point guess problem issue concern understanding suspicion idea thought apology apologies mistake bad fault
     feeling impression worry hope answer opinion request turn pleasure
     """
 )
-_POINTING = any_of(
+_REFERRING_WORDS = build_any_of_pattern(
     "This That These Those It Here There He She They We You I What Who Which Where How So And But Now"
 )
-_RUN = any_of(
+_STEP_VERBS = build_any_of_pattern(
     "run use call open press type execute set click go enter start add first you just simply always do edit push"
 )
-_NAME = rf"(?-i:(?!{_POINTING}\b)[A-Z][\w.'’-]*(?: [A-Z][\w.'’-]*){{0,3}})"
-_SETTLED = any_of("agreed_to agreed_on agreed_that settled_on opted_for picked(?!_up)")
+_NAME = rf"(?-i:(?!{_REFERRING_WORDS}\b)[A-Z][\w.'’-]*(?: [A-Z][\w.'’-]*){{0,3}})"
+_SETTLED = build_any_of_pattern("agreed_to agreed_on agreed_that settled_on opted_for picked(?!_up)")
 
 EXTRA_PATTERNS: tuple[ExtractionPattern, ...] = (
-    _row(
+    _build_row(
         EntryKind.DECISION,
         0.65,
-        rf"{UNDENIED}\b(?:we|i|they|team) (?:have |all |finally )?{_SETTLED}\b",
+        rf"{NOT_NEGATED}\b(?:we|i|they|team) (?:have |all |finally )?{_SETTLED}\b",
         r"\b(?:let['’]s|we will|we['’]ll) (?:use|switch to)\b",
         r"\b(?:we|i|they|team) (?:have |just |finally )?switched (?:from .{1,60} )?to\b",
     ),
-    _row(
+    _build_row(
         EntryKind.PREFERENCE,
         0.65,
-        rf"\b{PEOPLE} {SOON}(?:loves?|hates?|dislikes?|can['’]t stand|would rather|enjoys?|favou?rs?)\b"
-        rf"(?! {any_of('your you how that it this what when these those the_way not')}\b){REACTION}",
+        rf"\b{PERSON_WORDS} {OPTIONAL_ADVERBS}(?:loves?|hates?|dislikes?|can['’]t stand|would rather|"
+        rf"enjoys?|favou?rs?)\b"
+        rf"(?! "
+        rf"{build_any_of_pattern('your you how that it this what when these those the_way not')}\b){NOT_A_REACTION}",
         r"\bi['’]d rather\b",
         r"\b(?:my|our) favou?rite (?:[\w'’-]+ ){0,4}(?:is|are)\b",
         r"\b(?:is|are) (?:one of )?(?:my|our) favou?rites?\b",
     ),
-    _row(
+    _build_row(
         EntryKind.ENTITY,
         0.65,
         r"\bmy name(?:['’]s| is)\b",
@@ -256,21 +274,23 @@ EXTRA_PATTERNS: tuple[ExtractionPattern, ...] = (
         rf"(?<![\w.] )(?<!\w){_NAME} (?:is|are|was) (?:my|our)\b",
         r"\b(?:my|our) [\w'’ -]{1,40} (?:is|are) (?:called|named)\b",
     ),
-    _row(
+    _build_row(
         EntryKind.PROCEDURE,
         0.65,
-        rf"^(?:in order )?to [^,]{{2,80}}, {_RUN}\b",
+        rf"^(?:in order )?to [^,]{{2,80}}, {_STEP_VERBS}\b",
         r"\bthe (?:way|steps?|command|procedure|trick) (?:to|for) .{2,80}? (?:is|are)\b",
         r"\bhow we [^,]{2,60} is\b",
     ),
-    _row(
+    _build_row(
         EntryKind.FACT,
         0.65,
-        rf"\bi {SOON}(?:live in|live at|work (?:at|as|for|in|on|with)|grew up in|come from|was born|moved to)\b",
+        rf"\bi {OPTIONAL_ADVERBS}(?:live in|live at|work (?:at|as|for|in|on|with)|grew up in|come from|"
+        rf"was born|moved to)\b",
         r"\b(?:i am|i['’]m) (?:allergic to|based in|from|married to)\b",
         r"\b(?:i am|i['’]m) an? (?!bit\b|little\b|lot\b|mix\b|big\b|huge\b)",
-        rf"(?:^|(?<=[,;:] )|(?<=\band )|(?<=\bbut )|(?<=\bbecause ))(?:my|our) (?!{_TALK}\b)(?:[\w'’.-]+ ){{1,4}}?"
-        rf"(?:is|are|was)\b (?!{_FLEETING})",
+        rf"(?:^|(?<=[,;:] )|(?<=\band )|(?<=\bbut )|(?<=\bbecause ))(?:my|our) "
+        rf"(?!{_TALK_NOUNS}\b)(?:[\w'’.-]+ ){{1,4}}?"
+        rf"(?:is|are|was)\b (?!{_TEMPORARY_STATE})",
         r"(?<!\bif )\b(?:we|i|they) (?:(?:currently|still|now|also|always|mostly|only|all|mainly) )?"
         r"(?:use|host|deploy)\b(?! (?:to be|case)\b)",
         r"\b(?:runs? on|(?:is|are) (?:hosted|deployed|running|based) (?:on|in|at)|(?:is|are) written in"
@@ -280,16 +300,16 @@ EXTRA_PATTERNS: tuple[ExtractionPattern, ...] = (
 """Rows for what the design document names without a pattern: less certain, and tried after the others."""
 
 GERMAN_PATTERNS: tuple[ExtractionPattern, ...] = (
-    _row(EntryKind.DECISION, 0.8, r"(?<!\bnicht )\bentschieden\b", r"\bausgewählt\b", language="de"),
-    _row(EntryKind.GOAL, 0.8, r"\bziele? (?:ist|sind)\b", r"\bunser ziel\b", language="de"),
-    _row(
+    _build_row(EntryKind.DECISION, 0.8, r"(?<!\bnicht )\bentschieden\b", r"\bausgewählt\b", language="de"),
+    _build_row(EntryKind.GOAL, 0.8, r"\bziele? (?:ist|sind)\b", r"\bunser ziel\b", language="de"),
+    _build_row(
         EntryKind.CONSTRAINT,
         0.7,
         r"\b(?:muss|müssen|musst|müsst)\b",
         r"\b(?:darf|dürfen|soll|sollen) nicht\b",
         language="de",
     ),
-    _row(
+    _build_row(
         EntryKind.PREFERENCE,
         0.7,
         r"\bbevorzug(?:e|en|t|st)\b",
@@ -299,7 +319,7 @@ GERMAN_PATTERNS: tuple[ExtractionPattern, ...] = (
 )
 """Rows for German, as an example: ``FactExtractor((*EXTRACTION_PATTERNS, *GERMAN_PATTERNS))``."""
 
-REFERRING: Mapping[str, frozenset[str]] = {
+REFERRING_WORDS: Mapping[str, frozenset[str]] = {
     "en": STOP_WORDS
     | frozenset(
         """

@@ -6,23 +6,23 @@ import re
 from dataclasses import dataclass
 
 from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers.facts.models import FactDraft, Validation
 from langmem_tiers.long_term.models import EntryKind
-from langmem_tiers.text.prompt_injection import orders_in, why_unsafe
+from langmem_tiers.text.prompt_injection import find_injection_reason, find_unsafe_reason
 
-LONG_CHARACTERS = 300
+MAX_STATEMENT_CHARACTERS = 300
 """A statement longer than this says more than one thing."""
-SHORT_WORDS = 3
+MIN_STATEMENT_WORDS = 3
 """One of fewer words says too little."""
-PLAIN_ASSISTANT = 0.9
+ASSISTANT_STATEMENT_FACTOR = 0.9
 """What a statement by the assistant is worth beside the same one by the user."""
-GENERAL_ASSISTANT = 0.7
+ASSISTANT_GENERALITY_FACTOR = 0.7
 """The same for what is not about the people of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class DoubtRule:
     """One reason to believe a statement less: its name, the factor, and the pattern that tells."""
 
     name: str
@@ -30,11 +30,11 @@ class Doubt:
     pattern: re.Pattern[str]
 
 
-def _doubt(name: str, factor: float, *parts: str) -> Doubt:
-    return Doubt(name, factor, re.compile("|".join(parts), re.IGNORECASE))
+def _build_doubt_rule(name: str, factor: float, *parts: str) -> DoubtRule:
+    return DoubtRule(name, factor, re.compile("|".join(parts), re.IGNORECASE))
 
 
-_QUESTION = _doubt(
+_QUESTION_RULE = _build_doubt_rule(
     "a question",
     0.3,
     r"[?\uff1f\u061f][\s\"'”’)\]*_]*$",
@@ -45,10 +45,10 @@ _QUESTION = _doubt(
     r"(?:i|we|you|he|she|it|they|there|this|that|anyone|anybody|someone)\b",
     r"^(?:any|do you) (?:idea|thoughts|preference)\b",
 )
-_LASTING = r"(?!.*\b(?:always|never|only|every|each|daily|weekly|monthly|stop|call me|remember)\b)"
-DOUBTS: tuple[Doubt, ...] = (
-    _QUESTION,
-    _doubt(
+_NOT_LASTING = r"(?!.*\b(?:always|never|only|every|each|daily|weekly|monthly|stop|call me|remember)\b)"
+DOUBT_RULES: tuple[DoubtRule, ...] = (
+    _QUESTION_RULE,
+    _build_doubt_rule(
         "a hedge",
         0.7,
         r"\b(?:maybe|perhaps|might|probably|possibly|presumably|unsure|apparently)\b",
@@ -59,7 +59,7 @@ DOUBTS: tuple[Doubt, ...] = (
         r"\bseems?\b",
         r"\b(?:likely|leaning toward)",
     ),
-    _doubt(
+    _build_doubt_rule(
         "a condition",
         0.6,
         r"\bif\b(?! (?:possible|necessary|needed)\b)",
@@ -68,25 +68,25 @@ DOUBTS: tuple[Doubt, ...] = (
         r"\bcould(?:n['’]t)?\b",
         r"\b(?:suppose|supposing|assuming|imagine|hypothetically|in theory|unless)\b",
     ),
-    _doubt(
+    _build_doubt_rule(
         "told of others",
         0.8,
         r"\b(?!(?:i|we|you) )\w+ (?:said|says|told|claims?|claimed|mentioned|reported|thinks|believes|reckons)\b",
         r"\b(?:according to|supposedly|allegedly|rumou?r|i (?:heard|read) (?:that )?)",
     ),
     # What somebody asks for once is a task; what always holds is a preference.
-    _doubt(
+    _build_doubt_rule(
         "a request",
         0.6,
-        rf"\b(?:want|need|like|prefer) you to\b{_LASTING}",
+        rf"\b(?:want|need|like|prefer) you to\b{_NOT_LASTING}",
         r"\bi(?:['’]d| would)? (?:really |just |also )?(?:like|want|need) to "
         r"(?:cancel|change|make changes|modify|book|upgrade|downgrade"
-        rf"|return|fix|update|add|remove|find|get|give you)\b{_LASTING}",
-        rf"\bi(?:['’]d| would)? (?:like|want|need)\b.*\bplease\b{_LASTING}",
+        rf"|return|fix|update|add|remove|find|get|give you)\b{_NOT_LASTING}",
+        rf"\bi(?:['’]d| would)? (?:like|want|need)\b.*\bplease\b{_NOT_LASTING}",
     ),
 )
 """Reasons for doubt; each counts once."""
-OFFER = _doubt(
+OFFER_RULE = _build_doubt_rule(
     "an offer",
     0.6,
     r"\b(?:recommend|suggest|advise|propose|consider|perhaps|feel free|let me|how about|why not|best to|better to)\b",
@@ -99,15 +99,15 @@ OFFER = _doubt(
     r"^(?:first|next|then|now|make sure|remember to|be sure to|try)\b",
 )
 """What an assistant says when it recommends, offers or plans rather than states."""
-_OURS = re.compile(
+_ABOUT_PARTICIPANTS = re.compile(
     r"^\W*(?:(?:so|ok|okay|noted|right|understood|yes|got it)\b\W*)*(?:you|your|we|our|the user|user)\b",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w[\w.'’/@:-]*")
-_MAX_READ = 2_000
+_MAX_CHECKED_CHARACTERS = 2_000
 
 
-def validated(draft: FactDraft, message: Message) -> Validation:
+def validate_fact(draft: FactDraft, message: Message) -> Validation:
     """A closer look at a fact: how far it can be believed, and whether it may be promoted by itself.
 
     A plain statement by the user keeps the confidence it came with. A fact is not safe if it reads like an order to
@@ -118,10 +118,10 @@ def validated(draft: FactDraft, message: Message) -> Validation:
         draft: The fact as it was found.
         message: Where it was found.
     """
-    reason = why_unsafe(" \n".join([draft.content, draft.category or "", *draft.tags]))
-    if not reason and (order := orders_in(without_fences(message.content))):
+    reason = find_unsafe_reason(" \n".join([draft.content, draft.category or "", *draft.tags]))
+    if not reason and (order := find_injection_reason(strip_fences(message.content))):
         reason = f"beside it in its message: {order}"
-    doubts = _doubts(draft.content[:_MAX_READ], draft.kind, message.role)
+    doubts = _find_doubts(draft.content[:_MAX_CHECKED_CHARACTERS], draft.kind, message.role)
     confidence = draft.confidence
     for _, factor in doubts:
         confidence *= factor
@@ -135,24 +135,24 @@ def validated(draft: FactDraft, message: Message) -> Validation:
 
 def is_question(sentence: str) -> bool:
     """Whether it asks rather than states."""
-    return _QUESTION.pattern.search(sentence) is not None
+    return _QUESTION_RULE.pattern.search(sentence) is not None
 
 
-def _doubts(text: str, kind: str, role: Role) -> list[tuple[str, float]]:
-    found = [(doubt.name, doubt.factor) for doubt in DOUBTS if doubt.pattern.search(text)]
+def _find_doubts(text: str, kind: str, role: Role) -> list[tuple[str, float]]:
+    found = [(doubt.name, doubt.factor) for doubt in DOUBT_RULES if doubt.pattern.search(text)]
     if role is Role.ASSISTANT:
-        found.append(_of_assistant(text, kind))
-    if len(_WORD.findall(text)) < SHORT_WORDS:
+        found.append(_rate_assistant_statement(text, kind))
+    if len(_WORD.findall(text)) < MIN_STATEMENT_WORDS:
         found.append(("very short", 0.5))
-    if len(text) > LONG_CHARACTERS:
+    if len(text) > MAX_STATEMENT_CHARACTERS:
         found.append(("very long", 0.8))
     return found
 
 
-def _of_assistant(text: str, kind: str) -> tuple[str, float]:
-    if OFFER.pattern.search(text):
-        return OFFER.name, OFFER.factor
+def _rate_assistant_statement(text: str, kind: str) -> tuple[str, float]:
+    if OFFER_RULE.pattern.search(text):
+        return OFFER_RULE.name, OFFER_RULE.factor
     # "Orchids prefer shade" is what it knows anyway; "you prefer shade" is what it was told.
-    if kind == EntryKind.DECISION or _OURS.match(text):
-        return "said by the assistant", PLAIN_ASSISTANT
-    return "general talk of the assistant", GENERAL_ASSISTANT
+    if kind == EntryKind.DECISION or _ABOUT_PARTICIPANTS.match(text):
+        return "said by the assistant", ASSISTANT_STATEMENT_FACTOR
+    return "general talk of the assistant", ASSISTANT_GENERALITY_FACTOR

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-NAMESPACE = "chat"
+CHAT_LABEL = "chat"
 """The first label of the namespace that a session without one has for itself."""
 
 
@@ -28,12 +28,12 @@ def check_engine(engine: object) -> MemoryEngine:
     return engine
 
 
-def namespace_of(namespace: str | Iterable[str] | None, session_id: str) -> NamespacePath:
+def resolve_namespace(namespace: str | Iterable[str] | None, session_id: str) -> NamespacePath:
     """The namespace, or the one that a session without any has for itself."""
-    return check_namespace((NAMESPACE, session_id) if namespace is None else namespace)
+    return check_namespace((CHAT_LABEL, session_id) if namespace is None else namespace)
 
 
-def budget_of(budget: TokenBudget | int | None) -> TokenBudget | None:
+def to_token_budget(budget: TokenBudget | int | None) -> TokenBudget | None:
     """The budget; a number is so many tokens for memory."""
     if isinstance(budget, int):
         return TokenBudget.of(budget)

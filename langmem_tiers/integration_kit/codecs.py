@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ScalarCodec:
     """How values of one type are written and read."""
 
     type: type[Any]
@@ -37,7 +37,7 @@ class Leaf:
     write: Callable[[Any], JsonValue]
     read: Callable[[Any], object]
 
-    def as_json(self, value: object) -> JsonValue | None:
+    def encode(self, value: object) -> JsonValue | None:
         """What is stored of the value; None if it would not come back equal."""
         try:
             stored = self.write(value)
@@ -47,18 +47,18 @@ class Leaf:
             return None
 
 
-def leaf_of(value: object) -> Leaf | None:
+def find_scalar_codec(value: object) -> ScalarCodec | None:
     """How the value is written, if it is one of these."""
-    return next((leaf for leaf in LEAVES if isinstance(value, leaf.type)), None)
+    return next((leaf for leaf in SCALAR_CODECS if isinstance(value, leaf.type)), None)
 
 
-def _write_moment(value: datetime) -> JsonValue:
+def _write_datetime(value: datetime) -> JsonValue:
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     text = value.isoformat() if zone is None else value.replace(tzinfo=None).isoformat()
     return [text, value.fold, zone]
 
 
-def _read_moment(stored: list[Any]) -> datetime:
+def _read_datetime(stored: list[Any]) -> datetime:
     text, fold, zone = stored
     moment = datetime.fromisoformat(text).replace(fold=fold)
     if zone is None:
@@ -77,40 +77,40 @@ def _read_path(stored: str) -> PurePath:
     return Path(stored) if isinstance(Path(), PurePosixPath) else PurePosixPath(stored)
 
 
-LEAVES = (
-    Leaf(datetime, "datetime", _write_moment, _read_moment),  # before date, which it derives from
-    Leaf(date, "date", date.isoformat, date.fromisoformat),
-    Leaf(time, "time", time.isoformat, time.fromisoformat),
-    Leaf(
+SCALAR_CODECS = (
+    ScalarCodec(datetime, "datetime", _write_datetime, _read_datetime),  # before date, which it derives from
+    ScalarCodec(date, "date", date.isoformat, date.fromisoformat),
+    ScalarCodec(time, "time", time.isoformat, time.fromisoformat),
+    ScalarCodec(
         timedelta,
         "timedelta",
         lambda value: [value.days, value.seconds, value.microseconds],
         lambda stored: timedelta(*stored),
     ),
-    Leaf(bytes, "bytes", _write_bytes, b64decode),
-    Leaf(bytearray, "bytearray", _write_bytes, lambda stored: bytearray(b64decode(stored))),
-    Leaf(Decimal, "decimal", str, Decimal),
-    Leaf(UUID, "uuid", str, UUID),
-    Leaf(PureWindowsPath, "windows_path", str, PureWindowsPath),
-    Leaf(PurePath, "path", str, _read_path),
+    ScalarCodec(bytes, "bytes", _write_bytes, b64decode),
+    ScalarCodec(bytearray, "bytearray", _write_bytes, lambda stored: bytearray(b64decode(stored))),
+    ScalarCodec(Decimal, "decimal", str, Decimal),
+    ScalarCodec(UUID, "uuid", str, UUID),
+    ScalarCodec(PureWindowsPath, "windows_path", str, PureWindowsPath),
+    ScalarCodec(PurePath, "path", str, _read_path),
 )
 
 
-MARK = "$lmt"
+TAG_KEY = "$lmt"
 """The key by which a tagged value is known."""
 Encoder: TypeAlias = "Callable[[Any, int], JsonValue]"
 """From a value and how deep it lies to JSON."""
 Decoder: TypeAlias = Callable[[Any], object]
-_DEEPEST = 100  # the engine takes 200 levels, and each costs Python three calls
-_LONGEST_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
+_MAX_DEPTH = 100  # the engine takes 200 levels, and each costs Python three calls
+_MAX_PLAIN_INT = 2**63  # longer ones in full may be longer than Python writes as decimals
 
 
 def tag(kind: str, value: JsonValue) -> dict[str, JsonValue]:
     """A value that a decoder of that kind makes again."""
-    return {MARK: kind, "value": value}
+    return {TAG_KEY: kind, "value": value}
 
 
-def described(value: object) -> str:
+def describe_unstored(value: object) -> str:
     """What a value was that cannot be stored. Its own words may hold secrets, or not end."""
     return f"[not stored: {type(value).__module__}.{type(value).__qualname__}]"
 
@@ -131,10 +131,10 @@ class ValueCodec:
         self._encoders: tuple[tuple[Any, Encoder], ...] = (
             (Enum, lambda value, depth: self.encode(value.value, depth)),
             (str, lambda value, _: str.__str__(value)),
-            (int, _whole),
-            (float, _float),
+            (int, _encode_int),
+            (float, _encode_float),
             (tuple, lambda value, depth: tag("tuple", [self.encode(part, depth + 2) for part in value])),
-            ((set, frozenset), self._set),
+            ((set, frozenset), self._encode_set),
             *encoders,
             (Mapping, self.encode_dict),
             ((list, deque), lambda value, depth: [self.encode(part, depth + 1) for part in value]),
@@ -147,7 +147,7 @@ class ValueCodec:
             "tuple": lambda stored: tuple(decode(part) for part in stored),
             "set": lambda stored: {decode(part) for part in stored},
             "frozenset": lambda stored: frozenset(decode(part) for part in stored),
-            **{leaf.kind: leaf.read for leaf in LEAVES},
+            **{leaf.kind: leaf.read for leaf in SCALAR_CODECS},
             **(decoders or {}),
         }
 
@@ -156,9 +156,9 @@ class ValueCodec:
         kind = type(value)
         if kind is str or kind is bool or value is None:
             return value  # type: ignore[return-value]
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return "[not stored: nested too deeply]"
-        if kind is int and -_LONGEST_INT < value < _LONGEST_INT:  # type: ignore[operator]
+        if kind is int and -_MAX_PLAIN_INT < value < _MAX_PLAIN_INT:  # type: ignore[operator]
             return value  # type: ignore[return-value]
         if kind is float and value == value:  # noqa: PLR0124 - nan equals nothing
             return value  # type: ignore[return-value]
@@ -166,7 +166,7 @@ class ValueCodec:
             return [self.encode(part, depth + 1) for part in value]  # type: ignore[attr-defined]
         if kind is dict:
             return self.encode_dict(value, depth)  # type: ignore[arg-type]
-        return self._other(value, depth)
+        return self._encode_other(value, depth)
 
     def decode(self, value: JsonValue) -> Any:  # noqa: ANN401 - whatever was encoded
         """The value that ``encode`` was given."""
@@ -174,7 +174,7 @@ class ValueCodec:
             return [self.decode(part) for part in value]
         if not isinstance(value, dict):
             return value
-        kind = value.get(MARK)
+        kind = value.get(TAG_KEY)
         if kind is None:
             return {key: self.decode(part) for key, part in value.items()}
         decoder = self._decoders.get(kind) if isinstance(kind, str) else None
@@ -185,31 +185,31 @@ class ValueCodec:
 
     def encode_dict(self, value: Mapping[Any, object], depth: int) -> JsonValue:
         """A mapping, whatever its keys are."""
-        if MARK not in value and all(type(key) is str for key in value):
+        if TAG_KEY not in value and all(type(key) is str for key in value):
             return {key: self.encode(part, depth + 1) for key, part in value.items()}
         pairs: list[JsonValue] = [
-            [self._key(key, depth + 3, place), self.encode(part, depth + 3)]
+            [self._encode_key(key, depth + 3, place), self.encode(part, depth + 3)]
             for place, (key, part) in enumerate(value.items())
         ]
         return tag("dict", pairs)
 
-    def _key(self, key: object, depth: int, place: int) -> JsonValue:
+    def _encode_key(self, key: object, depth: int, place: int) -> JsonValue:
         # A key that cannot be made again becomes a text, one of its own. Equal keys have equal hashes.
         encoded = self.encode(key, depth)
-        return encoded if self._comes_back(encoded, key) else f"{described(key)} {place}"
+        return encoded if self._round_trips(encoded, key) else f"{describe_unstored(key)} {place}"
 
-    def _comes_back(self, encoded: JsonValue, value: object) -> bool:
+    def _round_trips(self, encoded: JsonValue, value: object) -> bool:
         try:
             return bool(self.decode(encoded) == value)
         except Exception:  # noqa: BLE001 - any __eq__ may be at work here
             return False
 
-    def _other(self, value: object, depth: int) -> JsonValue:
+    def _encode_other(self, value: object, depth: int) -> JsonValue:
         for kinds, encoder in self._encoders:
             if isinstance(value, kinds):
                 return encoder(value, depth)
-        leaf = leaf_of(value)
-        if leaf is not None and (stored := leaf.as_json(value)) is not None:
+        leaf = find_scalar_codec(value)
+        if leaf is not None and (stored := leaf.encode(value)) is not None:
             return tag(leaf.kind, stored)
         if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
             plain = value.tolist()
@@ -218,18 +218,18 @@ class ValueCodec:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             return self.encode_dict(fields, depth)
-        return described(value)
+        return describe_unstored(value)
 
-    def _set(self, value: AbstractSet[object], depth: int) -> JsonValue:
+    def _encode_set(self, value: AbstractSet[object], depth: int) -> JsonValue:
         parts = sorted((self.encode(part, depth + 2) for part in value), key=json.dumps)
         tagged = tag("frozenset" if isinstance(value, frozenset) else "set", parts)
-        return tagged if self._comes_back(tagged, value) else parts
+        return tagged if self._round_trips(tagged, value) else parts
 
 
-def _whole(value: int, _: int) -> JsonValue:
+def _encode_int(value: int, _: int) -> JsonValue:
     plain = int.__index__(value)
-    return plain if -_LONGEST_INT < plain < _LONGEST_INT else tag("int", hex(plain))
+    return plain if -_MAX_PLAIN_INT < plain < _MAX_PLAIN_INT else tag("int", hex(plain))
 
 
-def _float(value: float, _: int) -> JsonValue:
+def _encode_float(value: float, _: int) -> JsonValue:
     return float.__pos__(value) if value == value else tag("float", "nan")  # noqa: PLR0124 - as above

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 
-def described(hit: Hit) -> dict[str, Any]:
+def build_hit_metadata(hit: Hit) -> dict[str, Any]:
     """Where a memory comes from and why it was found, as plain JSON."""
     entry = hit.entry
     values = {

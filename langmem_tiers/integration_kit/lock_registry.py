@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 
-_inside: ContextVar[frozenset[Hashable]] = ContextVar("langmem_tiers_turns", default=frozenset())
+_held_keys: ContextVar[frozenset[Hashable]] = ContextVar("langmem_tiers_turns", default=frozenset())
 
 
-class Turns:
+class LockRegistry:
     """Gives out turns by key, to threads and to tasks of an event loop.
 
     What is done within a turn may take the same turn again: it has it already.
@@ -22,34 +22,34 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, list[Any]] = {}
+        self._locks: dict[Hashable, list[Any]] = {}
 
     @contextmanager
-    def taken(self, key: Hashable) -> Iterator[None]:
+    def lock(self, key: Hashable) -> Iterator[None]:
         """Wait for the turn of a thread."""
         key = (id(self), key)
-        if key in _inside.get():
+        if key in _held_keys.get():
             yield
             return
-        with self._kept(key, threading.Lock) as lock, lock, _noted(key):
+        with self._borrow_lock(key, threading.Lock) as lock, lock, _mark_as_held(key):
             yield
 
     @asynccontextmanager
-    async def ataken(self, key: Hashable) -> AsyncIterator[None]:
+    async def alock(self, key: Hashable) -> AsyncIterator[None]:
         """Wait for the turn of a task; those of another event loop have turns of their own."""
         key = (id(self), id(asyncio.get_running_loop()), key)
-        if key in _inside.get():
+        if key in _held_keys.get():
             yield
             return
-        with self._kept(key, asyncio.Lock) as lock:
+        with self._borrow_lock(key, asyncio.Lock) as lock:
             async with lock:
-                with _noted(key):
+                with _mark_as_held(key):
                     yield
 
     @contextmanager
-    def _kept(self, key: Hashable, make: Callable[[], Any]) -> Iterator[Any]:
+    def _borrow_lock(self, key: Hashable, make: Callable[[], Any]) -> Iterator[Any]:
         with self._lock:
-            held = self._waiting.setdefault(key, [make(), 0])
+            held = self._locks.setdefault(key, [make(), 0])
             held[1] += 1
         try:
             yield held[0]
@@ -57,13 +57,13 @@ class Turns:
             with self._lock:
                 held[1] -= 1
                 if not held[1]:
-                    del self._waiting[key]
+                    del self._locks[key]
 
 
 @contextmanager
-def _noted(key: Hashable) -> Iterator[None]:
-    token = _inside.set(_inside.get() | {key})
+def _mark_as_held(key: Hashable) -> Iterator[None]:
+    token = _held_keys.set(_held_keys.get() | {key})
     try:
         yield
     finally:
-        _inside.reset(token)
+        _held_keys.reset(token)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from langmem_tiers.errors import NotFoundError, StorageError
-from langmem_tiers.integration_kit.hit_metadata import described
+from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
 from langmem_tiers.knowledge.models import name_from_id
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.models import Hit
 
 _log = logging.getLogger("langmem_tiers")
-_TOLD = ("kind", "category", "role", "name", "session", "created_at", "confidence")
+_SHOWN_FIELDS = ("kind", "category", "role", "name", "session", "created_at", "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SearchRequest:
     """What a search asks for."""
 
     query: str
@@ -36,7 +36,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class MemoryChange:
     """What is to become of a memory."""
 
     action: Literal["create", "update", "delete"]
@@ -44,18 +44,18 @@ class Change:
     id: str | None = None
 
 
-class Memories(Protocol):
+class MemoryBackend(Protocol):
     """Finds and changes the memories of a namespace."""
 
-    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """What answers a query, best first, as plain JSON."""
         ...
 
-    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """The same without blocking."""
         ...
 
-    def change(self, namespace: NamespacePath, change: Change) -> str:
+    def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """Carry a change out; the id of the memory.
 
         Raises:
@@ -63,12 +63,12 @@ class Memories(Protocol):
         """
         ...
 
-    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+    async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """The same without blocking."""
         ...
 
 
-class EngineMemories:
+class EngineMemoryBackend:
     """Messages and knowledge of an engine. What is created is a note; what was said cannot be changed.
 
     Args:
@@ -78,18 +78,18 @@ class EngineMemories:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
 
-    def search(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    def search(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """What answers a query, best first. What is found counts as used."""
         space = self._engine.namespace(namespace)
         found = space.recall(wish.query, limit=wish.offset + wish.limit).hits[wish.offset :]
-        count_use(space, (hit.knowledge for hit in found if hit.knowledge is not None))
-        return [_of_hit(hit) for hit in found]
+        record_use(space, (hit.knowledge for hit in found if hit.knowledge is not None))
+        return [_to_result(hit) for hit in found]
 
-    async def asearch(self, namespace: NamespacePath, wish: Wish) -> list[dict[str, Any]]:
+    async def asearch(self, namespace: NamespacePath, wish: SearchRequest) -> list[dict[str, Any]]:
         """The same without blocking."""
         return await asyncio.to_thread(self.search, namespace, wish)
 
-    def change(self, namespace: NamespacePath, change: Change) -> str:
+    def change(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """Carry a change out; the id of the memory."""
         known = self._engine.namespace(namespace).knowledge
         text = (
@@ -104,15 +104,15 @@ class EngineMemories:
         if name is not None:
             done = known.remove(*name) if change.action == "delete" else known.correct(*name, text)
         if not done:
-            raise unknown_memory(change.id)
+            raise build_unknown_memory_error(change.id)
         return change.id
 
-    async def achange(self, namespace: NamespacePath, change: Change) -> str:
+    async def achange(self, namespace: NamespacePath, change: MemoryChange) -> str:
         """The same without blocking."""
         return await asyncio.to_thread(self.change, namespace, change)
 
 
-def unknown_memory(memory_id: str) -> NotFoundError:
+def build_unknown_memory_error(memory_id: str) -> NotFoundError:
     """What to raise where no memory has that id."""
     return NotFoundError(
         f"no memory has the id {memory_id!r}: search first and use the id of one that can be changed; "
@@ -120,7 +120,7 @@ def unknown_memory(memory_id: str) -> NotFoundError:
     )
 
 
-def count_use(space: Namespace, known: Iterable[Knowledge]) -> None:
+def record_use(space: Namespace, known: Iterable[Knowledge]) -> None:
     """Count a use of what was found; a database that does not take it is no reason not to tell it."""
     try:
         space.knowledge.use(list(known))
@@ -128,9 +128,11 @@ def count_use(space: Namespace, known: Iterable[Knowledge]) -> None:
         _log.warning("a use of knowledge was not counted: %s", type(error).__name__)
 
 
-def _of_hit(hit: Hit) -> dict[str, Any]:
-    metadata = described(hit)
-    told = {name: metadata[name] for name in _TOLD if name in metadata} | {"score": round(hit.score, 3)}
+def _to_result(hit: Hit) -> dict[str, Any]:
+    metadata = build_hit_metadata(hit)
+    told = {name: metadata[name] for name in _SHOWN_FIELDS if name in metadata} | {
+        "score": round(hit.score, 3)
+    }
     return {
         "id": hit.entry.id,
         "content": hit.entry.content,

@@ -20,41 +20,41 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
-FAILS = (StorageError, EngineClosedError, SessionNotFoundError)
+STORE_ERRORS = (StorageError, EngineClosedError, SessionNotFoundError)
 """What a store raises when it cannot do what it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingList:
+class PendingReplacement:
     """A list that is to take the place of all that was said in a session."""
 
-    before: list[MessageDraft]
+    earlier_drafts: list[MessageDraft]
     """What waited when it came: said before it, and no part of it."""
     drafts: list[MessageDraft]
 
 
-class Unsaved:
+class RetryQueue:
     """What waits to be stored in the sessions of one engine."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._drafts: dict[tuple[NamespacePath, str], list[MessageDraft]] = {}
-        self._lists: dict[tuple[NamespacePath, str], WaitingList] = {}
+        self._replacements: dict[tuple[NamespacePath, str], PendingReplacement] = {}
         self._failures: dict[tuple[NamespacePath, str], int] = {}
 
-    def look(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
+    def list_pending(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
         """What waits to be a part of the session, oldest first; it stays."""
         with self._lock:
-            waiting = self._lists.get((namespace, session))
+            waiting = self._replacements.get((namespace, session))
             later = self._drafts.get((namespace, session), ())
             return [*(() if waiting is None else waiting.drafts), *later]
 
-    def take(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
+    def pop_drafts(self, namespace: NamespacePath, session: str) -> list[MessageDraft]:
         """Messages that wait, oldest first; whoever takes them stores them or keeps them again."""
         with self._lock:
             return self._drafts.pop((namespace, session), [])
 
-    def keep(self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]) -> None:
+    def add_failed(self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]) -> None:
         """Hold what a write that failed was given."""
         if not drafts:
             return
@@ -63,49 +63,51 @@ class Unsaved:
             self._drafts[key] = [*drafts, *self._drafts.get(key, ())]
             self._failures[key] = self._failures.get(key, 0) + 1
 
-    def supersede(self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]) -> None:
+    def add_failed_replacement(
+        self, namespace: NamespacePath, session: str, drafts: Sequence[MessageDraft]
+    ) -> None:
         """Hold a list that could not be put in the place of another; what waits by now was said before it."""
         key = (namespace, session)
         with self._lock:
-            former = self._lists.get(key)
-            earlier = [] if former is None else [*former.before, *former.drafts]
-            self._lists[key] = WaitingList([*earlier, *self._drafts.pop(key, ())], list(drafts))
+            former = self._replacements.get(key)
+            earlier = [] if former is None else [*former.earlier_drafts, *former.drafts]
+            self._replacements[key] = PendingReplacement([*earlier, *self._drafts.pop(key, ())], list(drafts))
             self._failures[key] = self._failures.get(key, 0) + 1
 
-    def waiting_list(self, namespace: NamespacePath, session: str) -> WaitingList | None:
+    def get_replacement(self, namespace: NamespacePath, session: str) -> PendingReplacement | None:
         """The list that waits, if one does; it stays until it is dropped."""
         with self._lock:
-            return self._lists.get((namespace, session))
+            return self._replacements.get((namespace, session))
 
-    def drop_list(self, namespace: NamespacePath, session: str) -> None:
+    def remove_replacement(self, namespace: NamespacePath, session: str) -> None:
         """Let go of the list that waited: it is stored."""
         with self._lock:
-            self._lists.pop((namespace, session), None)
+            self._replacements.pop((namespace, session), None)
 
-    def drop(self, namespace: NamespacePath, session: str) -> None:
+    def clear(self, namespace: NamespacePath, session: str) -> None:
         """Let go of all that waits: the session is erased."""
         with self._lock:
-            self._lists.pop((namespace, session), None)
+            self._replacements.pop((namespace, session), None)
             self._drafts.pop((namespace, session), None)
 
-    def count(self, namespace: NamespacePath, session: str) -> int:
+    def count_pending(self, namespace: NamespacePath, session: str) -> int:
         """How many messages wait to be a part of the session."""
         with self._lock:
-            waiting = self._lists.get((namespace, session))
+            waiting = self._replacements.get((namespace, session))
             later = len(self._drafts.get((namespace, session), ()))
             return later + (0 if waiting is None else len(waiting.drafts))
 
-    def failures(self, namespace: NamespacePath, session: str) -> int:
+    def count_failures(self, namespace: NamespacePath, session: str) -> int:
         """How many writes of that session failed."""
         with self._lock:
             return self._failures.get((namespace, session), 0)
 
 
-_of_engines: WeakKeyDictionary[MemoryEngine, Unsaved] = WeakKeyDictionary()
+_queues_by_engine: WeakKeyDictionary[MemoryEngine, RetryQueue] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def unsaved_of(engine: MemoryEngine) -> Unsaved:
+def get_retry_queue(engine: MemoryEngine) -> RetryQueue:
     """What waits to be stored by that engine."""
     with _lock:
-        return _of_engines.setdefault(engine, Unsaved())
+        return _queues_by_engine.setdefault(engine, RetryQueue())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
 
-LABEL = "agent"
+TASK_LABEL = "agent"
 """The last label of a namespace of tasks: chats may be kept in the one without it."""
 
 
@@ -26,7 +26,7 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class HeldTasks:
+class TaskRegistry:
     """The memories of tasks, each made once and held while its conversation goes on.
 
     Args:
@@ -39,15 +39,15 @@ class HeldTasks:
         self, engine: MemoryEngine, unguarded_tools: Collection[str] = (), *, held: int = 256
     ) -> None:
         self.engine = engine
-        self._unguarded = unguarded_tools
-        self._most = held
-        self._held: OrderedDict[tuple[NamespacePath, str], _Slot] = OrderedDict()
+        self._unguarded_tools = unguarded_tools
+        self._max_open_tasks = held
+        self._slots: OrderedDict[tuple[NamespacePath, str], _Slot] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._slots)
 
-    def of(self, namespace: NamespacePath, task: str, *, afresh: bool = False) -> AgentMemory:
+    def open_task(self, namespace: NamespacePath, task: str, *, afresh: bool = False) -> AgentMemory:
         """The memory of a task.
 
         Args:
@@ -55,26 +55,26 @@ class HeldTasks:
             task: What it is called.
             afresh: Whether to look for what another process did at it since.
         """
-        place = ((*namespace, LABEL), task)
+        place = ((*namespace, TASK_LABEL), task)
         with self._lock:
-            slot = self._held.setdefault(place, _Slot())
-            self._held.move_to_end(place)
-            if len(self._held) > self._most:
-                self._held.popitem(last=False)
+            slot = self._slots.setdefault(place, _Slot())
+            self._slots.move_to_end(place)
+            if len(self._slots) > self._max_open_tasks:
+                self._slots.popitem(last=False)
         with slot.lock:  # a long task that is read again holds up its own conversation alone
-            if slot.memory is None or (afresh and self._is_behind(slot.memory)):
+            if slot.memory is None or (afresh and self._is_stale(slot.memory)):
                 slot.memory = AgentMemory(
-                    engine=self.engine, namespace=place[0], task=task, unguarded_tools=self._unguarded
+                    engine=self.engine, namespace=place[0], task=task, unguarded_tools=self._unguarded_tools
                 )
             return slot.memory
 
-    def _is_behind(self, memory: AgentMemory) -> bool:
+    def _is_stale(self, memory: AgentMemory) -> bool:
         return self.engine.session(memory.namespace, memory.task).count() != memory.working.cycle_count
 
 
-def checked_place(
+def resolve_task_source(
     memory: object, engine: object, namespace: object, unguarded_tools: Collection[str]
-) -> tuple[AgentMemory, None] | tuple[None, HeldTasks]:
+) -> tuple[AgentMemory, None] | tuple[None, TaskRegistry]:
     """Where the tasks of runs are kept: in one memory, or in one for each conversation.
 
     Raises:
@@ -88,8 +88,8 @@ def checked_place(
     if engine is not None:
         if not isinstance(engine, MemoryEngine):
             raise InvalidConfigError(f"engine must be a MemoryEngine, got a {type(engine).__name__}")
-        return None, HeldTasks(engine, unguarded_tools)
-    checked = checked_memory(memory)
+        return None, TaskRegistry(engine, unguarded_tools)
+    checked = check_agent_memory(memory)
     if namespace is not None:
         raise InvalidConfigError("a memory has its namespace: leave namespace= out, or pass engine=")
     if unguarded_tools:
@@ -97,7 +97,7 @@ def checked_place(
     return checked, None
 
 
-def checked_memory(memory: object) -> AgentMemory:
+def check_agent_memory(memory: object) -> AgentMemory:
     """The memory, or an error that says what to pass.
 
     Raises:

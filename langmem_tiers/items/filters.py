@@ -45,10 +45,10 @@ def check_filter(wanted: object) -> None:
 
 def matches(value: Mapping[str, Any], wanted: Filter) -> bool:
     """Whether a value has all that a checked filter wants."""
-    return all(_fits(value.get(name, _MISSING), part) for name, part in wanted.items())
+    return all(_matches_part(value.get(name, _MISSING), part) for name, part in wanted.items())
 
 
-def _fits(value: object, wanted: object) -> bool:
+def _matches_part(value: object, wanted: object) -> bool:
     if value is _MISSING:
         return False
     if isinstance(wanted, Mapping):
@@ -59,7 +59,7 @@ def _fits(value: object, wanted: object) -> bool:
         return (
             isinstance(value, list)
             and len(value) == len(wanted)
-            and all(_fits(*both) for both in zip(value, wanted, strict=True))
+            and all(_matches_part(*both) for both in zip(value, wanted, strict=True))
         )
     return _is_same(value, wanted)
 
@@ -76,7 +76,7 @@ def _is_same(left: object, right: object) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
+def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
     def holds(value: object, other: object) -> bool:
         both_are_text = isinstance(value, str) and isinstance(other, str)
         return (both_are_text or (_is_number(value) and _is_number(other))) and compare(value, other)
@@ -91,8 +91,8 @@ def _is_number(value: object) -> bool:
 _OPERATORS: dict[str, Callable[[object, object], bool]] = {
     "$eq": _is_same,
     "$ne": lambda value, other: not _is_same(value, other),
-    "$gt": _ordered(lambda value, other: value > other),
-    "$gte": _ordered(lambda value, other: value >= other),
-    "$lt": _ordered(lambda value, other: value < other),
-    "$lte": _ordered(lambda value, other: value <= other),
+    "$gt": _build_comparison(lambda value, other: value > other),
+    "$gte": _build_comparison(lambda value, other: value >= other),
+    "$lt": _build_comparison(lambda value, other: value < other),
+    "$lte": _build_comparison(lambda value, other: value <= other),
 }

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, insert, select
 
-from langmem_tiers.items.repository import bound_prefix, bounds, parts_of
+from langmem_tiers.items.repository import (
+    build_bound_prefix_conditions,
+    build_prefix_bounds,
+    split_parameters,
+)
 from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import item_namespaces, item_texts, item_vectors, items
 
 if TYPE_CHECKING:
@@ -21,10 +25,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.recall.item_records import TextPlace
+    from langmem_tiers.recall.item_records import ItemTextKey
     from langmem_tiers.storage.database import Database
 
-_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
+_SELECT_STATE = select(item_namespaces.c.pk, item_namespaces.c.revision, item_namespaces.c.erased)
 
 
 class SqlItemIndex:
@@ -33,29 +37,31 @@ class SqlItemIndex:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._states = {
-            has_prefix: DriverStatement(_STATE.where(*bound_prefix(has_prefix)), database.dialect)
+            has_prefix: DriverStatement(
+                _SELECT_STATE.where(*build_bound_prefix_conditions(has_prefix)), database.dialect
+            )
             for has_prefix in (True, False)
         }
 
-    @repeatable
-    def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
+    @retry_on_disconnect
+    def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespaces that begin with the prefix's whole labels."""
         with self._database.read_raw() as connection:
-            rows = self._states[bool(prefix)].all(connection, bounds(prefix))
+            rows = self._states[bool(prefix)].fetch_all(connection, build_prefix_bounds(prefix))
         return tuple(map(ItemNamespaceState._make, rows))
 
-    @repeatable
-    def keys(self, namespaces: Sequence[int]) -> set[int]:
+    @retry_on_disconnect
+    def list_keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all items in some namespaces."""
         found = set[int]()
         with self._database.read() as connection:
-            for some in parts_of(namespaces):
+            for some in split_parameters(namespaces):
                 query = select(items.c.pk).where(items.c.namespace_pk.in_(some))
                 found.update(connection.execute(query).scalars())
         return found
 
-    @repeatable
-    def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
+    @retry_on_disconnect
+    def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
         """The items of some namespaces that were written behind a revision."""
         number, same_text = item_texts.c.number, item_vectors.c.number == item_texts.c.number
         of_model = and_(
@@ -71,7 +77,7 @@ class SqlItemIndex:
         )
         found = list[IndexedItem]()
         with self._database.read() as connection:
-            for some in parts_of(namespaces):
+            for some in split_parameters(namespaces):
                 rows = connection.execute(query.where(items.c.namespace_pk.in_(some)))
                 for _, same in groupby(rows, lambda row: row.pk):
                     of_item = list(same)
@@ -82,8 +88,10 @@ class SqlItemIndex:
                     )
         return found
 
-    @repeatable
-    def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
+    @retry_on_disconnect
+    def get_texts(
+        self, places: Sequence[ItemTextKey], model: int
+    ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Texts that are still as they were, each with its vector of that model, if there is one by now."""
         same = and_(
             item_vectors.c.item_pk == item_texts.c.item_pk, item_vectors.c.number == item_texts.c.number
@@ -95,22 +103,22 @@ class SqlItemIndex:
             .outerjoin(item_vectors, and_(same, item_vectors.c.embedder_pk == model))
         )
         wanted = {(place.pk, place.number, place.revision): place for place in places}
-        found: dict[TextPlace, tuple[str, bytes | None]] = {}
+        found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for some in parts_of(sorted({place.pk for place in places})):
+            for some in split_parameters(sorted({place.pk for place in places})):
                 for row in connection.execute(query.where(item_texts.c.item_pk.in_(some))):
                     place = wanted.get((row.item_pk, row.number, row.revision))
                     if place is not None:
                         found[place] = row.text, row.vector
         return found
 
-    def put_vectors(self, vectors: Mapping[TextPlace, bytes], model: int) -> None:
+    def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
         """Keep vectors of texts that are still as they were."""
         # Somebody else may fill in the same ones: theirs are as good.
-        with suppress(OutrunError), self._database.write() as connection:
-            for some in parts_of(sorted({place.pk for place in vectors})):
-                unchanged = _locked(connection, some)
-                held = _held(connection, some, model)
+        with suppress(ConcurrentWriteError), self._database.write() as connection:
+            for some in split_parameters(sorted({place.pk for place in vectors})):
+                unchanged = _lock_items(connection, some)
+                held = _find_existing_vectors(connection, some, model)
                 rows = [
                     {"item_pk": place.pk, "number": place.number, "embedder_pk": model, "vector": vector}
                     for place, vector in vectors.items()
@@ -120,13 +128,13 @@ class SqlItemIndex:
                     connection.execute(insert(item_vectors), rows)
 
 
-def _locked(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
+def _lock_items(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
     # Those that somebody is changing are left out; of the others nobody changes the texts until the vectors are there.
     query = select(items.c.pk, items.c.revision).where(items.c.pk.in_(pks)).order_by(items.c.pk)
     return {row.pk: row.revision for row in connection.execute(query.with_for_update(skip_locked=True))}
 
 
-def _held(connection: Connection, pks: Sequence[int], model: int) -> set[tuple[int, int]]:
+def _find_existing_vectors(connection: Connection, pks: Sequence[int], model: int) -> set[tuple[int, int]]:
     query = select(item_vectors.c.item_pk, item_vectors.c.number).where(
         item_vectors.c.item_pk.in_(pks), item_vectors.c.embedder_pk == model
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ANY_LABEL = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item(Told):
+class Item(Displayable):
     """A value as it is stored now. The value is the caller's own: changing it changes nothing stored."""
 
     namespace: NamespacePath
@@ -33,7 +33,7 @@ class Item(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemHit(Told):
+class ItemHit(Displayable):
     """An item that a search found."""
 
     item: Item
@@ -63,13 +63,13 @@ class NamespaceMatch:
     path: NamespacePath
 
     @property
-    def beginning(self) -> NamespacePath:
+    def fixed_prefix(self) -> NamespacePath:
         """The first labels that all namespaces it holds for have."""
         if self.kind == "suffix":
             return ()
         return self.path[: self.path.index(ANY_LABEL)] if ANY_LABEL in self.path else self.path
 
-    def holds(self, namespace: NamespacePath) -> bool:
+    def matches(self, namespace: NamespacePath) -> bool:
         """Whether a namespace fits it."""
         count = len(self.path)
         if len(namespace) < count:
@@ -90,7 +90,7 @@ class ItemWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptItem:
+class StoredItem:
     """An item with what its store needs to find it again."""
 
     pk: int
@@ -99,7 +99,7 @@ class KeptItem:
     ttl_seconds: float | None
 
 
-class KeptValue(NamedTuple):
+class StoredItemValue(NamedTuple):
     """As much of an item as a filter needs."""
 
     pk: int
@@ -107,7 +107,7 @@ class KeptValue(NamedTuple):
     value: dict[str, Any]
 
 
-class ScanMark(NamedTuple):
+class ScanPosition(NamedTuple):
     """Where a scan goes on."""
 
     updated_at: datetime
@@ -132,11 +132,13 @@ class ItemStore(Protocol):
 
     def get(
         self, names: Sequence[tuple[NamespacePath, str]], now: datetime
-    ) -> Mapping[tuple[NamespacePath, str], KeptItem]:
+    ) -> Mapping[tuple[NamespacePath, str], StoredItem]:
         """Those of them that are there."""
         ...
 
-    def page(self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int) -> tuple[KeptItem, ...]:
+    def list_items(
+        self, prefix: NamespacePath, now: datetime, *, skip: int, limit: int
+    ) -> tuple[StoredItem, ...]:
         """Items in namespaces that begin with the prefix's whole labels, last updated first.
 
         Args:
@@ -148,24 +150,24 @@ class ItemStore(Protocol):
         ...
 
     def scan(
-        self, prefix: NamespacePath, now: datetime, *, after: ScanMark | None, limit: int
-    ) -> tuple[list[KeptValue], ScanMark | None]:
+        self, prefix: NamespacePath, now: datetime, *, after: ScanPosition | None, limit: int
+    ) -> tuple[list[StoredItemValue], ScanPosition | None]:
         """As ``page``, behind a mark; the next mark, or None at the end."""
         ...
 
-    def values(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptValue]:
+    def get_values(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItemValue]:
         """The values of those of some items that are still there, by their own keys."""
         ...
 
-    def fetch(self, keys: Sequence[int], now: datetime) -> Mapping[int, KeptItem]:
+    def get_by_keys(self, keys: Sequence[int], now: datetime) -> Mapping[int, StoredItem]:
         """Those of some items that are still there, by their own keys."""
         ...
 
-    def refresh(self, kept: Sequence[KeptItem], now: datetime) -> None:
+    def refresh(self, kept: Sequence[StoredItem], now: datetime) -> None:
         """Let them live for their whole time again, if they have not expired."""
         ...
 
-    def namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
+    def list_namespaces(self, prefix: NamespacePath, now: datetime) -> tuple[NamespacePath, ...]:
         """Namespaces that hold items and begin with the prefix's whole labels."""
         ...
 

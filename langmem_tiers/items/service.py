@@ -15,8 +15,8 @@ from langmem_tiers.config import MAX_LIMIT
 from langmem_tiers.errors import InvalidInputError, InvalidMessageError
 from langmem_tiers.items.filters import check_filter, matches
 from langmem_tiers.items.models import ItemChange, ItemHit, ItemWrite
-from langmem_tiers.recall.embedders.embedding import Embedding
-from langmem_tiers.recall.item_index import item_texts, text_of, vectors_of
+from langmem_tiers.recall.embedders.embedding import EmbeddingClient
+from langmem_tiers.recall.item_index import build_item_texts, embed_texts, to_search_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import Embedder
     from langmem_tiers.config import EngineConfig
-    from langmem_tiers.erasure.models import Erased
+    from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.items.filters import Filter
-    from langmem_tiers.items.models import Item, ItemStore, KeptItem, NamespaceMatch, ScanMark
-    from langmem_tiers.recall.item_index import RankedItem, Ranking
+    from langmem_tiers.items.models import Item, ItemStore, NamespaceMatch, ScanPosition, StoredItem
+    from langmem_tiers.recall.item_index import ItemRanking, RankedItem
     from langmem_tiers.recall.item_ranking import ItemRanker
     from langmem_tiers.recall.item_records import ItemIndex
     from langmem_tiers.recall.records import VectorStore
 
-    _Scored: TypeAlias = tuple[KeptItem, float | None]
+    _ScoredItem: TypeAlias = tuple[StoredItem, float | None]
 
 
-_LONGEST_TTL_SECONDS = 10.0**10
+_MAX_TTL_SECONDS = 10.0**10
 
 
-def checked_change(change: ItemChange) -> tuple[ItemChange, str | None]:
+def check_change(change: ItemChange) -> tuple[ItemChange, str | None]:
     """The change with its value as JSON text; None deletes.
 
     Raises:
@@ -54,7 +54,7 @@ def checked_change(change: ItemChange) -> tuple[ItemChange, str | None]:
             f"the value of {change.key!r} is a {type(change.value).__name__}: it must be a dict of JSON values"
         )
     if change.ttl_seconds is not None:
-        check_positive(change.ttl_seconds, "ttl_seconds", _LONGEST_TTL_SECONDS)
+        check_positive(change.ttl_seconds, "ttl_seconds", _MAX_TTL_SECONDS)
     _check_texts(change)
     value = dict(change.value)
     try:
@@ -63,11 +63,11 @@ def checked_change(change: ItemChange) -> tuple[ItemChange, str | None]:
         raise InvalidInputError(f"{error}; nothing was written") from None
 
 
-def texts_of(change: ItemChange) -> tuple[str, ...]:
+def get_change_texts(change: ItemChange) -> tuple[str, ...]:
     """What queries find a checked change by."""
     if change.value is None:
         return ()
-    texts = (text_of(change.value),) if change.texts is None else tuple(change.texts)
+    texts = (to_search_text(change.value),) if change.texts is None else tuple(change.texts)
     return tuple(text for text in texts if text.strip())
 
 
@@ -90,12 +90,12 @@ def _check_texts(change: ItemChange) -> None:
         raise InvalidInputError(f"the texts of {change.key!r} must be a list of str: use [text] for one")
 
 
-_READ_FIRST, _READ_AT_ONCE = 200, 5000  # a page is mostly filled by the first few
-_TRIES = 3  # if others change what was just ranked; after that the page stands as it was ranked
+_FIRST_READ_SIZE, _MAX_READ_SIZE = 200, 5000  # a page is mostly filled by the first few
+_MAX_ATTEMPTS = 3  # if others change what was just ranked; after that the page stands as it was ranked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemParts:
+class ItemDependencies:
     """What items stand on, handed in by the engine."""
 
     store: ItemStore
@@ -121,21 +121,21 @@ class Items:
         eager: Make vectors of what is put at once, and put nothing without them.
     """
 
-    def __init__(self, parts: ItemParts, embedder: Embedder | None, *, eager: bool = False) -> None:
-        self._parts = parts
+    def __init__(self, parts: ItemDependencies, embedder: Embedder | None, *, eager: bool = False) -> None:
+        self._dependencies = parts
         self._store = parts.store
         self._embedding = (
             None
             if embedder is None
-            else Embedding(embedder, parts.vectors, parts.config.embedding, parts.clock)
+            else EmbeddingClient(embedder, parts.vectors, parts.config.embedding, parts.clock)
         )
-        self._eager = eager
-        self._made_ranker: ItemRanker | None = None
+        self._is_eager = eager
+        self._cached_ranker: ItemRanker | None = None
         self.sweeper = Sweeper(lambda: parts.store.sweep(parts.now()))
 
     def using(self, embedder: Embedder) -> Items:
         """The same items, found by the vectors of another embedder."""
-        return Items(self._parts, embedder, eager=True)
+        return Items(self._dependencies, embedder, eager=True)
 
     def put(
         self,
@@ -175,26 +175,26 @@ class Items:
             InvalidInputError: A value is not JSON, or a name cannot be used; nothing was written.
             EmbeddingError: Vectors are made at once, and the embedder failed; nothing was written.
         """
-        checked = [checked_change(change) for change in changes]
+        checked = [check_change(change) for change in changes]
         last = {(change.namespace, change.key): (change, value_json) for change, value_json in checked}
         if not last:
             return 0
-        texts = {name: texts_of(change) for name, (change, _) in last.items()}
+        texts = {name: get_change_texts(change) for name, (change, _) in last.items()}
         vectors, model = dict[str, bytes](), None
-        if self._eager and self._embedding is not None and any(texts.values()):
-            vectors = vectors_of([text for some in texts.values() for text in some], self._embedding)
-            model = self._embedding.model()
+        if self._is_eager and self._embedding is not None and any(texts.values()):
+            vectors = embed_texts([text for some in texts.values() for text in some], self._embedding)
+            model = self._embedding.get_model_key()
         writes = [
             ItemWrite(
                 namespace=change.namespace,
                 key=change.key,
                 value_json=value_json,
-                texts=item_texts(texts[name], vectors),
+                texts=build_item_texts(texts[name], vectors),
                 ttl_seconds=change.ttl_seconds,
             )
             for name, (change, value_json) in last.items()
         ]
-        return self._store.write(writes, self._parts.now(), model=model)
+        return self._store.write(writes, self._dependencies.now(), model=model)
 
     def get(self, namespace: str | Iterable[str], key: str, *, refresh: bool = False) -> Item | None:
         """The value under a key, if there is one.
@@ -211,7 +211,7 @@ class Items:
     ) -> list[Item | None]:
         """The values under some keys, in their order; None where there is none."""
         checked = [(check_namespace(namespace), check_key(key)) for namespace, key in names]
-        now = self._parts.now()
+        now = self._dependencies.now()
         found = self._store.get(checked, now)
         if refresh:
             self._store.refresh(list(found.values()), now)
@@ -244,12 +244,12 @@ class Items:
         check_page(limit, offset)
         if where is not None:
             check_filter(where)
-        now = self._parts.now()
+        now = self._dependencies.now()
         page = (offset, limit)
         if query:
-            found = self._ranked(path, query, where, now, page)
+            found = self._search_ranked(path, query, where, now, page)
         else:
-            found = [(kept, None) for kept in self._latest(path, where, now, page)]
+            found = [(kept, None) for kept in self._list_latest(path, where, now, page)]
         if refresh:
             self._store.refresh([kept for kept, _ in found], now)
         return tuple(ItemHit(item=kept.item, score=score) for kept, score in found)
@@ -273,83 +273,83 @@ class Items:
         check_page(limit, offset)
         if max_depth is not None:
             check_whole(max_depth, 1, "max_depth")
-        beginning = max((match.beginning for match in matches), key=len, default=())
-        found = self._store.namespaces(beginning, self._parts.now())
-        fitting = {path[:max_depth] for path in found if all(match.holds(path) for match in matches)}
+        beginning = max((match.fixed_prefix for match in matches), key=len, default=())
+        found = self._store.list_namespaces(beginning, self._dependencies.now())
+        fitting = {path[:max_depth] for path in found if all(match.matches(path) for match in matches)}
         return tuple(sorted(fitting)[offset : offset + limit])
 
     def sweep(self) -> int:
         """Erase what has expired; how many items that were. They could not be read any more before."""
-        return self._store.sweep(self._parts.now())
+        return self._store.sweep(self._dependencies.now())
 
-    def let_go(self, _erased: Erased) -> dict[str, int]:
+    def invalidate(self, _erased: ErasedIds) -> dict[str, int]:
         """Hold nothing in memory of what was erased; all is read anew when it is asked for."""
-        self._made_ranker = None
+        self._cached_ranker = None
         if self._embedding is not None:
-            self._embedding.let_go()
+            self._embedding.invalidate()
         return {}
 
-    def _latest(
+    def _list_latest(
         self, prefix: NamespacePath, where: Filter | None, now: datetime, page: tuple[int, int]
-    ) -> Sequence[KeptItem]:
+    ) -> Sequence[StoredItem]:
         offset, limit = page
         if not where:
-            return self._store.page(prefix, now, skip=offset, limit=limit)
+            return self._store.list_items(prefix, now, skip=offset, limit=limit)
         found: list[int] = []
-        mark: ScanMark | None = None
+        mark: ScanPosition | None = None
         while len(found) < offset + limit:
-            most = _READ_FIRST if mark is None else _READ_AT_ONCE
+            most = _FIRST_READ_SIZE if mark is None else _MAX_READ_SIZE
             some, mark = self._store.scan(prefix, now, after=mark, limit=most)
             found += [each.pk for each in some if matches(each.value, where)]
             if mark is None:
                 break
-        return self._in_order(found[offset : offset + limit], now)
+        return self._get_in_order(found[offset : offset + limit], now)
 
-    def _ranked(
+    def _search_ranked(
         self,
         prefix: NamespacePath,
         query: str,
         where: Filter | None,
         now: datetime,
         page: tuple[int, int],
-    ) -> list[_Scored]:
-        found: list[_Scored] = []
-        for _ in range(_TRIES):
-            ranking = self._ranker().rank(prefix, query)
+    ) -> list[_ScoredItem]:
+        found: list[_ScoredItem] = []
+        for _ in range(_MAX_ATTEMPTS):
+            ranking = self._get_ranker().rank(prefix, query)
             found, is_as_ranked = self._read_ranked(ranking, where, now, page)
             if is_as_ranked:
                 break
         return found
 
     def _read_ranked(
-        self, ranking: Ranking, where: Filter | None, now: datetime, page: tuple[int, int]
-    ) -> tuple[list[_Scored], bool]:
+        self, ranking: ItemRanking, where: Filter | None, now: datetime, page: tuple[int, int]
+    ) -> tuple[list[_ScoredItem], bool]:
         offset, limit = page
         found: dict[int, RankedItem] = {}
         start = 0
         while len(found) < offset + limit and start < len(ranking):
             # Without a filter the first part is the page; with one, twice as much is read each time.
-            some = ranking.part(start, start + max(offset + limit, min(start, _READ_AT_ONCE)))
+            some = ranking.get_slice(start, start + max(offset + limit, min(start, _MAX_READ_SIZE)))
             start += len(some)
-            values = self._store.values([each.pk for each in some], now)
+            values = self._store.get_values([each.pk for each in some], now)
             for each in some:
                 kept = values.get(each.pk)
                 if kept is not None and (not where or matches(kept.value, where)):
                     found[each.pk] = each
-        items = self._in_order(list(found)[offset : offset + limit], now)
+        items = self._get_in_order(list(found)[offset : offset + limit], now)
         is_as_ranked = all(kept.revision == found[kept.pk].revision for kept in items)
         return [(kept, found[kept.pk].score) for kept in items], is_as_ranked
 
-    def _in_order(self, keys: Sequence[int], now: datetime) -> list[KeptItem]:
-        kept = self._store.fetch(keys, now)
+    def _get_in_order(self, keys: Sequence[int], now: datetime) -> list[StoredItem]:
+        kept = self._store.get_by_keys(keys, now)
         return [kept[key] for key in keys if key in kept]
 
-    def _ranker(self) -> ItemRanker:
-        if self._made_ranker is None:
+    def _get_ranker(self) -> ItemRanker:
+        if self._cached_ranker is None:
             from langmem_tiers.recall.item_ranking import (  # noqa: PLC0415 - numpy, not before it is needed
                 ItemRanker,
             )
 
-            parts = self._parts
-            self._made_ranker = ItemRanker(parts.index, self._embedding, parts.config, parts.clock)
-        return self._made_ranker
+            parts = self._dependencies
+            self._cached_ranker = ItemRanker(parts.index, self._embedding, parts.config, parts.clock)
+        return self._cached_ranker

@@ -7,30 +7,30 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.knowledge.models import Kept, Knowledge, PastKnowledge
+from langmem_tiers.knowledge.models import Knowledge, KnowledgeUpdate, PastKnowledge
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 INITIAL_CONFIDENCE = 0.5
-STORED_AGAIN = 0.1
-USED = 0.05
-UNUSED = -0.1
-UNUSED_AFTER = timedelta(days=30)
-PRUNED_BELOW = 0.1
-_SPACE = re.compile(r"\s+")
+STORE_CONFIDENCE_CHANGE = 0.1
+USE_CONFIDENCE_CHANGE = 0.05
+UNUSED_CONFIDENCE_CHANGE = -0.1
+UNUSED_PERIOD = timedelta(days=30)
+MIN_CONFIDENCE = 0.1
+_WHITESPACE = re.compile(r"\s+")
 
 
-def stored(old: Knowledge | None, fresh: Knowledge) -> Kept:
+def apply_store(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
     """What is known after a value was stored."""
     if old is None:
-        return Kept(fresh)
-    if plain(old.value) != plain(fresh.value):
-        return Kept(fresh, _past(old, fresh.created_at, "superseded"))
-    return Kept(
+        return KnowledgeUpdate(fresh)
+    if collapse_spaces(old.value) != collapse_spaces(fresh.value):
+        return KnowledgeUpdate(fresh, _to_past(old, fresh.created_at, "superseded"))
+    return KnowledgeUpdate(
         replace(
             fresh,
-            confidence=_moved(old.confidence, STORED_AGAIN),
+            confidence=_adjust_confidence(old.confidence, STORE_CONFIDENCE_CHANGE),
             created_at=old.created_at,
             last_used_at=old.last_used_at,
             use_count=old.use_count,
@@ -40,29 +40,29 @@ def stored(old: Knowledge | None, fresh: Knowledge) -> Kept:
     )
 
 
-def noted(old: Knowledge | None, fresh: Knowledge) -> Kept:
+def apply_note(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
     """What is known after a sentence was noted; another sentence in its place stays."""
-    if old is not None and plain(old.value) != plain(fresh.value):
-        return Kept(old)
-    return stored(old, fresh)
+    if old is not None and collapse_spaces(old.value) != collapse_spaces(fresh.value):
+        return KnowledgeUpdate(old)
+    return apply_store(old, fresh)
 
 
-def corrected(old: Knowledge | None, fresh: Knowledge) -> Kept:
+def apply_correction(old: Knowledge | None, fresh: Knowledge) -> KnowledgeUpdate:
     """What is known after a value was replaced; nothing, if nothing was."""
-    return Kept(None) if old is None else stored(old, fresh)
+    return KnowledgeUpdate(None) if old is None else apply_store(old, fresh)
 
 
-def removed(old: Knowledge | None, now: datetime) -> Kept:
+def apply_removal(old: Knowledge | None, now: datetime) -> KnowledgeUpdate:
     """Nothing is known any more; the history keeps what was."""
-    return Kept(None, None if old is None else _past(old, now, "removed"))
+    return KnowledgeUpdate(None, None if old is None else _to_past(old, now, "removed"))
 
 
-def used(old: Knowledge | None, now: datetime, since: datetime | None) -> Kept:
+def apply_use(old: Knowledge | None, now: datetime, since: datetime | None) -> KnowledgeUpdate:
     """What is known after it was used."""
     if old is None or (since is not None and old.last_used_at is not None and old.last_used_at >= since):
-        return Kept(old)
-    confidence = _moved(old.confidence, USED)
-    return Kept(
+        return KnowledgeUpdate(old)
+    confidence = _adjust_confidence(old.confidence, USE_CONFIDENCE_CHANGE)
+    return KnowledgeUpdate(
         replace(
             old,
             confidence=confidence,
@@ -73,23 +73,25 @@ def used(old: Knowledge | None, now: datetime, since: datetime | None) -> Kept:
     )
 
 
-def aged(old: Knowledge | None, now: datetime) -> Kept:
+def apply_aging(old: Knowledge | None, now: datetime) -> KnowledgeUpdate:
     """What is left of something that was not used."""
     if old is None:
-        return Kept(None)
-    periods = max(0, (now - old.fresh_at) // UNUSED_AFTER)
-    confidence = _moved(old.confidence, UNUSED * periods)
-    if confidence < PRUNED_BELOW:
-        return Kept(None, _past(old, now, "pruned"))
-    return Kept(replace(old, confidence=confidence, fresh_at=old.fresh_at + periods * UNUSED_AFTER))
+        return KnowledgeUpdate(None)
+    periods = max(0, (now - old.fresh_at) // UNUSED_PERIOD)
+    confidence = _adjust_confidence(old.confidence, UNUSED_CONFIDENCE_CHANGE * periods)
+    if confidence < MIN_CONFIDENCE:
+        return KnowledgeUpdate(None, _to_past(old, now, "pruned"))
+    return KnowledgeUpdate(
+        replace(old, confidence=confidence, fresh_at=old.fresh_at + periods * UNUSED_PERIOD)
+    )
 
 
-def _moved(confidence: float, by: float) -> float:
+def _adjust_confidence(confidence: float, by: float) -> float:
     # Rounded, so that ten steps of 0.05 are a half.
     return round(max(0.0, min(1.0, confidence + by)), 6)
 
 
-def _past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
+def _to_past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
     return PastKnowledge(
         category=old.category,
         key=old.key,
@@ -102,6 +104,6 @@ def _past(old: Knowledge, until: datetime, reason: str) -> PastKnowledge:
     )
 
 
-def plain(value: str) -> str:
+def collapse_spaces(value: str) -> str:
     """The value with every run of spaces as one."""
-    return _SPACE.sub(" ", value).strip()  # not the case: it matters to selectors, paths and passwords
+    return _WHITESPACE.sub(" ", value).strip()  # not the case: it matters to selectors, paths and passwords

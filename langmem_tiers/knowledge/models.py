@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.namespaces import unescape
-from langmem_tiers.display.displayable import Told, row_of
+from langmem_tiers.display.displayable import Displayable, to_display_row
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,13 +24,13 @@ class KnowledgeCategory(StrEnum):
     ERROR_PATTERN = "error_pattern"
 
 
-NOTE = "note"
+NOTE_CATEGORY = "note"
 """The category of what was said in a sentence, without a key of its own: its key is not told."""
 _UNSAFE_IN_CATEGORY = re.compile("[%/]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge(Told):
+class Knowledge(Displayable):
     """One thing that is known. A category and a key have one value at a time."""
 
     category: str
@@ -54,11 +54,11 @@ class Knowledge(Told):
         return id_from_name(self.category, self.key)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """How it is told: the key with the value, or a note as it was said."""
-        return self.value if self.category == NOTE else f"{self.key}: {self.value}"
+        return self.value if self.category == NOTE_CATEGORY else f"{self.key}: {self.value}"
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "category": self.category,
             "key": self.key,
@@ -68,8 +68,8 @@ class Knowledge(Told):
             "updated": self.updated_at,
         }
 
-    def _line(self) -> str:
-        return self.told
+    def _to_line(self) -> str:
+        return self.text
 
 
 def id_from_name(category: str, key: str) -> str:
@@ -85,7 +85,7 @@ def name_from_id(knowledge_id: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastKnowledge(Told):
+class PastKnowledge(Displayable):
     """A value that no longer holds, and from when until when it did."""
 
     category: str
@@ -101,7 +101,7 @@ class PastKnowledge(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeReport(Told):
+class KnowledgeReport(Displayable):
     """What became of something that was stored."""
 
     knowledge: Knowledge
@@ -113,19 +113,19 @@ class KnowledgeReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeHit(Told):
+class KnowledgeHit(Displayable):
     """Something known that answers a text."""
 
     knowledge: Knowledge
     score: float
     """Higher is better; comparable within one search only."""
 
-    def _row(self) -> dict[str, object]:
-        return {"score": self.score, **row_of(self.knowledge)}
+    def _to_row(self) -> dict[str, object]:
+        return {"score": self.score, **to_display_row(self.knowledge)}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KnowledgeUpdate:
     """What a store is to write in place of what it holds, and what goes into history."""
 
     knowledge: Knowledge | None
@@ -133,7 +133,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecayReport(Told):
+class DecayReport(Displayable):
     """What time did to unused knowledge."""
 
     decayed: int

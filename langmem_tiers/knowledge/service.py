@@ -11,31 +11,31 @@ from langmem_tiers.common.entries import check_score
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.config import MAX_LIMIT, check_limit
-from langmem_tiers.display.displayable import Listed, Showing, listing
-from langmem_tiers.display.tables import ROWS
+from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable, build_list_display
+from langmem_tiers.display.tables import MAX_TABLE_ROWS
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.knowledge.confidence import (
     INITIAL_CONFIDENCE,
-    PRUNED_BELOW,
-    UNUSED_AFTER,
-    aged,
-    corrected,
-    noted,
-    plain,
-    removed,
-    stored,
-    used,
+    MIN_CONFIDENCE,
+    UNUSED_PERIOD,
+    apply_aging,
+    apply_correction,
+    apply_note,
+    apply_removal,
+    apply_store,
+    apply_use,
+    collapse_spaces,
 )
 from langmem_tiers.knowledge.models import (
-    NOTE,
+    NOTE_CATEGORY,
     DecayReport,
-    Kept,
     Knowledge,
     KnowledgeHit,
     KnowledgeReport,
+    KnowledgeUpdate,
     PastKnowledge,
 )
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import KnowledgeStore
-    from langmem_tiers.display.tables import Sheet
+    from langmem_tiers.display.tables import DisplayContent
 
-_BATCH = 500
-_MAX_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
+_DECAY_BATCH_SIZE = 500
+_MAX_SEARCH_TERMS = 128  # of a search; the rest of a long text adds cost, not sense
 
 
-class KnowledgeBase(Showing):
+class KnowledgeBase(NotebookDisplayable):
     """What is known in one namespace, whatever the session. Get it from ``namespace.knowledge``."""
 
     def __init__(self, store: KnowledgeStore, namespace: NamespacePath, now: Callable[[], datetime]) -> None:
@@ -60,8 +60,8 @@ class KnowledgeBase(Showing):
     def __repr__(self) -> str:
         return f"KnowledgeBase({'/'.join(self._namespace)!r})"
 
-    def _sheet(self) -> Sheet:
-        return listing(repr(self), self.page(limit=ROWS), "what is known")
+    def _to_display(self) -> DisplayContent:
+        return build_list_display(repr(self), self.page(limit=MAX_TABLE_ROWS), "what is known")
 
     def store(
         self,
@@ -84,8 +84,8 @@ class KnowledgeBase(Showing):
             confidence: Of a value that is new.
             source: Where it comes from.
         """
-        fresh = self._fresh(category, key, value, confidence, source)
-        report = self._kept(fresh, lambda old: stored(old, fresh))
+        fresh = self._build_knowledge(category, key, value, confidence, source)
+        report = self._change(fresh, lambda old: apply_store(old, fresh))
         assert report is not None  # noqa: S101 - what is stored is known
         return report
 
@@ -104,8 +104,11 @@ class KnowledgeBase(Showing):
         """
         _check_value(text)
         # Another place, where the first holds what a sentence was corrected to.
-        places = (_note_key(text, place) for place in count())
-        tried = (self._noted(self._fresh(NOTE, key, text, confidence, source)) for key in places)
+        places = (_build_note_key(text, place) for place in count())
+        tried = (
+            self._try_note(self._build_knowledge(NOTE_CATEGORY, key, text, confidence, source))
+            for key in places
+        )
         return next(report for report in tried if report is not None)
 
     def correct(
@@ -116,13 +119,13 @@ class KnowledgeBase(Showing):
         Returns:
             None, with nothing stored, if nothing is known under the key.
         """
-        fresh = self._fresh(category, key, value, INITIAL_CONFIDENCE, source)
-        return self._kept(fresh, lambda old: corrected(old, fresh))
+        fresh = self._build_knowledge(category, key, value, INITIAL_CONFIDENCE, source)
+        return self._change(fresh, lambda old: apply_correction(old, fresh))
 
     def get(self, category: str, key: str, *, use: bool = True) -> Knowledge | None:
         """What is known under a key. Reading it counts as use, unless you say otherwise."""
         found = self._store.get(self._namespace, check_name(category, "category"), check_name(key, "key"))
-        return found if found is None or not use else self._used([found])[0]
+        return found if found is None or not use else self._record_use([found])[0]
 
     def recall(
         self, text: str, *, category: str | None = None, limit: int = 10, use: bool = True
@@ -139,14 +142,14 @@ class KnowledgeBase(Showing):
         if not isinstance(text, str):
             raise InvalidInputError(f"recall() takes words as a str, got a {type(text).__name__}")
         category = None if category is None else check_name(category, "category")
-        terms = list(dict.fromkeys(terms_of(text)))[:_MAX_TERMS]
+        terms = list(dict.fromkeys(extract_terms(text)))[:_MAX_SEARCH_TERMS]
         if not terms:
             return ()
         found = self._store.search(self._namespace, terms, category=category, limit=limit)
         if not use or not found:
-            return Listed(found)
-        used = self._used([hit.knowledge for hit in found])
-        return Listed(replace(hit, knowledge=item) for hit, item in zip(found, used, strict=True))
+            return DisplayableTuple(found)
+        used = self._record_use([hit.knowledge for hit in found])
+        return DisplayableTuple(replace(hit, knowledge=item) for hit, item in zip(found, used, strict=True))
 
     def page(
         self,
@@ -164,8 +167,8 @@ class KnowledgeBase(Showing):
         """
         check_limit(limit)
         category = None if category is None else check_name(category, "category")
-        name = after if after is None or isinstance(after, tuple) else _names([after])[0]
-        return Listed(self._store.page(self._namespace, category, after=name, limit=limit))
+        name = after if after is None or isinstance(after, tuple) else _get_names([after])[0]
+        return DisplayableTuple(self._store.list_page(self._namespace, category, after=name, limit=limit))
 
     def __iter__(self) -> Iterator[Knowledge]:
         last: Knowledge | None = None
@@ -176,12 +179,12 @@ class KnowledgeBase(Showing):
     def history(self, category: str, key: str) -> tuple[PastKnowledge, ...]:
         """Values that held before, oldest first."""
         name = check_name(category, "category"), check_name(key, "key")
-        return Listed(self._store.history(self._namespace, *name))
+        return DisplayableTuple(self._store.list_history(self._namespace, *name))
 
     def past_at(self, moment: datetime, *, limit: int = 1000) -> tuple[Knowledge, ...]:
         """What was known at a time and is not any more, by category and key, as it was at its end."""
         check_limit(limit)
-        past = self._store.past_at(self._namespace, check_time(moment), limit=limit)
+        past = self._store.list_past_at(self._namespace, check_time(moment), limit=limit)
         return tuple(
             Knowledge(
                 category=one.category,
@@ -212,13 +215,13 @@ class KnowledgeBase(Showing):
             since: Those used since then already are not counted again.
         """
         if items:
-            self._used(items, since)
+            self._record_use(items, since)
 
     def remove(self, category: str, key: str) -> bool:
         """Take a value out of force; the history keeps it. Says whether there was one."""
         now = self._now()
         name = (check_name(category, "category"), check_name(key, "key"))
-        (kept,) = self._store.change(self._namespace, [name], lambda old: removed(old, now), now)
+        (kept,) = self._store.update(self._namespace, [name], lambda old: apply_removal(old, now), now)
         return kept.past is not None
 
     def decay(self) -> DecayReport:
@@ -228,15 +231,19 @@ class KnowledgeBase(Showing):
         """
         now = self._now()
         decayed = pruned = 0
-        before = now - UNUSED_AFTER
-        while stale := self._store.stale(self._namespace, before=before, below=PRUNED_BELOW, limit=_BATCH):
+        before = now - UNUSED_PERIOD
+        while stale := self._store.list_stale(
+            self._namespace, before=before, below=MIN_CONFIDENCE, limit=_DECAY_BATCH_SIZE
+        ):
             names = [(item.category, item.key) for item in stale]
-            for kept in self._store.change(self._namespace, names, lambda old: aged(old, now), now):
+            for kept in self._store.update(self._namespace, names, lambda old: apply_aging(old, now), now):
                 decayed += 1
                 pruned += kept.knowledge is None
         return DecayReport(decayed=decayed, pruned=pruned)
 
-    def _fresh(self, category: str, key: str, value: str, confidence: float, source: str | None) -> Knowledge:
+    def _build_knowledge(
+        self, category: str, key: str, value: str, confidence: float, source: str | None
+    ) -> Knowledge:
         check_name(category, "category")
         check_name(key, "key")
         check_score(confidence, "confidence")
@@ -255,30 +262,38 @@ class KnowledgeBase(Showing):
             source=source,
         )
 
-    def _noted(self, fresh: Knowledge) -> KnowledgeReport | None:
-        report = self._kept(fresh, lambda old: noted(old, fresh))
-        return None if report is None or plain(report.knowledge.value) != plain(fresh.value) else report
+    def _try_note(self, fresh: Knowledge) -> KnowledgeReport | None:
+        report = self._change(fresh, lambda old: apply_note(old, fresh))
+        return (
+            None
+            if report is None or collapse_spaces(report.knowledge.value) != collapse_spaces(fresh.value)
+            else report
+        )
 
-    def _kept(self, fresh: Knowledge, rule: Callable[[Knowledge | None], Kept]) -> KnowledgeReport | None:
+    def _change(
+        self, fresh: Knowledge, rule: Callable[[Knowledge | None], KnowledgeUpdate]
+    ) -> KnowledgeReport | None:
         known: list[Knowledge | None] = []
 
-        def decide(old: Knowledge | None) -> Kept:
+        def decide(old: Knowledge | None) -> KnowledgeUpdate:
             known[:] = [old]
             return rule(old)
 
         name = (fresh.category, fresh.key)
-        (kept,) = self._store.change(self._namespace, [name], decide, fresh.created_at)
+        (kept,) = self._store.update(self._namespace, [name], decide, fresh.created_at)
         if kept.knowledge is None:
             return None
         return KnowledgeReport(knowledge=kept.knowledge, is_new=known[-1] is None, superseded=kept.past)
 
-    def _used(self, items: Sequence[Knowledge], since: datetime | None = None) -> list[Knowledge]:
+    def _record_use(self, items: Sequence[Knowledge], since: datetime | None = None) -> list[Knowledge]:
         now = self._now()
-        kept = self._store.change(self._namespace, _names(items), lambda old: used(old, now, since), now)
+        kept = self._store.update(
+            self._namespace, _get_names(items), lambda old: apply_use(old, now, since), now
+        )
         return [one.knowledge or item for one, item in zip(kept, items, strict=True)]
 
 
-def _names(items: Sequence[Knowledge]) -> list[tuple[str, str]]:
+def _get_names(items: Sequence[Knowledge]) -> list[tuple[str, str]]:
     for item in items:
         if not isinstance(item, Knowledge):
             raise InvalidInputError(
@@ -293,6 +308,6 @@ def _check_value(value: object) -> None:
         raise InvalidInputError(f"a value must say something, got {got}: pass what is known as text")
 
 
-def _note_key(text: str, place: int) -> str:
-    said = plain(text).encode("utf-8", "replace")
+def _build_note_key(text: str, place: int) -> str:
+    said = collapse_spaces(text).encode("utf-8", "replace")
     return hashlib.blake2b(said, digest_size=8, salt=place.to_bytes(8, "big")).hexdigest()

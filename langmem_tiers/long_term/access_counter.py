@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
-from langmem_tiers.common.background_tasks import Background
+from langmem_tiers.common.background_tasks import BackgroundWorker
 from langmem_tiers.errors import StorageError
 from langmem_tiers.long_term.records import Access
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import KeptEntry, MemoryStore
+    from langmem_tiers.long_term.records import MemoryStore, StoredEntry
 
 _log = logging.getLogger("langmem_tiers")
-_WRITTEN_AT = 200  # uses
+_FLUSH_AFTER_ACCESSES = 200  # uses
 
 
-class Uses:
+class AccessCounter:
     """Counts uses of entries. What was counted here is seen here at once, and by others once it is written.
 
     Args:
@@ -32,34 +32,34 @@ class Uses:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._background = Background()
+        self._background = BackgroundWorker()
         self._reset()
-        fork_safety.watch(self)
+        fork_safety.register_fork_aware(self)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._noted: dict[NamespacePath, dict[int, Access]] = {}
-        self._being_written: dict[NamespacePath, dict[int, Access]] = {}
-        self._writing = threading.Lock()
-        self._count = 0
+        self._pending: dict[NamespacePath, dict[int, Access]] = {}
+        self._in_flight: dict[NamespacePath, dict[int, Access]] = {}
+        self._flush_lock = threading.Lock()
+        self._pending_count = 0
 
-    def note(self, namespace: NamespacePath, keys: Iterable[int], now: datetime) -> None:
+    def record(self, namespace: NamespacePath, keys: Iterable[int], now: datetime) -> None:
         """Count one use of each."""
         with self._lock:
-            noted = self._noted.setdefault(namespace, {})
+            noted = self._pending.setdefault(namespace, {})
             for key in keys:
                 before = noted.get(key)
                 count, last_at = (0, now) if before is None else (before.count, before.last_at)
                 noted[key] = Access(count + 1, max(last_at, now))
-                self._count += 1
-            is_enough = self._count >= _WRITTEN_AT
+                self._pending_count += 1
+            is_enough = self._pending_count >= _FLUSH_AFTER_ACCESSES
         if is_enough:
             self._background.submit("uses", self.flush)
 
-    def seen(self, kept: KeptEntry) -> KeptEntry:
+    def with_pending_accesses(self, kept: StoredEntry) -> StoredEntry:
         """The entry with the uses that are not written yet."""
         entry = kept.entry
-        for noted in (self._noted, self._being_written):
+        for noted in (self._pending, self._in_flight):
             access = noted.get(entry.namespace, {}).get(kept.key)
             if access is not None:
                 last_at = max(entry.last_access_at or access.last_at, access.last_at)
@@ -68,25 +68,25 @@ class Uses:
 
     def flush(self) -> None:
         """Write what was noted; what cannot be written now is written another time."""
-        with self._writing:  # whoever waits here finds all written that was noted before
+        with self._flush_lock:  # whoever waits here finds all written that was noted before
             with self._lock:
-                left, self._noted, self._count = self._noted, {}, 0
-                self._being_written = left
+                left, self._pending, self._pending_count = self._pending, {}, 0
+                self._in_flight = left
             while left:
                 namespace, noted = next(iter(left.items()))
                 try:
                     self._store.touch(namespace, noted)
                 except StorageError as error:
                     _log.warning("uses of entries are written later: %s", type(error).__name__)
-                    self._take_back(left)
+                    self._requeue(left)
                     return
                 del left[namespace]
 
-    def _take_back(self, left: dict[NamespacePath, dict[int, Access]]) -> None:
+    def _requeue(self, left: dict[NamespacePath, dict[int, Access]]) -> None:
         with self._lock:
-            self._being_written = {}
+            self._in_flight = {}
             for namespace, noted in left.items():
-                there = self._noted.setdefault(namespace, {})
+                there = self._pending.setdefault(namespace, {})
                 for key, access in noted.items():
                     newer = there.get(key)
                     there[key] = (

@@ -12,20 +12,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.decay import decayed
+from langmem_tiers.common.decay import compute_decay_since
 from langmem_tiers.common.leases import Lease, LeaseKind
 from langmem_tiers.long_term.models import ConsolidationReport
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import Aged
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.long_term.records import DecayCandidate
+    from langmem_tiers.services import EngineServices
 
-BATCH = 1000
+CONSOLIDATION_BATCH_SIZE = 1000
 
 
 def consolidate(
-    parts: MemoryParts, namespace: NamespacePath, *, max_batches: int | None = None
+    parts: EngineServices, namespace: NamespacePath, *, max_batches: int | None = None
 ) -> ConsolidationReport:
     """Consolidate the memory of a namespace.
 
@@ -37,35 +37,37 @@ def consolidate(
     if max_batches is not None:
         check_whole(max_batches, 1, "max_batches")
     lease = Lease.of(parts, LeaseKind.CONSOLIDATE, namespace)
-    if not lease.hold():
+    if not lease.acquire():
         return ConsolidationReport(is_complete=False, is_elsewhere=True)
     try:
-        parts.lasting.uses.flush()
+        parts.long_term.access_counter.flush()
         return _run(parts, namespace, lease, max_batches)
     finally:
-        lease.give_back()
+        lease.release()
 
 
 def _run(
-    parts: MemoryParts, namespace: NamespacePath, lease: Lease, max_batches: int | None
+    parts: EngineServices, namespace: NamespacePath, lease: Lease, max_batches: int | None
 ) -> ConsolidationReport:
-    store, report = parts.lasting.store, ConsolidationReport()
-    after, batches = int((store.consolidation(namespace) or {}).get("after", 0)), 0
+    store, report = parts.long_term.store, ConsolidationReport()
+    after, batches = int((store.get_consolidation_state(namespace) or {}).get("after", 0)), 0
     cutoff = parts.now() - timedelta(days=parts.config.learning.archive_after_days)
-    while some := store.aged(namespace, created_before=cutoff, after=after, limit=BATCH):
-        report = _archived(parts, namespace, report, some)
+    while some := store.list_decay_candidates(
+        namespace, created_before=cutoff, after=after, limit=CONSOLIDATION_BATCH_SIZE
+    ):
+        report = _archive_batch(parts, namespace, report, some)
         after, batches = some[-1].key, batches + 1
-        if len(some) < BATCH:
+        if len(some) < CONSOLIDATION_BATCH_SIZE:
             break
-        store.save_consolidation(namespace, {"after": after})
+        store.save_consolidation_state(namespace, {"after": after})
         if max_batches is not None and batches >= max_batches:
             return replace(report, is_complete=False)
-        if not lease.hold():  # it took so long that another has begun: that one goes on from here
+        if not lease.acquire():  # it took so long that another has begun: that one goes on from here
             return replace(report, is_complete=False, is_elsewhere=True)
-    merged, saved = parts.episodes_of(namespace).merge()
-    archived, dropped = parts.episodes_of(namespace).make_room()
-    if store.consolidation(namespace) is not None:
-        store.save_consolidation(namespace, None)
+    merged, saved = parts.get_episodes(namespace).merge()
+    archived, dropped = parts.get_episodes(namespace).archive_excess()
+    if store.get_consolidation_state(namespace) is not None:
+        store.save_consolidation_state(namespace, None)
     return replace(
         report,
         memories_merged=merged,
@@ -74,17 +76,21 @@ def _run(
     )
 
 
-def _archived(
-    parts: MemoryParts, namespace: NamespacePath, report: ConsolidationReport, some: tuple[Aged, ...]
+def _archive_batch(
+    parts: EngineServices,
+    namespace: NamespacePath,
+    report: ConsolidationReport,
+    some: tuple[DecayCandidate, ...],
 ) -> ConsolidationReport:
     now, config = parts.now(), parts.config.learning
     keys = [
         one.key
         for one in some
-        if one.importance * decayed(one.last_access_at, one.access_count, now, config.half_life_days)
+        if one.importance
+        * compute_decay_since(one.last_access_at, one.access_count, now, config.half_life_days)
         < config.archive_below
     ]
-    count, tokens = parts.lasting.store.archive(namespace, keys, now) if keys else (0, 0)
+    count, tokens = parts.long_term.store.archive(namespace, keys, now) if keys else (0, 0)
     return replace(
         report,
         memories_archived=report.memories_archived + count,

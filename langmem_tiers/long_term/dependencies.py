@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.ids import IdSource
     from langmem_tiers.common.ports import TokenCounter
-    from langmem_tiers.long_term.access_counter import Uses
+    from langmem_tiers.long_term.access_counter import AccessCounter
     from langmem_tiers.long_term.records import MemoryStore
     from langmem_tiers.recall.entry_search import MemorySearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastingParts:
+class LongTermDependencies:
     """Where entries, episodes and chunks are kept, and what counts, names and finds them."""
 
     store: MemoryStore
     search: MemorySearch
-    uses: Uses
-    counter: TokenCounter
+    access_counter: AccessCounter
+    token_counter: TokenCounter
     ids: IdSource
     now: Callable[[], datetime]
-    kin: Callable[[str, str], float] | None = None
+    word_similarity: Callable[[str, str], float] | None = None
     """How near two words are in meaning, by an embedder that is quick enough to be asked."""
 
     def new_id(self) -> str:

@@ -6,32 +6,34 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.entries import Entry, Tier, no_interval
-from langmem_tiers.long_term.models import IMPORTANCE, USUAL_IMPORTANCE
+from langmem_tiers.common.entries import Entry, Tier, build_interval_error
+from langmem_tiers.long_term.models import DEFAULT_IMPORTANCE, DEFAULT_IMPORTANCE_BY_KIND
 from langmem_tiers.long_term.records import NewEntry
-from langmem_tiers.recall.entry_search import found_by, terms_for
+from langmem_tiers.recall.entry_search import build_search_terms, get_search_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.dependencies import LastingParts
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import EntryDraft
 
-_CLOCKS_DIFFER = timedelta(minutes=1)
+_MAX_CLOCK_SKEW = timedelta(minutes=1)
 """By how much, at most, the clock of another process may be ahead and be followed."""
 
 
-def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft, now: datetime) -> Entry:
+def build_entry(
+    parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft, now: datetime
+) -> Entry:
     """The long-term entry of a draft.
 
     Raises:
         InvalidInputError: It would cease to hold before it is stored.
     """
-    importance = IMPORTANCE.get(draft.kind, USUAL_IMPORTANCE)
+    importance = DEFAULT_IMPORTANCE_BY_KIND.get(draft.kind, DEFAULT_IMPORTANCE)
     if draft.valid_from is None and draft.valid_until is not None and draft.valid_until <= now:
-        raise no_interval(now, draft.valid_until)
+        raise build_interval_error(now, draft.valid_until)
     return Entry(
         id=parts.new_id(),
         namespace=namespace,
@@ -42,7 +44,7 @@ def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft,
         session=draft.session,
         importance=importance if draft.importance is None else draft.importance,
         relevance=importance if draft.importance is None else draft.importance,
-        token_count=parts.counter.count(draft.content),
+        token_count=parts.token_counter.count(draft.content),
         valid_from=now if draft.valid_from is None else draft.valid_from,
         valid_until=draft.valid_until,
         tags=frozenset(draft.tags),
@@ -52,7 +54,7 @@ def made_entry(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft,
     )
 
 
-def made_after(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry:
+def align_start_time(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry:
     """An entry that holds from now on, and now is not before what it is compared with was stored.
 
     Who stores at the same time, or has a clock that is ahead, has a later now, and was first all the same.
@@ -60,12 +62,12 @@ def made_after(entry: Entry, draft: EntryDraft, there: Iterable[Entry]) -> Entry
     if draft.valid_from is not None:
         return entry
     now = entry.created_at
-    latest = max((one.created_at for one in there if one.created_at - now <= _CLOCKS_DIFFER), default=now)
+    latest = max((one.created_at for one in there if one.created_at - now <= _MAX_CLOCK_SKEW), default=now)
     if latest <= now or (entry.valid_until is not None and entry.valid_until <= latest):
         return entry
     return replace(entry, created_at=latest, valid_from=latest, last_access_at=latest)
 
 
-def new_entry(entry: Entry) -> NewEntry:
+def to_new_entry(entry: Entry) -> NewEntry:
     """An entry ready to be kept: found by its words, its tags, its category and its kind."""
-    return NewEntry(entry=entry, terms=terms_for(found_by(entry)))
+    return NewEntry(entry=entry, terms=build_search_terms(get_search_texts(entry)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class DraftWords(TypedDict, total=False):
+class DraftOptions(TypedDict, total=False):
     """What an ``EntryDraft`` takes besides its content."""
 
     kind: str
@@ -29,7 +29,7 @@ class DraftWords(TypedDict, total=False):
     valid_until: datetime | None
 
 
-class FilterWords(TypedDict, total=False):
+class FilterOptions(TypedDict, total=False):
     """What ``EntryFilters`` take."""
 
     kinds: Iterable[str] | None
@@ -43,37 +43,37 @@ class FilterWords(TypedDict, total=False):
     archived: bool
 
 
-def filters_of(which: FilterWords, now: datetime) -> EntryFilters:
+def build_filters(which: FilterOptions, now: datetime) -> EntryFilters:
     """The filters that keywords stand for, checked; those in force now, if no time is named.
 
     Raises:
         InvalidInputError: A value makes no sense.
     """
-    unknown = which.keys() - FilterWords.__annotations__.keys()
+    unknown = which.keys() - FilterOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(FilterWords.__annotations__)
+        known = ", ".join(FilterOptions.__annotations__)
         raise InvalidInputError(f"unknown filter {min(unknown)!r}: use one of {known}")
     return EntryFilters(
-        kinds=names_in(which.get("kinds"), "kind"),
-        categories=names_in(which.get("categories"), "category"),
-        tags=names_in(which.get("tags"), "tag"),
-        valid_at=_time(which.get("valid_at", now)),
-        since=_time(which.get("since")),
-        until=_time(which.get("until")),
+        kinds=check_filter_names(which.get("kinds"), "kind"),
+        categories=check_filter_names(which.get("categories"), "category"),
+        tags=check_filter_names(which.get("tags"), "tag"),
+        valid_at=_check_optional_time(which.get("valid_at", now)),
+        since=_check_optional_time(which.get("since")),
+        until=_check_optional_time(which.get("until")),
         min_importance=check_score(which.get("min_importance", 0.0), "min_importance"),
-        sessions=names_in(which.get("sessions"), "session"),
+        sessions=check_filter_names(which.get("sessions"), "session"),
         archived=which.get("archived", False),
     )
 
 
-def at(which: FilterWords, moment: datetime) -> FilterWords:
+def with_valid_at(which: FilterOptions, moment: datetime) -> FilterOptions:
     """The same at a time."""
     found = which.copy()
     found["valid_at"] = check_time(moment)
     return found
 
 
-def names_in(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
+def check_filter_names(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
     """The names that a filter allows, checked; None allows all."""
     if values is None:
         return None
@@ -82,5 +82,5 @@ def names_in(values: Iterable[str] | None, what: str) -> frozenset[str] | None:
     return frozenset(check_name(value, what) for value in values)
 
 
-def _time(moment: datetime | None) -> datetime | None:
+def _check_optional_time(moment: datetime | None) -> datetime | None:
     return None if moment is None else check_time(moment)

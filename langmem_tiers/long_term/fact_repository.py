@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from langmem_tiers.common.namespaces import escape, namespace_key, unescape
-from langmem_tiers.items.repository import parts_of
-from langmem_tiers.long_term.records import Cursor, Turn
-from langmem_tiers.long_term.rows import FACTS, to_fact
-from langmem_tiers.sessions.message_rows import to_message
+from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
+from langmem_tiers.items.repository import split_parameters
+from langmem_tiers.long_term.records import LearningCursor, NumberedMessage
+from langmem_tiers.long_term.rows import SELECT_FACTS, to_fact
+from langmem_tiers.sessions.message_rows import from_message_row
 from langmem_tiers.sessions.models import IN_LIST
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import (
+    MESSAGE_COLUMNS,
     POSITION_STEP,
-    RECORD,
     extracted_facts,
     learned_sessions,
     listings,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langmem_tiers.facts.models import ExtractedFact, FactState
     from langmem_tiers.storage.database import Database
 
-_FACTS = FACTS.join(namespaces, namespaces.c.pk == extracted_facts.c.namespace_pk)
+_SELECT_NAMESPACE_FACTS = SELECT_FACTS.join(namespaces, namespaces.c.pk == extracted_facts.c.namespace_pk)
 _is_listed = func.coalesce(listings.c.listing, IN_LIST[0].value).in_([one.value for one in IN_LIST])
 
 
@@ -41,8 +41,8 @@ class SqlExtractedFacts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @repeatable
-    def facts(
+    @retry_on_disconnect
+    def list_facts(
         self,
         namespace: NamespacePath,
         states: frozenset[FactState] | None,
@@ -52,8 +52,8 @@ class SqlExtractedFacts:
         limit: int,
     ) -> tuple[ExtractedFact, ...]:
         """Extracted facts in one of these states, oldest first, behind the fact ``after``."""
-        of = namespaces.c.path == namespace_key(namespace)
-        query = _FACTS.where(of)
+        of = namespaces.c.path == build_namespace_key(namespace)
+        query = _SELECT_NAMESPACE_FACTS.where(of)
         if states is not None:
             query = query.where(extracted_facts.c.state.in_([state.value for state in states]))
         if session_key is not None:
@@ -67,18 +67,18 @@ class SqlExtractedFacts:
             rows = connection.execute(query.order_by(extracted_facts.c.pk).limit(limit)).all()
         return tuple(to_fact(row) for row in rows)
 
-    @repeatable
-    def fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
+    @retry_on_disconnect
+    def get_fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
         """One extracted fact."""
-        own = _FACTS.where(
-            namespaces.c.path == namespace_key(namespace), extracted_facts.c.id == escape(fact_id)
+        own = _SELECT_NAMESPACE_FACTS.where(
+            namespaces.c.path == build_namespace_key(namespace), extracted_facts.c.id == escape(fact_id)
         )
         with self._database.read() as connection:
             row = connection.execute(own).first()
         return None if row is None else to_fact(row)
 
-    @repeatable
-    def cursor(self, session_key: int) -> Cursor:
+    @retry_on_disconnect
+    def get_cursor(self, session_key: int) -> LearningCursor:
         """How far a session was worked through."""
         query = (
             select(learned_sessions.c.learned, learned_sessions.c.chunked, namespaces.c.erased)
@@ -87,13 +87,17 @@ class SqlExtractedFacts:
         )
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        return Cursor() if row is None else Cursor(row.learned or 0, row.chunked or 0, row.erased)
+        return (
+            LearningCursor()
+            if row is None
+            else LearningCursor(row.learned or 0, row.chunked or 0, row.erased)
+        )
 
-    @repeatable
-    def turns(self, session_key: int, *, after: int, limit: int) -> tuple[Turn, ...]:
+    @retry_on_disconnect
+    def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
         """Messages of a session behind a turn, oldest first."""
         query = (
-            select(*RECORD)
+            select(*MESSAGE_COLUMNS)
             .outerjoin(listings, listings.c.message_pk == messages.c.pk)
             .where(messages.c.session_pk == session_key, messages.c.position > after * POSITION_STEP)
             .where(messages.c.position % POSITION_STEP == 0, _is_listed)  # summaries stand in between
@@ -103,15 +107,16 @@ class SqlExtractedFacts:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return tuple(
-            Turn(number=row.position // POSITION_STEP, message=to_message(row, (0, 0))) for row in rows
+            NumberedMessage(number=row.position // POSITION_STEP, message=from_message_row(row, (0, 0)))
+            for row in rows
         )
 
-    @repeatable
-    def numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
+    @retry_on_disconnect
+    def get_turn_numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of some messages that the session has."""
         found: dict[str, int] = {}
         with self._database.read() as connection:
-            for some in parts_of([escape(name) for name in message_ids]):
+            for some in split_parameters([escape(name) for name in message_ids]):
                 query = select(messages.c.id, messages.c.position).where(
                     messages.c.session_pk == session_key, messages.c.id.in_(some)
                 )
@@ -119,8 +124,8 @@ class SqlExtractedFacts:
                 found.update((unescape(row.id), row.position // POSITION_STEP) for row in rows)
         return found
 
-    @repeatable
-    def last_turn(self, session_key: int) -> int:
+    @retry_on_disconnect
+    def get_last_turn(self, session_key: int) -> int:
         """The number of a session's newest message; 0 if there is none."""
         query = select(sessions.c.last_position).where(sessions.c.pk == session_key)
         with self._database.read() as connection:

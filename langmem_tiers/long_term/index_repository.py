@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, insert, select
 
-from langmem_tiers.common.namespaces import namespace_key
-from langmem_tiers.items.repository import parts_of
+from langmem_tiers.common.namespaces import build_namespace_key
+from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_vectors, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.recall.item_records import TextPlace
+    from langmem_tiers.recall.item_records import ItemTextKey
     from langmem_tiers.storage.database import Database
 
-_STATE = (
+_SELECT_STATE = (
     select(
         memory_spaces.c.namespace_pk,
         memory_spaces.c.revision,
@@ -40,27 +40,27 @@ class SqlMemoryIndex:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._state = DriverStatement(_STATE, database.dialect)
+        self._select_state = DriverStatement(_SELECT_STATE, database.dialect)
 
-    @repeatable
-    def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
+    @retry_on_disconnect
+    def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespace's state, if it has any memory."""
         with self._database.read_raw() as connection:
-            rows = self._state.all(connection, {"path": namespace_key(prefix)})
+            rows = self._select_state.fetch_all(connection, {"path": build_namespace_key(prefix)})
         return tuple(map(ItemNamespaceState._make, rows))
 
-    @repeatable
-    def keys(self, namespaces: Sequence[int]) -> set[int]:
+    @retry_on_disconnect
+    def list_keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all entries in some namespaces."""
         found = set[int]()
         with self._database.read() as connection:
-            for some in parts_of(namespaces):
+            for some in split_parameters(namespaces):
                 query = select(memories.c.pk).where(memories.c.namespace_pk.in_(some))
                 found.update(connection.execute(query).scalars())
         return found
 
-    @repeatable
-    def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
+    @retry_on_disconnect
+    def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
         """The entries of some namespaces that were written behind a revision."""
         of_model = and_(
             memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == (model or 0)
@@ -74,7 +74,7 @@ class SqlMemoryIndex:
         )
         found = list[IndexedItem]()
         with self._database.read() as connection:
-            for some in parts_of(namespaces):
+            for some in split_parameters(namespaces):
                 rows = connection.execute(query.where(memories.c.namespace_pk.in_(some)))
                 found += [
                     IndexedItem(
@@ -84,27 +84,29 @@ class SqlMemoryIndex:
                 ]
         return found
 
-    @repeatable
-    def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
+    @retry_on_disconnect
+    def get_texts(
+        self, places: Sequence[ItemTextKey], model: int
+    ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Texts that are still as they were, each with its vector of that model, if there is one by now."""
         of_model = and_(memory_vectors.c.memory_pk == memories.c.pk, memory_vectors.c.embedder_pk == model)
         query = select(memories.c.pk, memories.c.revision, memories.c.content, memory_vectors.c.vector)
         query = query.outerjoin(memory_vectors, of_model)
         wanted = {(place.pk, place.revision): place for place in places}
-        found: dict[TextPlace, tuple[str, bytes | None]] = {}
+        found: dict[ItemTextKey, tuple[str, bytes | None]] = {}
         with self._database.read() as connection:
-            for some in parts_of(sorted({place.pk for place in places})):
+            for some in split_parameters(sorted({place.pk for place in places})):
                 for row in connection.execute(query.where(memories.c.pk.in_(some))):
                     place = wanted.get((row.pk, row.revision))
                     if place is not None:
                         found[place] = row.content, row.vector
         return found
 
-    def put_vectors(self, vectors: Mapping[TextPlace, bytes], model: int) -> None:
+    def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
         """Keep vectors of texts that are still as they were."""
         # Somebody else may fill in the same ones: theirs are as good.
-        with suppress(OutrunError), self._database.write() as connection:
-            for some in parts_of(sorted(vectors, key=lambda place: place.pk)):
+        with suppress(ConcurrentWriteError), self._database.write() as connection:
+            for some in split_parameters(sorted(vectors, key=lambda place: place.pk)):
                 keys = [place.pk for place in some]
                 query = select(memories.c.pk, memories.c.revision).where(memories.c.pk.in_(keys))
                 query = query.order_by(memories.c.pk).with_for_update(skip_locked=True)

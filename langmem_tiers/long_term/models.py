@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.entries import check_score, no_interval
+from langmem_tiers.common.entries import build_interval_error, check_score
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.display.displayable import Told, row_of
+from langmem_tiers.display.displayable import Displayable, to_display_row
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class EntryKind(StrEnum):
     GOAL = "goal"
 
 
-IMPORTANCE: Mapping[str, float] = {
+DEFAULT_IMPORTANCE_BY_KIND: Mapping[str, float] = {
     EntryKind.FACT: 0.5,
     EntryKind.DECISION: 0.7,
     EntryKind.PREFERENCE: 0.6,
@@ -42,7 +42,7 @@ IMPORTANCE: Mapping[str, float] = {
     EntryKind.GOAL: 0.8,
 }
 """How important an entry of each kind is, unless the caller says otherwise; 0.5 for kinds of your own."""
-USUAL_IMPORTANCE = 0.5
+DEFAULT_IMPORTANCE = 0.5
 
 
 class RelationKind(StrEnum):
@@ -109,11 +109,11 @@ class EntryDraft:
             and self.valid_until is not None
             and self.valid_until <= self.valid_from
         ):
-            raise no_interval(self.valid_from, self.valid_until)
+            raise build_interval_error(self.valid_from, self.valid_until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation(Told):
+class Relation(Displayable):
     """One entry's relation to another, from ``source`` to ``target``."""
 
     source: str
@@ -134,7 +134,7 @@ class Relation(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Related(Told):
+class Related(Displayable):
     """An entry that was reached over relations."""
 
     entry: Entry
@@ -145,9 +145,9 @@ class Related(Told):
     path: tuple[Relation, ...]
     """The relations on the way, from where the walk began."""
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         by = " → ".join(relation.kind for relation in self.path)
-        return {"depth": self.depth, "strength": self.strength, "by": by, **row_of(self.entry)}
+        return {"depth": self.depth, "strength": self.strength, "by": by, **to_display_row(self.entry)}
 
 
 class Outcome(StrEnum):
@@ -166,7 +166,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt(Told):
+class Receipt(Displayable):
     """What became of something that was to be stored, and why."""
 
     outcome: Outcome
@@ -187,11 +187,11 @@ class Receipt(Told):
         """Whether there is a new entry."""
         return self.outcome in (Outcome.STORED, Outcome.SUPERSEDES, Outcome.PAST)
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         text = None if self.entry is None else self.entry.content
         return {"outcome": self.outcome, "reason": self.reason, "text": text}
 
-    def _line(self) -> str:
+    def _to_line(self) -> str:
         return f"{self.outcome}: {self.reason}"
 
 
@@ -216,7 +216,7 @@ class EntryFilters:
     categories: frozenset[str] | None = None
     tags: frozenset[str] | None = None
     valid_at: datetime | None = None
-    meets: tuple[datetime, datetime | None] | None = None
+    overlaps: tuple[datetime, datetime | None] | None = None
     since: datetime | None = None
     until: datetime | None = None
     min_importance: float = 0.0
@@ -225,7 +225,7 @@ class EntryFilters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsolidationReport(Told):
+class ConsolidationReport(Displayable):
     """What a consolidation did."""
 
     memories_archived: int = 0

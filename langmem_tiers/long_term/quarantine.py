@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING
 from langmem_tiers.facts.models import ExtractedFact, FactState
 from langmem_tiers.long_term.models import Outcome, Receipt
 from langmem_tiers.long_term.records import MemoryWrite
-from langmem_tiers.text.prompt_injection import MAX_READ, why_unsafe
+from langmem_tiers.text.prompt_injection import MAX_INSPECTED_CHARACTERS, find_unsafe_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.dependencies import LastingParts
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import EntryDraft
 
 _SPACES = re.compile(r"[ \t]{2,}")
-_OVERLAP = 500  # characters; no order is longer
+_OVERLAP_CHARACTERS = 500  # characters; no order is longer
 
 
-def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft) -> Receipt | None:
+def quarantine_if_unsafe(
+    parts: LongTermDependencies, namespace: NamespacePath, draft: EntryDraft
+) -> Receipt | None:
     """The receipt of a draft that was kept aside; None if there is nothing against it."""
-    reason = next(filter(None, map(why_unsafe, _windows(draft.content))), "")
+    reason = next(filter(None, map(find_unsafe_reason, _split_windows(draft.content))), "")
     if not reason:
         return None
     now = parts.now()
@@ -48,8 +50,11 @@ def quarantined(parts: LastingParts, namespace: NamespacePath, draft: EntryDraft
     return Receipt(outcome=Outcome.QUARANTINED, reason=reason, fact=fact.id)
 
 
-def _windows(text: str) -> Iterator[str]:
+def _split_windows(text: str) -> Iterator[str]:
     # A check reads so far and no further: a long text is read in parts that overlap.
     text = _SPACES.sub(" ", text)
-    step = MAX_READ - _OVERLAP
-    return (text[start : start + MAX_READ] for start in range(0, max(1, len(text) - _OVERLAP), step))
+    step = MAX_INSPECTED_CHARACTERS - _OVERLAP_CHARACTERS
+    return (
+        text[start : start + MAX_INSPECTED_CHARACTERS]
+        for start in range(0, max(1, len(text) - _OVERLAP_CHARACTERS), step)
+    )

@@ -32,7 +32,7 @@ class NewEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEntry:
+class StoredEntry:
     """An entry as it is kept now."""
 
     key: int
@@ -43,12 +43,12 @@ class KeptEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class LearningCursor:
     """How far the messages of a session were worked through, as turns."""
 
-    learned: int = 0
-    chunked: int = 0
-    erased: int | None = field(default=None, compare=False)
+    learned_turn: int = 0
+    chunked_turn: int = 0
+    erasure_count: int | None = field(default=None, compare=False)
     """A number that is another once something was erased: what was read before that must not be kept. None does not
     look."""
 
@@ -58,8 +58,8 @@ class CursorMove:
     """How far a session is worked through after a write, if nobody else was faster."""
 
     session_key: int
-    was: Cursor
-    now: Cursor
+    before: LearningCursor
+    after: LearningCursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FactMove:
     """What becomes of an extracted fact."""
 
     id: str
-    was: frozenset[FactState]
+    from_states: frozenset[FactState]
     """It must be in one of these states still."""
     state: FactState
     reason: str
@@ -107,7 +107,7 @@ class Access:
     last_at: datetime
 
 
-class Aged(NamedTuple):
+class DecayCandidate(NamedTuple):
     """As much of an entry as it takes to tell whether it is still worth showing."""
 
     key: int
@@ -118,7 +118,7 @@ class Aged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class NumberedMessage:
     """A message with its place in its session."""
 
     number: int
@@ -144,25 +144,25 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def revision(self, namespace: NamespacePath) -> int:
+    def get_revision(self, namespace: NamespacePath) -> int:
         """The number of the last commit; 0 if there was none."""
         ...
 
-    def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
+    def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
         """Numbers that are others after any change, also of what is archived or used."""
         ...
 
-    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
+    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
         """Those of some entries that are there, of any tier, archived or not."""
         ...
 
-    def fetch(
+    def get_by_keys(
         self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
-    ) -> Mapping[int, KeptEntry]:
+    ) -> Mapping[int, StoredEntry]:
         """Those of some entries that are there and meant, by their keys."""
         ...
 
-    def page(
+    def list_entries(
         self,
         namespace: NamespacePath,
         tier: Tier,
@@ -170,7 +170,7 @@ class MemoryStore(Protocol):
         *,
         before: int | None = None,
         limit: int,
-    ) -> tuple[KeptEntry, ...]:
+    ) -> tuple[StoredEntry, ...]:
         """Entries of a tier, the last stored first.
 
         Args:
@@ -182,9 +182,9 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def of_session(
+    def list_session_entries(
         self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
-    ) -> tuple[KeptEntry, ...]:
+    ) -> tuple[StoredEntry, ...]:
         """The entries of a tier that go with a session and are not archived, by their turns; the newest of too many."""
         ...
 
@@ -192,11 +192,11 @@ class MemoryStore(Protocol):
         """How many entries of a tier are not archived."""
         ...
 
-    def relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
+    def list_relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
         """The relations that begin or end at some entries, oldest first."""
         ...
 
-    def connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[KeptEntry, ...]:
+    def list_connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[StoredEntry, ...]:
         """The entry with all that are reached from it over relations of one kind, either way, in one read."""
         ...
 
@@ -208,13 +208,13 @@ class MemoryStore(Protocol):
         """Show an archived entry again; whether it was archived."""
         ...
 
-    def erase(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
+    def delete(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
         """Erase entries with their relations; how many there were."""
         ...
 
-    def aged(
+    def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
-    ) -> tuple[Aged, ...]:
+    ) -> tuple[DecayCandidate, ...]:
         """Long-term entries that are not archived and older than that, by their keys.
 
         Args:
@@ -229,15 +229,15 @@ class MemoryStore(Protocol):
         """Archive entries by their keys; how many were not archived yet, and their tokens."""
         ...
 
-    def consolidation(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
+    def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
         """Where a consolidation stopped that did not come to its end."""
         ...
 
-    def save_consolidation(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
+    def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
         """Note where a consolidation is; None when it came to its end."""
         ...
 
-    def facts(
+    def list_facts(
         self,
         namespace: NamespacePath,
         states: frozenset[FactState] | None,
@@ -257,22 +257,22 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
+    def get_fact(self, namespace: NamespacePath, fact_id: str) -> ExtractedFact | None:
         """One extracted fact."""
         ...
 
-    def cursor(self, session_key: int) -> Cursor:
+    def get_cursor(self, session_key: int) -> LearningCursor:
         """How far a session was worked through."""
         ...
 
-    def turns(self, session_key: int, *, after: int, limit: int) -> tuple[Turn, ...]:
+    def list_turns(self, session_key: int, *, after: int, limit: int) -> tuple[NumberedMessage, ...]:
         """Messages of a session behind a turn, oldest first, without summaries and what was taken out of its list."""
         ...
 
-    def numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
+    def get_turn_numbers(self, session_key: int, message_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of some messages that the session has."""
         ...
 
-    def last_turn(self, session_key: int) -> int:
+    def get_last_turn(self, session_key: int) -> int:
         """The number of a session's newest message; 0 if there is none."""
         ...

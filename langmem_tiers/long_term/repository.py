@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, case, delete, exists, func, or_, select, update
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.common.namespaces import escape, namespace_key, unescape
+from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import StorageBusyError
-from langmem_tiers.items.repository import parts_of
+from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.fact_repository import SqlExtractedFacts
 from langmem_tiers.long_term.models import Relation
-from langmem_tiers.long_term.records import Aged
-from langmem_tiers.long_term.rows import ENTRIES, packed, to_kept, unpacked
-from langmem_tiers.long_term.writes import TooLateError, archive_all, write_all
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.long_term.records import DecayCandidate
+from langmem_tiers.long_term.rows import SELECT_ENTRIES, pack_body, to_stored_entry, unpack_body
+from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, archive_entries
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, memory_tags, namespaces, relations, sessions
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.models import EntryFilters
-    from langmem_tiers.long_term.records import Access, KeptEntry, MemoryWrite
+    from langmem_tiers.long_term.records import Access, MemoryWrite, StoredEntry
     from langmem_tiers.storage.database import Database
 
-_TRIES = 20  # far more than two racing writers need
-_later = bindparam("last_at", type_=memories.c.last_access_at.type)
-_TOUCH = (
+_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_last_access_at = bindparam("last_at", type_=memories.c.last_access_at.type)
+_RECORD_ACCESS = (
     update(memories)
     .where(memories.c.pk == bindparam("of"))
     .values(
         access_count=memories.c.access_count + bindparam("more"),
-        last_access_at=_later,
+        last_access_at=_last_access_at,
     )
 )
 
@@ -51,28 +51,30 @@ class SqlMemoryStore(SqlExtractedFacts):
 
     def commit(self, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
         """Make all changes in one transaction."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 with self._database.write() as connection:
-                    write_all(connection, namespace, write, now)
+                    apply_memory_write(connection, namespace, write, now)
                     return True
-            except TooLateError:
+            except StaleWriteError:
                 return False
-            except OutrunError:  # two who write to a new namespace at once: one of them looks again
+            except ConcurrentWriteError:  # two who write to a new namespace at once: one of them looks again
                 continue
         raise StorageBusyError("others write to the same memory all the time: try again later")
 
-    @repeatable
-    def revision(self, namespace: NamespacePath) -> int:
+    @retry_on_disconnect
+    def get_revision(self, namespace: NamespacePath) -> int:
         """The number of the last commit; 0 if there was none."""
-        query = select(memory_spaces.c.revision).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
+        query = select(memory_spaces.c.revision).where(
+            memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        )
         with self._database.read() as connection:
             return int(connection.execute(query).scalar() or 0)
 
-    @repeatable
-    def stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
+    @retry_on_disconnect
+    def get_change_stamp(self, namespace: NamespacePath) -> tuple[int, ...]:
         """Numbers that are others after any change, also of what is archived or used."""
-        own = _pk_of(namespace)
+        own = _select_namespace_pk(namespace)
         space = select(memory_spaces.c.revision, memory_spaces.c.erased).where(
             memory_spaces.c.namespace_pk == own
         )
@@ -87,36 +89,38 @@ class SqlMemoryStore(SqlExtractedFacts):
             numbers = (*(connection.execute(space).first() or (0, 0)), *connection.execute(used).one())
         return tuple(int(number) for number in numbers)
 
-    @repeatable
-    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, KeptEntry]:
+    @retry_on_disconnect
+    def get(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, StoredEntry]:
         """Those of some entries that are there."""
-        found: dict[str, KeptEntry] = {}
+        found: dict[str, StoredEntry] = {}
         with self._database.read() as connection:
-            for some in parts_of([escape(name) for name in ids]):
-                query = ENTRIES.where(memories.c.namespace_pk == _pk_of(namespace), memories.c.id.in_(some))
-                kept = (to_kept(row, namespace) for row in connection.execute(query))
+            for some in split_parameters([escape(name) for name in ids]):
+                query = SELECT_ENTRIES.where(
+                    memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id.in_(some)
+                )
+                kept = (to_stored_entry(row, namespace) for row in connection.execute(query))
                 found.update((one.entry.id, one) for one in kept)
         return found
 
-    @repeatable
-    def fetch(
+    @retry_on_disconnect
+    def get_by_keys(
         self, namespace: NamespacePath, keys: Sequence[int], tiers: frozenset[Tier], filters: EntryFilters
-    ) -> Mapping[int, KeptEntry]:
+    ) -> Mapping[int, StoredEntry]:
         """Those of some entries that are there and meant, by their keys."""
-        found: dict[int, KeptEntry] = {}
+        found: dict[int, StoredEntry] = {}
         meant = (
-            memories.c.namespace_pk == _pk_of(namespace),
+            memories.c.namespace_pk == _select_namespace_pk(namespace),
             memories.c.tier.in_([tier.value for tier in tiers]),
         )
-        query = ENTRIES.where(*meant, *_conditions(filters))
+        query = SELECT_ENTRIES.where(*meant, *_build_conditions(filters))
         with self._database.read() as connection:
-            for some in parts_of(keys):
+            for some in split_parameters(keys):
                 rows = connection.execute(query.where(memories.c.pk.in_(some)))
-                found.update((row.pk, to_kept(row, namespace)) for row in rows)
+                found.update((row.pk, to_stored_entry(row, namespace)) for row in rows)
         return found
 
-    @repeatable
-    def page(
+    @retry_on_disconnect
+    def list_entries(
         self,
         namespace: NamespacePath,
         tier: Tier,
@@ -124,39 +128,39 @@ class SqlMemoryStore(SqlExtractedFacts):
         *,
         before: int | None = None,
         limit: int,
-    ) -> tuple[KeptEntry, ...]:
+    ) -> tuple[StoredEntry, ...]:
         """Entries of a tier, the last stored first."""
-        query = _of_tier(ENTRIES, namespace, tier).where(*_conditions(filters))
+        query = _filter_by_tier(SELECT_ENTRIES, namespace, tier).where(*_build_conditions(filters))
         if before is not None:
             query = query.where(memories.c.pk < before)
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(memories.c.pk.desc()).limit(limit)).all()
-        return tuple(to_kept(row, namespace) for row in rows)
+        return tuple(to_stored_entry(row, namespace) for row in rows)
 
-    @repeatable
-    def of_session(
+    @retry_on_disconnect
+    def list_session_entries(
         self, namespace: NamespacePath, session_key: int, tier: Tier, *, limit: int
-    ) -> tuple[KeptEntry, ...]:
+    ) -> tuple[StoredEntry, ...]:
         """The entries of a tier that go with a session, by their turns; the newest of too many."""
         query = (
-            _of_tier(ENTRIES, namespace, tier)
+            _filter_by_tier(SELECT_ENTRIES, namespace, tier)
             .where(memories.c.session_pk == session_key, memories.c.archived_at.is_(None))
             .order_by(memories.c.turn.desc(), memories.c.pk.desc())
             .limit(limit)
         )
         with self._database.read() as connection:
             rows = connection.execute(query).all()
-        return tuple(to_kept(row, namespace) for row in reversed(rows))
+        return tuple(to_stored_entry(row, namespace) for row in reversed(rows))
 
-    @repeatable
+    @retry_on_disconnect
     def count(self, namespace: NamespacePath, tier: Tier) -> int:
         """How many entries of a tier are not archived."""
-        query = _of_tier(select(func.count()), namespace, tier).where(memories.c.archived_at.is_(None))
+        query = _filter_by_tier(select(func.count()), namespace, tier).where(memories.c.archived_at.is_(None))
         with self._database.read() as connection:
             return int(connection.execute(query).scalar_one())
 
-    @repeatable
-    def relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
+    @retry_on_disconnect
+    def list_relations(self, namespace: NamespacePath, ids: Sequence[str]) -> tuple[Relation, ...]:
         """The relations that begin or end at some entries, oldest first."""
         source, target = memories.alias("source"), memories.alias("target")
         query = (
@@ -165,10 +169,10 @@ class SqlMemoryStore(SqlExtractedFacts):
             .join(source, source.c.pk == relations.c.source_pk)
             .join(target, target.c.pk == relations.c.target_pk)
         )
-        own = _pk_of(namespace)
+        own = _select_namespace_pk(namespace)
         found: dict[tuple[str, str, str], Relation] = {}
         with self._database.read() as connection:
-            for some in parts_of([escape(name) for name in ids]):
+            for some in split_parameters([escape(name) for name in ids]):
                 for end in (source, target):
                     here = query.where(end.c.namespace_pk == own, end.c.id.in_(some))
                     for row in connection.execute(here):
@@ -184,10 +188,10 @@ class SqlMemoryStore(SqlExtractedFacts):
             sorted(found.values(), key=lambda one: (one.created_at, one.source, one.target, one.kind))
         )
 
-    @repeatable
-    def connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[KeptEntry, ...]:
+    @retry_on_disconnect
+    def list_connected(self, namespace: NamespacePath, entry_id: str, kind: str) -> tuple[StoredEntry, ...]:
         """The entry with all that are reached from it over relations of one kind, either way, in one read."""
-        own = (memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
+        own = (memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id == escape(entry_id))
         reached = select(memories.c.pk).where(*own).cte(recursive=True)
         is_source = relations.c.source_pk == reached.c.pk
         step = (
@@ -197,17 +201,17 @@ class SqlMemoryStore(SqlExtractedFacts):
         )
         reached = reached.union(step)
         with self._database.read() as connection:
-            rows = connection.execute(ENTRIES.where(memories.c.pk.in_(select(reached.c.pk)))).all()
-        return tuple(to_kept(row, namespace) for row in rows)
+            rows = connection.execute(SELECT_ENTRIES.where(memories.c.pk.in_(select(reached.c.pk)))).all()
+        return tuple(to_stored_entry(row, namespace) for row in rows)
 
     def touch(self, namespace: NamespacePath, accesses: Mapping[int, Access]) -> None:
         """Count uses of entries, by their keys."""
         own = select(memories.c.pk, memories.c.last_access_at).where(
-            memories.c.namespace_pk == _pk_of(namespace)
+            memories.c.namespace_pk == _select_namespace_pk(namespace)
         )
         with self._database.write() as connection:
-            _lock(connection, namespace)
-            for some in parts_of(sorted(accesses)):
+            _lock_namespace(connection, namespace)
+            for some in split_parameters(sorted(accesses)):
                 there = own.where(memories.c.pk.in_(some)).order_by(memories.c.pk)
                 rows = [
                     {
@@ -218,26 +222,28 @@ class SqlMemoryStore(SqlExtractedFacts):
                     for row in connection.execute(there)
                 ]
                 if rows:
-                    connection.execute(_TOUCH, rows)
+                    connection.execute(_RECORD_ACCESS, rows)
 
     def restore(self, namespace: NamespacePath, entry_id: str) -> bool:
         """Show an archived entry again; whether it was archived."""
         again = (
             update(memories)
-            .where(memories.c.namespace_pk == _pk_of(namespace), memories.c.id == escape(entry_id))
+            .where(
+                memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.id == escape(entry_id)
+            )
             .where(memories.c.archived_at.is_not(None))
             .values(archived_at=None)
         )
         with self._database.write() as connection:
-            _lock(connection, namespace)
+            _lock_namespace(connection, namespace)
             return connection.execute(again).rowcount > 0
 
-    def erase(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
+    def delete(self, namespace: NamespacePath, ids: Sequence[str]) -> int:
         """Erase entries with their relations; how many there were."""
-        pk, erased = _pk_of(namespace), 0
+        pk, erased = _select_namespace_pk(namespace), 0
         with self._database.write() as connection:
-            _lock(connection, namespace)
-            for some in parts_of([escape(name) for name in ids]):
+            _lock_namespace(connection, namespace)
+            for some in split_parameters([escape(name) for name in ids]):
                 gone = delete(memories).where(memories.c.namespace_pk == pk, memories.c.id.in_(some))
                 erased += connection.execute(gone).rowcount
             if erased:
@@ -247,61 +253,67 @@ class SqlMemoryStore(SqlExtractedFacts):
                 connection.execute(space.values(counts))
         return erased
 
-    @repeatable
-    def aged(
+    @retry_on_disconnect
+    def list_decay_candidates(
         self, namespace: NamespacePath, *, created_before: datetime, after: int, limit: int
-    ) -> tuple[Aged, ...]:
+    ) -> tuple[DecayCandidate, ...]:
         """Long-term entries that are not archived and older than that, by their keys."""
-        columns = [getattr(memories.c, "pk" if name == "key" else name) for name in Aged._fields]
+        columns = [getattr(memories.c, "pk" if name == "key" else name) for name in DecayCandidate._fields]
         query = (
-            _of_tier(select(*columns), namespace, Tier.LONG_TERM)
+            _filter_by_tier(select(*columns), namespace, Tier.LONG_TERM)
             .where(memories.c.archived_at.is_(None), memories.c.created_at < created_before)
             .where(memories.c.pk > after)
             .order_by(memories.c.pk)
             .limit(limit)
         )
         with self._database.read() as connection:
-            return tuple(Aged(*row) for row in connection.execute(query))
+            return tuple(DecayCandidate(*row) for row in connection.execute(query))
 
     def archive(self, namespace: NamespacePath, keys: Sequence[int], now: datetime) -> tuple[int, int]:
         """Archive entries by their keys; how many were not archived yet, and their tokens."""
         with self._database.write() as connection:
-            _lock(connection, namespace)
-            return archive_all(connection, _pk_of(namespace), sorted(keys), now)
+            _lock_namespace(connection, namespace)
+            return archive_entries(connection, _select_namespace_pk(namespace), sorted(keys), now)
 
-    @repeatable
-    def consolidation(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
+    @retry_on_disconnect
+    def get_consolidation_state(self, namespace: NamespacePath) -> Mapping[str, Any] | None:
         """Where a consolidation stopped that did not come to its end."""
-        query = select(memory_spaces.c.consolidation).where(memory_spaces.c.namespace_pk == _pk_of(namespace))
+        query = select(memory_spaces.c.consolidation).where(
+            memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        )
         with self._database.read() as connection:
             stored = connection.execute(query).scalar()
-        return None if stored is None else unpacked(stored)
+        return None if stored is None else unpack_body(stored)
 
-    def save_consolidation(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
+    def save_consolidation_state(self, namespace: NamespacePath, state: Mapping[str, Any] | None) -> None:
         """Note where a consolidation is."""
-        own = memory_spaces.c.namespace_pk == _pk_of(namespace)
-        value = None if state is None else packed(state)
+        own = memory_spaces.c.namespace_pk == _select_namespace_pk(namespace)
+        value = None if state is None else pack_body(state)
         with self._database.write() as connection:
             connection.execute(update(memory_spaces).where(own).values(consolidation=value))
 
 
-def _lock(connection: Connection, namespace: NamespacePath) -> None:
+def _lock_namespace(connection: Connection, namespace: NamespacePath) -> None:
     # First, by all who change entries: two that lock the same entries in another order wait for ever.
-    own = namespaces.c.path == namespace_key(namespace)
+    own = namespaces.c.path == build_namespace_key(namespace)
     connection.execute(select(namespaces.c.pk).where(own).with_for_update())
 
 
-def _pk_of(namespace: NamespacePath) -> ScalarSelect[int]:
-    return select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).scalar_subquery()
+def _select_namespace_pk(namespace: NamespacePath) -> ScalarSelect[int]:
+    return (
+        select(namespaces.c.pk).where(namespaces.c.path == build_namespace_key(namespace)).scalar_subquery()
+    )
 
 
-def _of_tier(
+def _filter_by_tier(
     query: Select[*tuple[Any, ...]], namespace: NamespacePath, tier: Tier
 ) -> Select[*tuple[Any, ...]]:
-    return query.where(memories.c.namespace_pk == _pk_of(namespace), memories.c.tier == tier.value)
+    return query.where(
+        memories.c.namespace_pk == _select_namespace_pk(namespace), memories.c.tier == tier.value
+    )
 
 
-def _conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
+def _build_conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if filters.kinds is not None:
         found.append(memories.c.kind.in_([escape(kind) for kind in filters.kinds]))
@@ -319,13 +331,13 @@ def _conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
         found.append(memories.c.created_at < filters.until)
     if filters.min_importance > 0:
         found.append(memories.c.importance >= filters.min_importance)
-    return [*found, *_validity(filters)]
+    return [*found, *_build_validity_conditions(filters)]
 
 
-def _validity(filters: EntryFilters) -> list[ColumnElement[bool]]:
+def _build_validity_conditions(filters: EntryFilters) -> list[ColumnElement[bool]]:
     moment, found = filters.valid_at, list[Any]()
-    if filters.meets is not None:
-        start, end = filters.meets
+    if filters.overlaps is not None:
+        start, end = filters.overlaps
         found.append(or_(memories.c.valid_until.is_(None), memories.c.valid_until > start))
         if end is not None:
             found.append(memories.c.valid_from < end)

@@ -11,8 +11,8 @@ from sqlalchemy import func, select
 from langmem_tiers.common.entries import Entry, EntryState, Tier
 from langmem_tiers.common.namespaces import escape, unescape
 from langmem_tiers.facts.models import ExtractedFact, FactState
-from langmem_tiers.long_term.records import KeptEntry
-from langmem_tiers.storage.column_types import pack_json, storable, unpack_json
+from langmem_tiers.long_term.records import StoredEntry
+from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
 from langmem_tiers.storage.schema import extracted_facts, memories, sessions
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import NewEntry
     from langmem_tiers.sessions.message_rows import AnyRow
 
-_READ = tuple(column for column in memories.c if column.name not in {"terms", "session"})
-ENTRIES = select(*_READ, func.coalesce(sessions.c.name, memories.c.session).label("session")).outerjoin(
-    sessions, sessions.c.pk == memories.c.session_pk
-)
+_ENTRY_COLUMNS = tuple(column for column in memories.c if column.name not in {"terms", "session"})
+SELECT_ENTRIES = select(
+    *_ENTRY_COLUMNS, func.coalesce(sessions.c.name, memories.c.session).label("session")
+).outerjoin(sessions, sessions.c.pk == memories.c.session_pk)
 """Entries with the name that their session has now."""
-FACTS = select(extracted_facts, sessions.c.name.label("session")).outerjoin(
+SELECT_FACTS = select(extracted_facts, sessions.c.name.label("session")).outerjoin(
     sessions, sessions.c.pk == extracted_facts.c.session_pk
 )
 """Extracted facts, the same."""
@@ -44,10 +44,10 @@ _FACT_FIELDS = (
 _FACT_TIMES = ("valid_from", "valid_until")
 
 
-def entry_row(new: NewEntry, namespace_pk: int, revision: int) -> dict[str, Any]:
+def to_entry_row(new: NewEntry, namespace_pk: int, revision: int) -> dict[str, Any]:
     """The columns of a new entry."""
     entry = new.entry
-    content = storable(entry.content)
+    content = to_storable_text(entry.content)
     body: dict[str, Any] = {"details": dict(new.details), "reason": entry.reason, "source": entry.source}
     body["tags"] = sorted(entry.tags)
     if content is not entry.content:
@@ -71,14 +71,14 @@ def entry_row(new: NewEntry, namespace_pk: int, revision: int) -> dict[str, Any]
         "session": None if entry.session is None else escape(entry.session),
         "turn": new.turn,
         "revision": revision,
-        "terms": storable(new.terms),
-        "body": packed(body),
+        "terms": to_storable_text(new.terms),
+        "body": pack_body(body),
     }
 
 
-def to_kept(row: AnyRow, namespace: NamespacePath) -> KeptEntry:
+def to_stored_entry(row: AnyRow, namespace: NamespacePath) -> StoredEntry:
     """The entry of a row."""
-    body = unpacked(row.body)
+    body = unpack_body(row.body)
     entry = Entry(
         id=unescape(row.id),
         namespace=namespace,
@@ -100,10 +100,10 @@ def to_kept(row: AnyRow, namespace: NamespacePath) -> KeptEntry:
         state=EntryState.FULL if row.archived_at is None else EntryState.ARCHIVED,
         reason=body["reason"],
     )
-    return KeptEntry(row.pk, entry, body["details"], row.archived_at)
+    return StoredEntry(row.pk, entry, body["details"], row.archived_at)
 
 
-def fact_row(fact: ExtractedFact, namespace_pk: int, session_pk: int | None) -> dict[str, Any]:
+def to_fact_row(fact: ExtractedFact, namespace_pk: int, session_pk: int | None) -> dict[str, Any]:
     """The columns of a new extracted fact."""
     return {
         "namespace_pk": namespace_pk,
@@ -112,22 +112,22 @@ def fact_row(fact: ExtractedFact, namespace_pk: int, session_pk: int | None) -> 
         "state": fact.state.value,
         "confidence": fact.confidence,
         "extracted_at": fact.extracted_at,
-        "body": fact_body(fact),
+        "body": to_fact_body(fact),
     }
 
 
-def fact_body(fact: ExtractedFact) -> str:
+def to_fact_body(fact: ExtractedFact) -> str:
     """What of a fact has no column of its own."""
     body: dict[str, Any] = {name: getattr(fact, name) for name in ("session", *_FACT_FIELDS)}
     for name in _FACT_TIMES:
         moment: datetime | None = getattr(fact, name)
         body[name] = None if moment is None else moment.isoformat()
-    return packed({**body, "tags": list(fact.tags), "mentions": list(fact.mentions)})
+    return pack_body({**body, "tags": list(fact.tags), "mentions": list(fact.mentions)})
 
 
 def to_fact(row: AnyRow) -> ExtractedFact:
     """The extracted fact of a row."""
-    body = unpacked(row.body)
+    body = unpack_body(row.body)
     return ExtractedFact(
         id=unescape(row.id),
         session=body["session"] if row.session is None else unescape(row.session),
@@ -137,21 +137,21 @@ def to_fact(row: AnyRow) -> ExtractedFact:
         tags=tuple(body["tags"]),
         mentions=tuple(body["mentions"]),
         **{name: body[name] for name in _FACT_FIELDS},
-        valid_from=_time(body["valid_from"]),
-        valid_until=_time(body["valid_until"]),
+        valid_from=_parse_time(body["valid_from"]),
+        valid_until=_parse_time(body["valid_until"]),
     )
 
 
-def _time(stored: str | None) -> datetime | None:
+def _parse_time(stored: str | None) -> datetime | None:
     return None if stored is None else datetime.fromisoformat(stored)
 
 
-def packed(body: Mapping[str, Any]) -> str:
+def pack_body(body: Mapping[str, Any]) -> str:
     """Something as JSON text that every database takes."""
     return pack_json(json.dumps(dict(body), ensure_ascii=False, separators=(",", ":")))
 
 
-def unpacked(stored: str) -> dict[str, Any]:
+def unpack_body(stored: str) -> dict[str, Any]:
     """What was packed."""
     body: dict[str, Any] = json.loads(unpack_json(stored))
     return body

@@ -6,17 +6,17 @@ import heapq
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from langmem_tiers.common.entries import Entry, Tier, no_interval
+from langmem_tiers.common.entries import Entry, Tier, build_interval_error
 from langmem_tiers.common.messages import check_time
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.config import check_limit
-from langmem_tiers.display.displayable import Listed, Showing, listing
-from langmem_tiers.display.tables import ROWS
+from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable, build_list_display
+from langmem_tiers.display.tables import MAX_TABLE_ROWS
 from langmem_tiers.errors import EntryNotFoundError, InvalidInputError, StorageBusyError
-from langmem_tiers.facts.models import FactMovedError
-from langmem_tiers.long_term.conflicts.resolution import settle
-from langmem_tiers.long_term.entry_factory import made_after, made_entry, new_entry
-from langmem_tiers.long_term.entry_filters import at, filters_of, names_in
+from langmem_tiers.facts.models import FactStateChangedError
+from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
+from langmem_tiers.long_term.entry_factory import align_start_time, build_entry, to_new_entry
+from langmem_tiers.long_term.entry_filters import build_filters, check_filter_names, with_valid_at
 from langmem_tiers.long_term.models import (
     EntryDraft,
     EntryFilters,
@@ -25,10 +25,10 @@ from langmem_tiers.long_term.models import (
     Relation,
     RelationKind,
 )
-from langmem_tiers.long_term.quarantine import quarantined
+from langmem_tiers.long_term.quarantine import quarantine_if_unsafe
 from langmem_tiers.long_term.records import MemoryWrite
-from langmem_tiers.long_term.relation_traversal import walk
-from langmem_tiers.recall.entry_search import Sought
+from langmem_tiers.long_term.relation_traversal import walk_relations
+from langmem_tiers.recall.entry_search import EntrySearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,45 +36,45 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import EntryStore
-    from langmem_tiers.display.tables import Sheet
-    from langmem_tiers.long_term.conflicts.resolution import Settled
-    from langmem_tiers.long_term.dependencies import LastingParts
-    from langmem_tiers.long_term.entry_filters import DraftWords, FilterWords
+    from langmem_tiers.display.tables import DisplayContent
+    from langmem_tiers.long_term.conflicts.resolution import ConflictResolution
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
+    from langmem_tiers.long_term.entry_filters import DraftOptions, FilterOptions
     from langmem_tiers.long_term.models import Related
-    from langmem_tiers.long_term.records import FactMove, KeptEntry
-    from langmem_tiers.sessions.models import Promoted
+    from langmem_tiers.long_term.records import FactMove, StoredEntry
+    from langmem_tiers.sessions.models import LocatedItem
 
-_PAGE = 500
-_ALIKE = 48  # entries that a new one is compared with: those that share the most telling words
-_TRIES = 50  # each time somebody else has stored something meanwhile
-LONG_TERM = frozenset({Tier.LONG_TERM})
+_PAGE_SIZE = 500
+_MAX_SIMILAR_ENTRIES = 48  # entries that a new one is compared with: those that share the most telling words
+_MAX_ATTEMPTS = 50  # each time somebody else has stored something meanwhile
+LONG_TERM_TIERS = frozenset({Tier.LONG_TERM})
 
 
-class LongTerm(Showing):
+class LongTerm(NotebookDisplayable):
     """The long-term entries of a namespace. Get it from ``namespace.long_term``.
 
     An entry holds from ``valid_from`` until ``valid_until``. Storing one that contradicts another ends that one, and
     both stay in the history.
     """
 
-    def __init__(self, parts: LastingParts, promoted: EntryStore, namespace: NamespacePath) -> None:
-        self._parts = parts
+    def __init__(self, parts: LongTermDependencies, promoted: EntryStore, namespace: NamespacePath) -> None:
+        self._dependencies = parts
         self._store = parts.store
-        self._promoted = promoted
+        self._entry_store = promoted
         self._namespace = namespace
 
     def __repr__(self) -> str:
         return f"LongTerm({'/'.join(self._namespace)!r})"
 
-    def _sheet(self) -> Sheet:
-        return listing(repr(self), self.latest(ROWS), "the newest entries")
+    def _to_display(self) -> DisplayContent:
+        return build_list_display(repr(self), self.latest(MAX_TABLE_ROWS), "the newest entries")
 
     def store(
         self,
         content: str,
         *,
         trusted: bool = False,
-        **about: Unpack[DraftWords],
+        **about: Unpack[DraftOptions],
     ) -> Receipt:
         """Remember something for long.
 
@@ -97,34 +97,47 @@ class LongTerm(Showing):
 
     def put(self, draft: EntryDraft, *, trusted: bool = False, moves: FactMove | None = None) -> Receipt:
         """The same for a draft."""
-        if not trusted and (aside := quarantined(self._parts, self._namespace, draft)) is not None:
+        if (
+            not trusted
+            and (aside := quarantine_if_unsafe(self._dependencies, self._namespace, draft)) is not None
+        ):
             return aside
-        for _ in range(_TRIES):
-            now = self._parts.now()
-            new = made_entry(self._parts, self._namespace, draft, now)
+        for _ in range(_MAX_ATTEMPTS):
+            now = self._dependencies.now()
+            new = build_entry(self._dependencies, self._namespace, draft, now)
             assert new.valid_from is not None  # noqa: S101 - of all that is made here
-            meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
-            alike = self._parts.search.similar(self._sought(draft.content, meant, _ALIKE))
-            there = [one.entry for one in alike.found]
-            new = made_after(new, draft, there)
+            meant = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+            alike = self._dependencies.search.find_similar(
+                self._build_search(draft.content, meant, _MAX_SIMILAR_ENTRIES)
+            )
+            there = [one.entry for one in alike.entries]
+            new = align_start_time(new, draft, there)
             now = new.created_at
-            settled = settle(new, there, now, importance=draft.importance, kin=self._parts.kin)
-            if self._settled(settled, alike.revision, moves, now):
+            settled = resolve_conflicts(
+                new, there, now, importance=draft.importance, kin=self._dependencies.word_similarity
+            )
+            if self._commit(settled, alike.revision, moves, now):
                 entry = settled.receipt.entry
-                self._use([one for one in alike.found if entry is not None and one.entry.id == entry.id], now)
+                self._record_accesses(
+                    [one for one in alike.entries if entry is not None and one.entry.id == entry.id], now
+                )
                 return settled.receipt if moves is None else replace(settled.receipt, fact=moves.id)
             if moves is not None and self._has_moved(moves):
-                raise FactMovedError(f"the extracted fact {moves.id!r} was promoted or changed meanwhile")
+                raise FactStateChangedError(
+                    f"the extracted fact {moves.id!r} was promoted or changed meanwhile"
+                )
         raise StorageBusyError("others store entries all the time: try again later; nothing was stored")
 
-    def _settled(self, settled: Settled, revision: int, moves: FactMove | None, now: datetime) -> bool:
+    def _commit(
+        self, settled: ConflictResolution, revision: int, moves: FactMove | None, now: datetime
+    ) -> bool:
         receipt = settled.receipt
         assert receipt.entry is not None  # noqa: S101 - either the new one or the one that says so already
         if not receipt.is_stored and moves is None and not settled.restore and not settled.update:
             return True
         put = (receipt.entry,) if receipt.is_stored else settled.update
         write = MemoryWrite(
-            put=tuple(map(new_entry, put)),
+            put=tuple(map(to_new_entry, put)),
             close=settled.close,
             relate=settled.relate,
             restore=settled.restore,
@@ -146,23 +159,25 @@ class LongTerm(Showing):
         """
         if not compared:
             return tuple(self.put(draft, trusted=trusted) for draft in drafts)
-        now, receipts = self._parts.now(), list[Receipt]()
+        now, receipts = self._dependencies.now(), list[Receipt]()
         for draft in drafts:
-            aside = None if trusted else quarantined(self._parts, self._namespace, draft)
-            entry = None if aside is not None else made_entry(self._parts, self._namespace, draft, now)
+            aside = None if trusted else quarantine_if_unsafe(self._dependencies, self._namespace, draft)
+            entry = (
+                None if aside is not None else build_entry(self._dependencies, self._namespace, draft, now)
+            )
             reason = "it was not compared"
             receipts.append(aside or Receipt(outcome=Outcome.STORED, reason=reason, entry=entry))
-        new = tuple(new_entry(one.entry) for one in receipts if one.entry is not None)
+        new = tuple(to_new_entry(one.entry) for one in receipts if one.entry is not None)
         self._store.commit(self._namespace, MemoryWrite(put=new), now)
         return tuple(receipts)
 
     def get(self, entry_id: str) -> Entry | None:
         """One entry, in force or not. Looking at it counts as no use."""
-        found = self._found(entry_id)
-        return None if found is None else self._parts.uses.seen(found).entry
+        found = self._find(entry_id)
+        return None if found is None else self._dependencies.access_counter.with_pending_accesses(found).entry
 
     def entries(
-        self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterWords]
+        self, *, limit: int = 100, before: str | None = None, **which: Unpack[FilterOptions]
     ) -> tuple[Entry, ...]:
         """Stored entries, the last stored first.
 
@@ -174,19 +189,21 @@ class LongTerm(Showing):
                 and with ``valid_at=None`` whenever they held.
         """
         check_limit(limit)
-        key = None if before is None else self._kept(before).key
-        page = self._store.page(
-            self._namespace, Tier.LONG_TERM, self._filters(which), before=key, limit=limit
+        key = None if before is None else self._require(before).key
+        page = self._store.list_entries(
+            self._namespace, Tier.LONG_TERM, self._build_filters(which), before=key, limit=limit
         )
-        return Listed(self._parts.uses.seen(one).entry for one in page)
+        return DisplayableTuple(
+            self._dependencies.access_counter.with_pending_accesses(one).entry for one in page
+        )
 
     def valid_at(
-        self, moment: datetime, *, limit: int = 100, **which: Unpack[FilterWords]
+        self, moment: datetime, *, limit: int = 100, **which: Unpack[FilterOptions]
     ) -> tuple[Entry, ...]:
         """The entries that were in force at a time, the last stored first."""
-        return self.entries(limit=limit, **at(which, moment))
+        return self.entries(limit=limit, **with_valid_at(which, moment))
 
-    def search(self, text: str, *, limit: int = 10, **which: Unpack[FilterWords]) -> tuple[Entry, ...]:
+    def search(self, text: str, *, limit: int = 10, **which: Unpack[FilterOptions]) -> tuple[Entry, ...]:
         """Entries that answer a text by words or by meaning, the best first. Being found counts as a use.
 
         ``relevance`` of each says how well, from 0 to 1.
@@ -194,16 +211,18 @@ class LongTerm(Showing):
         check_limit(limit)
         if not isinstance(text, str):
             raise InvalidInputError(f"search() takes words as a str, got a {type(text).__name__}")
-        found = self._parts.search.find(self._sought(text, self._filters(which), limit))
-        self._use([one.kept for one in found], self._parts.now())
-        seen = self._parts.uses.seen
-        return Listed(replace(seen(one.kept).entry, relevance=min(1.0, max(0.0, one.score))) for one in found)
+        found = self._dependencies.search.find(self._build_search(text, self._build_filters(which), limit))
+        self._record_accesses([one.stored for one in found], self._dependencies.now())
+        seen = self._dependencies.access_counter.with_pending_accesses
+        return DisplayableTuple(
+            replace(seen(one.stored).entry, relevance=min(1.0, max(0.0, one.score))) for one in found
+        )
 
     def history(self, entry_id: str) -> tuple[Entry, ...]:
         """The entry with those that it superseded and that superseded it, by when they held."""
-        kept = self._kept(entry_id)
-        chain = self._store.connected(self._namespace, kept.entry.id, RelationKind.SUPERSEDES)
-        entries = [self._parts.uses.seen(one).entry for one in chain]
+        kept = self._require(entry_id)
+        chain = self._store.list_connected(self._namespace, kept.entry.id, RelationKind.SUPERSEDES)
+        entries = [self._dependencies.access_counter.with_pending_accesses(one).entry for one in chain]
         return tuple(
             sorted(entries, key=lambda one: (one.valid_from or one.created_at, one.created_at, one.id))
         )
@@ -222,11 +241,11 @@ class LongTerm(Showing):
             EntryNotFoundError: One of them is not there.
             InvalidInputError: One would supersede what supersedes it.
         """
-        now = self._parts.now()
+        now = self._dependencies.now()
         relation = Relation(source=source, target=target, kind=kind, strength=strength, created_at=now)
         close = {}
         if kind == RelationKind.SUPERSEDES:  # then the other does not hold any more
-            new, old = self._kept(source).entry, self._kept(target).entry
+            new, old = self._require(source).entry, self._require(target).entry
             until = max(new.valid_from or now, old.valid_from or now)
             if old.valid_until is None or old.valid_until > until:
                 close = {target: until}
@@ -235,7 +254,7 @@ class LongTerm(Showing):
 
     def relations(self, entry_id: str) -> tuple[Relation, ...]:
         """The relations that begin or end at an entry, oldest first."""
-        return self._store.relations(self._namespace, [self._kept(entry_id).entry.id])
+        return self._store.list_relations(self._namespace, [self._require(entry_id).entry.id])
 
     def related(
         self, entry_id: str, *, depth: int = 1, kinds: Iterable[str] | None = None
@@ -248,8 +267,10 @@ class LongTerm(Showing):
             kinds: Only over relations of these kinds.
         """
         check_limit(depth)
-        allowed = names_in(kinds, "relation")
-        return Listed(walk(self._parts, self._namespace, self._kept(entry_id), depth, allowed))
+        allowed = check_filter_names(kinds, "relation")
+        return DisplayableTuple(
+            walk_relations(self._dependencies, self._namespace, self._require(entry_id), depth, allowed)
+        )
 
     def close(self, entry_id: str, at: datetime | None = None) -> Entry:
         """Say that an entry does not hold any more; it stays in the history.
@@ -261,10 +282,10 @@ class LongTerm(Showing):
         Raises:
             InvalidInputError: That does not lie after the time from which on it held.
         """
-        now = self._parts.now()
-        entry, until = self._kept(entry_id).entry, now if at is None else check_time(at)
+        now = self._dependencies.now()
+        entry, until = self._require(entry_id).entry, now if at is None else check_time(at)
         if entry.valid_from is not None and until <= entry.valid_from:
-            raise no_interval(entry.valid_from, until)
+            raise build_interval_error(entry.valid_from, until)
         if entry.valid_until is not None and until > entry.valid_until:
             raise InvalidInputError(
                 f"the entry {entry_id!r} ceased to hold on {entry.valid_until.isoformat()}, it cannot end later: "
@@ -276,58 +297,62 @@ class LongTerm(Showing):
 
     def archive(self, entry_id: str) -> None:
         """Show an entry no longer. It is kept, and ``restore`` brings it back."""
-        write = MemoryWrite(archive=(self._kept(entry_id).entry.id,))
-        self._store.commit(self._namespace, write, self._parts.now())
+        write = MemoryWrite(archive=(self._require(entry_id).entry.id,))
+        self._store.commit(self._namespace, write, self._dependencies.now())
 
     def restore(self, entry_id: str) -> bool:
         """Show an archived entry again; whether it was archived."""
-        there = self._found(entry_id) is not None
+        there = self._find(entry_id) is not None
         return there and self._store.restore(self._namespace, entry_id)
 
     def forget(self, entry_id: str) -> bool:
         """Erase an entry with its relations and vectors; whether it was there."""
-        there = self._found(entry_id) is not None
-        return there and self._store.erase(self._namespace, [entry_id]) > 0
+        there = self._find(entry_id) is not None
+        return there and self._store.delete(self._namespace, [entry_id]) > 0
 
     def latest(self, limit: int = 100) -> tuple[Entry, ...]:
         """The newest of all that is long-term and in force: stored entries, and messages that were promoted."""
         check_limit(limit)
-        promoted = self._promoted.promoted(self._namespace, before=None, limit=limit)
-        both = (*self.entries(limit=limit), *(self._promoted_entry(one) for one in promoted))
-        return Listed(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
+        promoted = self._entry_store.list_promoted(self._namespace, before=None, limit=limit)
+        both = (*self.entries(limit=limit), *(self._to_entry(one) for one in promoted))
+        return DisplayableTuple(sorted(both, key=lambda one: one.created_at, reverse=True)[:limit])
 
     def __iter__(self) -> Iterator[Entry]:
         return heapq.merge(
-            self._all_stored(), self._all_promoted(), key=lambda one: one.created_at, reverse=True
+            self._iterate_stored(), self._iterate_promoted(), key=lambda one: one.created_at, reverse=True
         )
 
-    def _all_stored(self) -> Iterator[Entry]:
-        now, before = EntryFilters(valid_at=self._parts.now()), None
-        while page := self._store.page(self._namespace, Tier.LONG_TERM, now, before=before, limit=_PAGE):
-            yield from (self._parts.uses.seen(one).entry for one in page)
+    def _iterate_stored(self) -> Iterator[Entry]:
+        now, before = EntryFilters(valid_at=self._dependencies.now()), None
+        while page := self._store.list_entries(
+            self._namespace, Tier.LONG_TERM, now, before=before, limit=_PAGE_SIZE
+        ):
+            yield from (self._dependencies.access_counter.with_pending_accesses(one).entry for one in page)
             before = page[-1].key
 
-    def _all_promoted(self) -> Iterator[Entry]:
+    def _iterate_promoted(self) -> Iterator[Entry]:
         before: int | None = None
-        while page := self._promoted.promoted(self._namespace, before=before, limit=_PAGE):
-            yield from (self._promoted_entry(one) for one in page)
-            before = page[-1].shown.key
+        while page := self._entry_store.list_promoted(self._namespace, before=before, limit=_PAGE_SIZE):
+            yield from (self._to_entry(one) for one in page)
+            before = page[-1].item.key
 
-    def _sought(self, text: str, filters: EntryFilters, limit: int) -> Sought:
-        return Sought(namespace=self._namespace, text=text, tiers=LONG_TERM, filters=filters, limit=limit)
+    def _build_search(self, text: str, filters: EntryFilters, limit: int) -> EntrySearchRequest:
+        return EntrySearchRequest(
+            namespace=self._namespace, text=text, tiers=LONG_TERM_TIERS, filters=filters, limit=limit
+        )
 
-    def _filters(self, which: FilterWords) -> EntryFilters:
-        return filters_of(which, self._parts.now())
+    def _build_filters(self, which: FilterOptions) -> EntryFilters:
+        return build_filters(which, self._dependencies.now())
 
-    def _use(self, kept: Iterable[KeptEntry], now: datetime) -> None:
-        self._parts.uses.note(self._namespace, [one.key for one in kept], now)
+    def _record_accesses(self, kept: Iterable[StoredEntry], now: datetime) -> None:
+        self._dependencies.access_counter.record(self._namespace, [one.key for one in kept], now)
 
-    def _found(self, entry_id: str) -> KeptEntry | None:
+    def _find(self, entry_id: str) -> StoredEntry | None:
         found = self._store.get(self._namespace, [check_name(entry_id, "entry id")]).get(entry_id)
         return None if found is None or found.entry.tier is not Tier.LONG_TERM else found
 
-    def _kept(self, entry_id: str) -> KeptEntry:
-        found = self._found(entry_id)
+    def _require(self, entry_id: str) -> StoredEntry:
+        found = self._find(entry_id)
         if found is None:
             raise EntryNotFoundError(
                 f"{self!r} has no entry {entry_id!r}: use an id that store() or entries() gave"
@@ -335,12 +360,12 @@ class LongTerm(Showing):
         return found
 
     def _has_moved(self, move: FactMove) -> bool:
-        fact = self._store.fact(self._namespace, move.id)
-        return fact is None or fact.state not in move.was
+        fact = self._store.get_fact(self._namespace, move.id)
+        return fact is None or fact.state not in move.from_states
 
-    def _promoted_entry(self, promoted: Promoted) -> Entry:
-        item = promoted.shown
-        shown = item.as_marked()
+    def _to_entry(self, promoted: LocatedItem) -> Entry:
+        item = promoted.item
+        shown = item.get_overridden_message()
         return Entry(
             id=item.message.id,
             namespace=self._namespace,
@@ -353,5 +378,5 @@ class LongTerm(Showing):
             created_at=item.message.created_at,
             relevance=1.0,
             token_count=shown.token_count,
-            reason="" if item.mark is None else item.mark.reason,
+            reason="" if item.override is None else item.override.reason,
         )

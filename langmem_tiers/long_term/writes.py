@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, insert, literal, or_, select, update
 
-from langmem_tiers.common.namespaces import escape, namespace_key
+from langmem_tiers.common.namespaces import build_namespace_key, escape
 from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
-from langmem_tiers.items.repository import parts_of
+from langmem_tiers.items.repository import split_parameters
 from langmem_tiers.long_term.models import RelationKind
-from langmem_tiers.long_term.records import Cursor
-from langmem_tiers.long_term.rows import FACTS, entry_row, fact_body, fact_row, to_fact
-from langmem_tiers.sessions.message_repository import no_session
-from langmem_tiers.sessions.repository import namespace_pk_of
-from langmem_tiers.storage.column_types import KEY
-from langmem_tiers.storage.driver_errors import OutrunError
+from langmem_tiers.long_term.records import LearningCursor
+from langmem_tiers.long_term.rows import SELECT_FACTS, to_entry_row, to_fact, to_fact_body, to_fact_row
+from langmem_tiers.sessions.message_repository import build_session_not_found_error
+from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.column_types import KEY_TYPE
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
 from langmem_tiers.storage.schema import (
     extracted_facts,
     learned_sessions,
@@ -43,20 +43,22 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.records import CursorMove, FactMove, MemoryWrite, NewEntry
 
 
-_KEPT = frozenset({"archived_at", "access_count", "last_access_at"})
+_PRESERVED_COLUMNS = frozenset({"archived_at", "access_count", "last_access_at"})
 """What an entry that takes the place of another leaves as it is: others may change it at any time."""
 
 
-class TooLateError(OutrunError):
+class StaleWriteError(ConcurrentWriteError):
     """Somebody else was faster: nothing of this write may be kept."""
 
 
-def write_all(connection: Connection, namespace: NamespacePath, write: MemoryWrite, now: datetime) -> None:
+def apply_memory_write(
+    connection: Connection, namespace: NamespacePath, write: MemoryWrite, now: datetime
+) -> None:
     """Make all changes of a write."""
-    namespace_pk, revision = take(connection, namespace, now, expected=write.revision)
+    namespace_pk, revision = lock_and_advance_revision(connection, namespace, now, expected=write.revision)
     if write.cursor is not None:
-        _move_cursor(connection, write.cursor)
-    new = put_entries(connection, namespace_pk, write.put, revision)
+        _update_cursor(connection, write.cursor)
+    new = upsert_entries(connection, namespace_pk, write.put, revision)
     named = {
         *write.close,
         *write.archive,
@@ -64,32 +66,32 @@ def write_all(connection: Connection, namespace: NamespacePath, write: MemoryWri
         *(r.source for r in write.relate),
         *(r.target for r in write.relate),
     }
-    keys = keys_of(connection, namespace_pk, sorted(named))
+    keys = require_entry_keys(connection, namespace_pk, sorted(named))
     for name, until in write.close.items():
-        _close(connection, name, keys[name], until)
-    archive_all(connection, namespace_pk, [keys[name] for name in write.archive], now)
+        _close_entry(connection, name, keys[name], until)
+    archive_entries(connection, namespace_pk, [keys[name] for name in write.archive], now)
     shown = [keys[name] for name in write.restore]
     connection.execute(update(memories).where(memories.c.pk.in_(shown)).values(archived_at=None))
     # What is new was superseded by nothing yet, but for what this write says of it.
     unchecked = new - {relation.target for relation in write.relate}
     for relation in write.relate:
-        _relate(connection, relation, keys, is_checked=relation.source not in unchecked)
-    _put_facts(connection, namespace_pk, write)
+        _upsert_relation(connection, relation, keys, is_checked=relation.source not in unchecked)
+    _insert_facts(connection, namespace_pk, write)
     for move in write.fact_moves:
-        _move_fact(connection, namespace_pk, move)
+        _update_fact(connection, namespace_pk, move)
 
 
-def take(
+def lock_and_advance_revision(
     connection: Connection, namespace: NamespacePath, now: datetime, *, expected: int | None = None
 ) -> tuple[int, int]:
     """The namespace's key and its next revision; nobody else changes its memory until the transaction ends."""
-    namespace_pk = namespace_pk_of(connection, namespace_key(namespace), now)
+    namespace_pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
     # Locked first, as by all who write beside messages: two that lock in another order wait for ever.
     connection.execute(select(namespaces.c.pk).where(namespaces.c.pk == namespace_pk).with_for_update())
     own = memory_spaces.c.namespace_pk == namespace_pk
     found = connection.execute(select(memory_spaces.c.revision).where(own)).scalar()
     if expected is not None and expected != (found or 0):
-        raise TooLateError("the memory of the namespace has changed")
+        raise StaleWriteError("the memory of the namespace has changed")
     if found is None:
         connection.execute(insert(memory_spaces).values(namespace_pk=namespace_pk, revision=1, erased=0))
     else:
@@ -97,14 +99,14 @@ def take(
     return namespace_pk, (found or 0) + 1
 
 
-def keys_of(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
+def require_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
     """The keys of entries.
 
     Raises:
         EntryNotFoundError: One of them is not there.
     """
     found: dict[str, int] = {}
-    for some in parts_of(ids):
+    for some in split_parameters(ids):
         stored = {escape(name): name for name in some}
         query = select(memories.c.id, memories.c.pk).where(
             memories.c.namespace_pk == namespace_pk, memories.c.id.in_(list(stored))
@@ -119,7 +121,7 @@ def keys_of(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> di
     return found
 
 
-def put_entries(
+def upsert_entries(
     connection: Connection, namespace_pk: int, new: Sequence[NewEntry], revision: int
 ) -> set[str]:
     """Keep entries; one whose id is there already takes the place of the one before. The ids of those that are new."""
@@ -127,10 +129,10 @@ def put_entries(
         return set()
     _check_sessions(connection, namespace_pk, new)
     last = {one.entry.id: one for one in new}
-    rows = {escape(name): entry_row(one, namespace_pk, revision) for name, one in last.items()}
-    there = _there(connection, namespace_pk, list(rows))
+    rows = {escape(name): to_entry_row(one, namespace_pk, revision) for name, one in last.items()}
+    there = _find_entry_keys(connection, namespace_pk, list(rows))
     for name, pk in there.items():
-        changed = {key: value for key, value in rows.pop(name).items() if key not in _KEPT}
+        changed = {key: value for key, value in rows.pop(name).items() if key not in _PRESERVED_COLUMNS}
         connection.execute(update(memories).where(memories.c.pk == pk).values(changed))
         connection.execute(delete(memory_tags).where(memory_tags.c.memory_pk == pk))
         connection.execute(delete(memory_vectors).where(memory_vectors.c.memory_pk == pk))
@@ -140,7 +142,7 @@ def put_entries(
     tagged = [one for one in last.values() if one.entry.tags]
     if not tagged:
         return fresh
-    keys = _there(connection, namespace_pk, [escape(one.entry.id) for one in tagged])
+    keys = _find_entry_keys(connection, namespace_pk, [escape(one.entry.id) for one in tagged])
     tags = [
         {"memory_pk": keys[escape(one.entry.id)], "tag": escape(tag)}
         for one in tagged
@@ -154,12 +156,12 @@ def _check_sessions(connection: Connection, namespace_pk: int, new: Sequence[New
     # Nobody deletes a session while its namespace is locked.
     wanted = sorted({one.session_key for one in new if one.session_key is not None})
     own = select(func.count()).select_from(sessions).where(sessions.c.namespace_pk == namespace_pk)
-    for some in parts_of(wanted):
+    for some in split_parameters(wanted):
         if connection.execute(own.where(sessions.c.pk.in_(some))).scalar_one() < len(some):
-            raise no_session()
+            raise build_session_not_found_error()
 
 
-def archive_all(
+def archive_entries(
     connection: Connection,
     namespace_pk: int | ScalarSelect[int],
     keys: Sequence[int],
@@ -167,7 +169,7 @@ def archive_all(
 ) -> tuple[int, int]:
     """Archive entries of a namespace; how many were not archived yet, and their tokens."""
     count = tokens = 0
-    for some in parts_of(keys):
+    for some in split_parameters(keys):
         archived = (
             update(memories)
             .where(memories.c.namespace_pk == namespace_pk, memories.c.pk.in_(some))
@@ -181,9 +183,9 @@ def archive_all(
     return count, tokens
 
 
-def _there(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
+def _find_entry_keys(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for some in parts_of(ids):
+    for some in split_parameters(ids):
         query = select(memories.c.id, memories.c.pk).where(
             memories.c.namespace_pk == namespace_pk, memories.c.id.in_(some)
         )
@@ -191,7 +193,7 @@ def _there(connection: Connection, namespace_pk: int, ids: Sequence[str]) -> dic
     return found
 
 
-def _close(connection: Connection, name: str, key: int, until: datetime) -> None:
+def _close_entry(connection: Connection, name: str, key: int, until: datetime) -> None:
     may_end = or_(memories.c.valid_until.is_(None), memories.c.valid_until >= until)
     own = update(memories).where(memories.c.pk == key, memories.c.valid_from <= until, may_end)
     if not connection.execute(own.values(valid_until=until)).rowcount:
@@ -201,7 +203,7 @@ def _close(connection: Connection, name: str, key: int, until: datetime) -> None
         )
 
 
-def _relate(
+def _upsert_relation(
     connection: Connection, relation: Relation, keys: Mapping[str, int], *, is_checked: bool = True
 ) -> None:
     source, target = keys[relation.source], keys[relation.target]
@@ -219,7 +221,7 @@ def _relate(
 
 
 def _refuse_cycle(connection: Connection, relation: Relation, source: int, target: int) -> None:
-    superseded = select(literal(target, KEY).label("pk")).cte(recursive=True)
+    superseded = select(literal(target, KEY_TYPE).label("pk")).cte(recursive=True)
     step = (
         select(relations.c.target_pk)
         .join(superseded, superseded.c.pk == relations.c.source_pk)
@@ -233,51 +235,51 @@ def _refuse_cycle(connection: Connection, relation: Relation, source: int, targe
         )
 
 
-def _put_facts(connection: Connection, namespace_pk: int, write: MemoryWrite) -> None:
+def _insert_facts(connection: Connection, namespace_pk: int, write: MemoryWrite) -> None:
     if not write.facts:
         return
     names = sorted({fact.session for fact in write.facts if fact.session is not None})
     keys: dict[str, int] = {}
-    for some in parts_of(names):
+    for some in split_parameters(names):
         query = select(sessions.c.name, sessions.c.pk).where(
             sessions.c.namespace_pk == namespace_pk, sessions.c.name.in_([escape(name) for name in some])
         )
         keys.update((row.name, row.pk) for row in connection.execute(query))
     rows = [
-        fact_row(fact, namespace_pk, None if fact.session is None else keys.get(escape(fact.session)))
+        to_fact_row(fact, namespace_pk, None if fact.session is None else keys.get(escape(fact.session)))
         for fact in write.facts
     ]
     connection.execute(insert(extracted_facts), rows)
 
 
-def _move_fact(connection: Connection, namespace_pk: int, move: FactMove) -> None:
+def _update_fact(connection: Connection, namespace_pk: int, move: FactMove) -> None:
     own = (extracted_facts.c.namespace_pk == namespace_pk) & (extracted_facts.c.id == escape(move.id))
-    row = connection.execute(FACTS.where(own).with_for_update(of=extracted_facts)).first()
+    row = connection.execute(SELECT_FACTS.where(own).with_for_update(of=extracted_facts)).first()
     if row is None:
         raise EntryNotFoundError(
             f"there is no extracted fact {move.id!r}: use an id that facts() gave; nothing was changed"
         )
     fact = to_fact(row)
-    if fact.state not in move.was:
-        raise TooLateError("the fact has moved on")
+    if fact.state not in move.from_states:
+        raise StaleWriteError("the fact has moved on")
     confidence = fact.confidence if move.confidence is None else move.confidence
     moved = replace(fact, state=move.state, reason=move.reason, entry_id=move.entry_id)
-    values = {"state": move.state.value, "confidence": confidence, "body": fact_body(moved)}
+    values = {"state": move.state.value, "confidence": confidence, "body": to_fact_body(moved)}
     connection.execute(update(extracted_facts).where(own).values(values))
 
 
-def _move_cursor(connection: Connection, move: CursorMove) -> None:
+def _update_cursor(connection: Connection, move: CursorMove) -> None:
     own = learned_sessions.c.session_pk == move.session_key
     there = select(namespaces.c.erased).join(sessions).where(sessions.c.pk == move.session_key)
     erased = connection.execute(there).scalar()
     if erased is None:
-        raise no_session()
-    if move.was.erased not in (None, erased):
-        raise TooLateError("something was erased that this may tell of")
+        raise build_session_not_found_error()
+    if move.before.erasure_count not in (None, erased):
+        raise StaleWriteError("something was erased that this may tell of")
     row = connection.execute(select(learned_sessions).where(own).with_for_update()).first()
-    if (Cursor() if row is None else Cursor(row.learned, row.chunked)) != move.was:
-        raise TooLateError("somebody else works on the session")
-    values = {"learned": move.now.learned, "chunked": move.now.chunked}
+    if (LearningCursor() if row is None else LearningCursor(row.learned, row.chunked)) != move.before:
+        raise StaleWriteError("somebody else works on the session")
+    values = {"learned": move.after.learned_turn, "chunked": move.after.chunked_turn}
     if row is None:
         connection.execute(insert(learned_sessions).values(session_pk=move.session_key, **values))
     else:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import date, datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.erasure.models import ErasedCounts, Scrubbed
+    from langmem_tiers.erasure.models import ErasedCounts, ScrubResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatistics(Told):
+class TableStatistics(Displayable):
     """What a table holds and takes."""
 
     name: str
@@ -29,7 +29,7 @@ class TableStatistics(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierStatistics(Told):
+class TierStatistics(Displayable):
     """What a tier holds."""
 
     count: int
@@ -40,7 +40,7 @@ class TierStatistics(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics(Told):
+class Statistics(Displayable):
     """What a database holds and takes, cheap enough to be asked for every minute."""
 
     taken_at: datetime
@@ -64,21 +64,21 @@ class Statistics(Told):
 
 
 @dataclass(frozen=True, slots=True)
-class TierHoldings:
+class TierUsage:
     """What a tier of one namespace holds."""
 
     entries: int = 0
     tokens: int = 0
 
-    def __add__(self, other: TierHoldings) -> TierHoldings:
-        return TierHoldings(self.entries + other.entries, self.tokens + other.tokens)
+    def __add__(self, other: TierUsage) -> TierUsage:
+        return TierUsage(self.entries + other.entries, self.tokens + other.tokens)
 
-    def __sub__(self, other: TierHoldings) -> TierHoldings:
-        return TierHoldings(self.entries - other.entries, self.tokens - other.tokens)
+    def __sub__(self, other: TierUsage) -> TierUsage:
+        return TierUsage(self.entries - other.entries, self.tokens - other.tokens)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class DayHoldings:
+class DailyUsage:
     """What was said on a day, in UTC."""
 
     day: date
@@ -87,23 +87,23 @@ class DayHoldings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class NamespaceUsage:
     """What one namespace holds."""
 
     sessions: int
     messages: int
     tokens: int
     """Of all messages, by the counters that counted them."""
-    tiers: Mapping[str, TierHoldings]
+    tiers: Mapping[str, TierUsage]
     knowledge: int
-    growth: tuple[DayHoldings, ...]
+    growth: tuple[DailyUsage, ...]
     """By day, oldest first, days without a message left out."""
     growth_is_whole: bool
     """Whether it reaches back as far as was asked for; of very many messages only the newest are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted(Told):
+class DatabaseCompactionReport(Displayable):
     """What compacting did."""
 
     bytes_before: int = 0
@@ -113,7 +113,7 @@ class Compacted(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceReport(Told):
+class MaintenanceReport(Displayable):
     """What a run of maintenance did."""
 
     started_at: datetime
@@ -123,7 +123,7 @@ class MaintenanceReport(Told):
     remade: int = 0
     """Summaries, chunks and episodes that are told anew from what is left."""
     expired_items: int = 0
-    compacted: Compacted | None = None
+    compacted: DatabaseCompactionReport | None = None
     statistics: Statistics | None = None
     problems: tuple[str, ...] = field(default=())
     is_complete: bool = True
@@ -141,10 +141,10 @@ class MaintenanceReport(Told):
         return found
 
 
-class UpkeepStore(Protocol):
+class MaintenanceStore(Protocol):
     """Keeps the database itself in shape."""
 
-    def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> Scrubbed:
+    def scrub(self, erased: ErasedCounts | None = None, *, from_pools: bool = True) -> ScrubResult:
         """Let the files of the database hold nothing of what was erased.
 
         Args:
@@ -153,7 +153,7 @@ class UpkeepStore(Protocol):
         """
         ...
 
-    def compact(self, go_on: Callable[[], bool] = ...) -> Compacted:
+    def compact(self, go_on: Callable[[], bool] = ...) -> DatabaseCompactionReport:
         """Merge full-text indexes, bring the planner's statistics up to date, give unused room back where cheap.
 
         Args:
@@ -165,6 +165,6 @@ class UpkeepStore(Protocol):
         """What the database holds and takes."""
         ...
 
-    def held_by(self, namespace: NamespacePath, since: datetime) -> Holdings | None:
+    def get_namespace_usage(self, namespace: NamespacePath, since: datetime) -> NamespaceUsage | None:
         """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
         ...

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import String, func, select, type_coerce
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.common.namespaces import namespace_key
-from langmem_tiers.maintenance.models import DayHoldings, Holdings, TierHoldings
+from langmem_tiers.common.namespaces import build_namespace_key
+from langmem_tiers.maintenance.models import DailyUsage, NamespaceUsage, TierUsage
 from langmem_tiers.storage.schema import entries, knowledge, memories, messages, namespaces, sessions
 
 if TYPE_CHECKING:
@@ -20,30 +20,32 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.storage.database import Database
 
-_NEWEST = 20_000
+_MAX_GROWTH_MESSAGES = 20_000
 """Messages that growth is told of."""
 
 
-def held_by(database: Database, namespace: NamespacePath, since: datetime) -> Holdings | None:
+def load_namespace_usage(
+    database: Database, namespace: NamespacePath, since: datetime
+) -> NamespaceUsage | None:
     """What a namespace holds, and what was said in it since then; None if there is no such namespace."""
     with database.read() as connection:
         found = connection.execute(
-            select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace))
+            select(namespaces.c.pk).where(namespaces.c.path == build_namespace_key(namespace))
         ).scalar()
         if found is None:
             return None
         key = int(found)
         row = sessions.c
-        count, said, tokens = _figures(
+        count, said, tokens = _fetch_counts(
             connection,
             select(func.count(), func.sum(row.message_count), func.sum(row.token_count)).where(
                 row.namespace_pk == key
             ),
         )
-        tiers = _tiers(connection, key, TierHoldings(entries=said, tokens=tokens))
-        (known,) = _figures(connection, select(func.count()).where(knowledge.c.namespace_pk == key))
-        growth, is_whole = _growth(connection, key, since, is_sqlite=database.is_sqlite)
-    return Holdings(
+        tiers = _count_tiers(connection, key, TierUsage(entries=said, tokens=tokens))
+        (known,) = _fetch_counts(connection, select(func.count()).where(knowledge.c.namespace_pk == key))
+        growth, is_whole = _count_by_day(connection, key, since, is_sqlite=database.is_sqlite)
+    return NamespaceUsage(
         sessions=count,
         messages=said,
         tokens=tokens,
@@ -54,9 +56,9 @@ def held_by(database: Database, namespace: NamespacePath, since: datetime) -> Ho
     )
 
 
-def _tiers(connection: Connection, key: int, said: TierHoldings) -> dict[str, TierHoldings]:
-    promoted = TierHoldings(
-        *_figures(
+def _count_tiers(connection: Connection, key: int, said: TierUsage) -> dict[str, TierUsage]:
+    promoted = TierUsage(
+        *_fetch_counts(
             connection,
             select(func.count(), func.sum(messages.c.token_count))
             .select_from(entries.join(messages, messages.c.pk == entries.c.message_pk))
@@ -71,20 +73,20 @@ def _tiers(connection: Connection, key: int, said: TierHoldings) -> dict[str, Ti
     )
     found = {Tier.SHORT_TERM.value: said - promoted, Tier.LONG_TERM.value: promoted}
     for tier, count, tokens in made:
-        found[tier] = found.get(tier, TierHoldings()) + TierHoldings(int(count), int(tokens or 0))
+        found[tier] = found.get(tier, TierUsage()) + TierUsage(int(count), int(tokens or 0))
     return found
 
 
-def _growth(
+def _count_by_day(
     connection: Connection, key: int, since: datetime, *, is_sqlite: bool
-) -> tuple[tuple[DayHoldings, ...], bool]:
+) -> tuple[tuple[DailyUsage, ...], bool]:
     row = messages.c
-    own = select(row.created_at, row.token_count).where(row.namespace_pk == key).limit(_NEWEST)
+    own = select(row.created_at, row.token_count).where(row.namespace_pk == key).limit(_MAX_GROWTH_MESSAGES)
     # PostgreSQL answers from its index by time alone; SQLite has none, and goes by the order of writing.
     newest = (
         own.order_by(row.pk.desc())
         if is_sqlite
-        else own.where(row.created_at >= _start_of_day(since)).order_by(row.created_at.desc())
+        else own.where(row.created_at >= _to_start_of_day(since)).order_by(row.created_at.desc())
     ).subquery()
     day: ColumnElement[Any] = (
         func.substr(type_coerce(newest.c.created_at, String), 1, 10)
@@ -92,18 +94,16 @@ def _growth(
         else func.to_char(func.timezone("UTC", newest.c.created_at), "YYYY-MM-DD")
     )
     rows = connection.execute(select(day, func.count(), func.sum(newest.c.token_count)).group_by(day)).all()
-    days = sorted(
-        DayHoldings(date.fromisoformat(one), int(count), int(tokens)) for one, count, tokens in rows
-    )
-    is_whole = sum(one.messages for one in days) < _NEWEST
+    days = sorted(DailyUsage(date.fromisoformat(one), int(count), int(tokens)) for one, count, tokens in rows)
+    is_whole = sum(one.messages for one in days) < _MAX_GROWTH_MESSAGES
     told = days if is_whole else days[1:]  # of the oldest day some may be older than what was looked at
     inside = tuple(one for one in told if one.day >= since.date())
     return inside, is_whole or bool(days and days[0].day < since.date())
 
 
-def _start_of_day(moment: datetime) -> datetime:
+def _to_start_of_day(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _figures(connection: Connection, query: Any) -> tuple[int, ...]:  # noqa: ANN401 - any statement
+def _fetch_counts(connection: Connection, query: Any) -> tuple[int, ...]:  # noqa: ANN401 - any statement
     return tuple(int(one or 0) for one in connection.execute(query).one())

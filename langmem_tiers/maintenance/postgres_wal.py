@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from langmem_tiers.erasure.models import Scrubbed
+from langmem_tiers.erasure.models import ScrubResult
 from langmem_tiers.errors import StorageError, StorageReadOnlyError
 
 if TYPE_CHECKING:
@@ -14,60 +14,60 @@ if TYPE_CHECKING:
 
     from langmem_tiers.storage.database import Database
 
-_SWITCH = text("SELECT pg_switch_wal()")
+_SWITCH_SEGMENT = text("SELECT pg_switch_wal()")
 _CHECKPOINT = text("CHECKPOINT")
-_WRITE = text(
+_WRITE_RECORD = text(
     "SELECT pg_logical_emit_message(false, 'langmem-tiers', '')"
 )  # where nothing was, there is no switch
-_AHEAD = text(
+_COUNT_OLD_SEGMENTS = text(
     """SELECT count(*) FROM pg_ls_waldir()
         WHERE name ~ '^[0-9A-F]{24}$' AND name > pg_walfile_name(pg_current_wal_lsn())"""
 )
-_IS_KEPT = text(
+_IS_LOG_RETAINED = text(
     """SELECT current_setting('archive_mode') <> 'off' OR current_setting('wal_keep_size') <> '0'
             OR EXISTS (SELECT 1 FROM pg_replication_slots)"""
 )
-_MOST = 256
+_MAX_OLD_SEGMENTS = 256
 """Old segments that are written over, each of 16 MB; a server has more of them only where it was told to."""
-_KEPT_FOR_OTHERS = (
+_LOG_RETAINED_NOTE = (
     "the server keeps its write-ahead log for an archive or for replicas: they hold what was written until they let go "
     "of it"
 )
-_NOT_ALLOWED = (
+_NOT_ALLOWED_NOTE = (
     "this role may not switch the server's write-ahead log, have a checkpoint made and list its files (pg_switch_wal, "
     "CHECKPOINT, pg_ls_waldir): what is in the log stays until the server writes over it"
 )
-_TOO_MANY = (
+_TOO_MANY_SEGMENTS = (
     "the server holds {count} old segments of its write-ahead log ready to be written over, which may hold what was "
     "erased: have wal_recycle = off and a lower max_wal_size set, and forget the same again"
 )
 
 
-def let_go(database: Database) -> Scrubbed:
+def scrub_write_ahead_log(database: Database) -> ScrubResult:
     """Have nothing in the server's log of what was written until now."""
-    with database.outside() as connection:
-        is_kept = bool(connection.execute(_IS_KEPT).scalar_one())
+    with database.autocommit() as connection:
+        is_kept = bool(connection.execute(_IS_LOG_RETAINED).scalar_one())
     if is_kept:  # to write over what is here would only make those have more of it
-        return Scrubbed(notes=(_KEPT_FOR_OTHERS,), is_clear=False)
+        return ScrubResult(notes=(_LOG_RETAINED_NOTE,), is_clear=False)
     try:
-        with database.outside() as connection:
-            problem = _write_over(connection)
+        with database.autocommit() as connection:
+            problem = _overwrite_segments(connection)
     except StorageReadOnlyError:
-        return Scrubbed(notes=(_NOT_ALLOWED,), is_clear=False)
+        return ScrubResult(notes=(_NOT_ALLOWED_NOTE,), is_clear=False)
     except StorageError as error:
         problem = f"the server's write-ahead log was not cleared ({error}): forget the same again"
-    return Scrubbed(left=() if problem is None else (problem,))
+    return ScrubResult(left=() if problem is None else (problem,))
 
 
-def _write_over(connection: Connection) -> str | None:
+def _overwrite_segments(connection: Connection) -> str | None:
     # A new segment first: what lies before the one that a checkpoint begins in is deleted with it, or kept under the
     # name of a coming segment with all that is in it. Leaving a segment fills the rest of it with zeros.
-    connection.execute(_SWITCH)
+    connection.execute(_SWITCH_SEGMENT)
     connection.execute(_CHECKPOINT)
-    ahead = int(connection.execute(_AHEAD).scalar_one())
-    if ahead > _MOST:
-        return _TOO_MANY.format(count=ahead)
+    ahead = int(connection.execute(_COUNT_OLD_SEGMENTS).scalar_one())
+    if ahead > _MAX_OLD_SEGMENTS:
+        return _TOO_MANY_SEGMENTS.format(count=ahead)
     for _ in range(ahead + 1):  # the one that is written to may be such a one
-        connection.execute(_WRITE)
-        connection.execute(_SWITCH)
+        connection.execute(_WRITE_RECORD)
+        connection.execute(_SWITCH_SEGMENT)
     return None

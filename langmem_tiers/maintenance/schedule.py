@@ -25,25 +25,25 @@ class Schedule:
     """
 
     def __init__(self, config: MaintenanceConfig) -> None:
-        self.line = config.schedule
+        self.cron_line = config.schedule
         try:
             self._zone = ZoneInfo(config.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise InvalidConfigError(
                 f"unknown time_zone {config.time_zone!r}: use a name such as 'UTC' or 'Europe/Berlin'"
             ) from None
-        self.after(datetime(2024, 1, 1, tzinfo=UTC))
+        self.find_next(datetime(2024, 1, 1, tzinfo=UTC))
 
-    def after(self, moment: datetime) -> datetime:
+    def find_next(self, moment: datetime) -> datetime:
         """The first time that is later, in UTC."""
         from cronsim import CronSim, CronSimError  # noqa: PLC0415 - not before something is to be scheduled
 
         try:
-            found: datetime = next(CronSim(self.line, moment.astimezone(self._zone)))
+            found: datetime = next(CronSim(self.cron_line, moment.astimezone(self._zone)))
         except CronSimError as error:
             raise InvalidConfigError(
-                f"schedule {self.line!r} is no cron line ({error}): use {_HINT}"
+                f"schedule {self.cron_line!r} is no cron line ({error}): use {_HINT}"
             ) from None
         except StopIteration:
-            raise InvalidConfigError(f"schedule {self.line!r} is never due: use {_HINT}") from None
+            raise InvalidConfigError(f"schedule {self.cron_line!r} is never due: use {_HINT}") from None
         return found.astimezone(UTC)

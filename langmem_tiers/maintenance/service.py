@@ -13,35 +13,35 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.leases import Lease
-from langmem_tiers.common.namespaces import shown
-from langmem_tiers.erasure.erasure_plan import old_groups
-from langmem_tiers.erasure.models import Erased, ErasedCounts, Scrubbed
-from langmem_tiers.erasure.scrub import WipeOwed
-from langmem_tiers.erasure.service import Gone, erase_messages, let_go_of
+from langmem_tiers.common.namespaces import format_namespace
+from langmem_tiers.erasure.erasure_plan import find_old_groups
+from langmem_tiers.erasure.models import ErasedCounts, ErasedIds, ScrubResult
+from langmem_tiers.erasure.scrub import PendingScrub
+from langmem_tiers.erasure.service import ErasureResult, erase_messages, invalidate_caches
 from langmem_tiers.errors import EngineClosedError, LangmemTiersError, StorageError
-from langmem_tiers.maintenance.models import Compacted, MaintenanceReport
+from langmem_tiers.maintenance.models import DatabaseCompactionReport, MaintenanceReport
 from langmem_tiers.maintenance.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from langmem_tiers.erasure.records import Place, SessionName
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.erasure.records import MessageRef, SessionRef
+    from langmem_tiers.services import EngineServices
 
 _log = logging.getLogger("langmem_tiers")
-_SESSIONS_AT_ONCE = 100
-_MESSAGES_AT_ONCE = 500
-_LOOKS_EACH_SECONDS = 30.0  # a clock may be set, and a machine may sleep
-_LEASE = "maintenance"
+_SESSION_PAGE_SIZE = 100
+_MESSAGE_BATCH_SIZE = 500
+_POLL_SECONDS = 30.0  # a clock may be set, and a machine may sleep
+_LEASE_NAME = "maintenance"
 
 
 @dataclass(slots=True)
-class _Done:
-    gone: Gone
+class _RetentionResult:
+    erasure: ErasureResult
     progress: Callable[[int], None] | None
     is_complete: bool = True
-    left: dict[str, None] = field(default_factory=dict)
+    problems: dict[str, None] = field(default_factory=dict)
     """What could not be erased, each said once."""
 
 
@@ -60,13 +60,13 @@ class Maintenance:
         last: What the last run of this process did.
     """
 
-    def __init__(self, parts: MemoryParts, sweep: Callable[[], int]) -> None:
-        self._parts = parts
+    def __init__(self, parts: EngineServices, sweep: Callable[[], int]) -> None:
+        self._services = parts
         self._sweep = sweep
         self._schedule = Schedule(parts.config.maintenance)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._looks_each_seconds = _LOOKS_EACH_SECONDS
+        self._poll_seconds = _POLL_SECONDS
         self.failures = 0
         self.last: MaintenanceReport | None = None
 
@@ -77,7 +77,7 @@ class Maintenance:
 
     def next_run(self) -> datetime:
         """When the schedule is next due, in UTC."""
-        return self._schedule.after(self._parts.now())
+        return self._schedule.find_next(self._services.now())
 
     def start(self) -> None:
         """Run at the times of the schedule, in a thread of its own, until ``stop()``."""
@@ -97,7 +97,7 @@ class Maintenance:
         self._stop.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(self._parts.config.busy_timeout_seconds)
+            thread.join(self._services.config.busy_timeout_seconds)
         return not self.is_running
 
     def run(self, progress: Callable[[int], None] | None = None) -> MaintenanceReport:
@@ -109,9 +109,9 @@ class Maintenance:
         Returns:
             What was done; with ``is_elsewhere`` and nothing done, if another process is at it.
         """
-        parts, lease = self._parts, Lease(self._parts, _LEASE)
+        parts, lease = self._services, Lease(self._services, _LEASE_NAME)
         started = parts.now()
-        if not lease.hold():
+        if not lease.acquire():
             return MaintenanceReport(
                 started_at=started,
                 ended_at=started,
@@ -122,60 +122,62 @@ class Maintenance:
         try:
             self.last = self._run(lease, started, progress)
         finally:
-            lease.give_back()
+            lease.release()
         return self.last
 
-    def scrub(self) -> Scrubbed:
+    def scrub(self) -> ScrubResult:
         """Wipe the bytes of all that was erased from the files of the database, as ``forget()`` does.
 
         A SQLite file and the tables of PostgreSQL are written anew for that, and others wait meanwhile.
         """
-        owed = WipeOwed(self._parts)
-        owed.is_all(erases=True)  # what others left until now
-        wiped = self._parts.upkeep.scrub(None)
+        owed = PendingScrub(self._services)
+        owed.is_full_scrub_due(erases=True)  # what others left until now
+        wiped = self._services.maintenance_store.scrub(None)
         if not wiped.left:
-            owed.settle(all_of_it=True)
+            owed.complete(all_of_it=True)
         return wiped
 
     def _run(
         self, lease: Lease, started: datetime, progress: Callable[[int], None] | None
     ) -> MaintenanceReport:
-        parts, problems = self._parts, list[str]()
-        retained = self._retain(lease, started, _Done(Gone(), progress))
-        problems += retained.left
+        parts, problems = self._services, list[str]()
+        retained = self._apply_retention(lease, started, _RetentionResult(ErasureResult(), progress))
+        problems += retained.problems
         expired = self._sweep()
-        compacted: Compacted | None = None
+        compacted: DatabaseCompactionReport | None = None
         if parts.config.maintenance.compaction and retained.is_complete:
             try:
-                compacted = parts.upkeep.compact(lambda: not self._stops and lease.hold())
+                compacted = parts.maintenance_store.compact(lambda: not self._is_stopping and lease.acquire())
                 problems += compacted.problems
             except StorageError as error:
                 problems.append(f"the database was not compacted: {error}")
         return MaintenanceReport(
             started_at=started,
             ended_at=parts.now(),
-            erased=retained.gone.counts,
-            remade=retained.gone.remade,
+            erased=retained.erasure.counts,
+            remade=retained.erasure.remade,
             expired_items=expired,
             compacted=compacted,
-            statistics=parts.upkeep.statistics(parts.now()),
+            statistics=parts.maintenance_store.statistics(parts.now()),
             problems=tuple(problems),
             is_complete=retained.is_complete,
         )
 
-    def _retain(self, lease: Lease, now: datetime, done: _Done) -> _Done:
-        days = self._parts.config.maintenance.retention_days
+    def _apply_retention(self, lease: Lease, now: datetime, done: _RetentionResult) -> _RetentionResult:
+        days = self._services.config.maintenance.retention_days
         if days is None:
             return done
-        self._parts.working.flush()  # a session to which something is about to be said is not empty
+        self._services.working.flush()  # a session to which something is about to be said is not empty
         cutoff, after = now - timedelta(days=days), 0
-        while sessions := self._parts.erasure.old_sessions(cutoff, after=after, limit=_SESSIONS_AT_ONCE):
+        while sessions := self._services.erasure.list_old_sessions(
+            cutoff, after=after, limit=_SESSION_PAGE_SIZE
+        ):
             for session in sessions:
                 try:
-                    goes_on = self._aged(session, cutoff, lease, done)
+                    goes_on = self._erase_old_messages(session, cutoff, lease, done)
                 except StorageError as error:  # the others are still to be looked at
-                    told = f"session {session.name!r} of {shown(session.namespace)!r}"
-                    done.left[f"{told} was left as it is: {error}"] = None
+                    told = f"session {session.name!r} of {format_namespace(session.namespace)!r}"
+                    done.problems[f"{told} was left as it is: {error}"] = None
                     goes_on = True
                 if not goes_on:
                     done.is_complete = False
@@ -183,43 +185,45 @@ class Maintenance:
             after = sessions[-1].key
         return done
 
-    def _aged(self, session: SessionName, cutoff: datetime, lease: Lease, done: _Done) -> bool:
-        parts = self._parts
-        groups = old_groups(parts.erasure.places(session, None, cutoff))
-        for batch in _batches(groups):
-            if self._stops or not lease.hold():
+    def _erase_old_messages(
+        self, session: SessionRef, cutoff: datetime, lease: Lease, done: _RetentionResult
+    ) -> bool:
+        parts = self._services
+        groups = find_old_groups(parts.erasure.find_messages(session, None, cutoff))
+        for batch in _split_batches(groups):
+            if self._is_stopping or not lease.acquire():
                 return False
-            self._note(done, erase_messages(parts, session, batch, lasting=False))
-        if parts.erasure.drop_empty(session, cutoff):
+            self._record_erasure(done, erase_messages(parts, session, batch, lasting=False))
+        if parts.erasure.delete_if_empty(session, cutoff):
             counts = ErasedCounts(sessions=1)
-            erased = Erased(sessions=((session.namespace, session.name),))
-            self._note(done, Gone(counts=counts, erased=erased))
+            erased = ErasedIds(sessions=((session.namespace, session.name),))
+            self._record_erasure(done, ErasureResult(counts=counts, erased=erased))
         return True
 
-    def _note(self, done: _Done, gone: Gone) -> None:
-        done.gone += Gone(counts=gone.counts, remade=gone.remade)
-        let_go_of(self._parts, gone.erased)
-        for eraser in tuple(self._parts.erasers):
+    def _record_erasure(self, done: _RetentionResult, gone: ErasureResult) -> None:
+        done.erasure += ErasureResult(counts=gone.counts, remade=gone.remade)
+        invalidate_caches(self._services, gone.erased)
+        for eraser in tuple(self._services.erasers):
             try:
                 eraser(gone.erased)
             except Exception as error:  # noqa: BLE001 - a copy that is left leaves by its own time limit
                 told = str(error) if isinstance(error, LangmemTiersError) else type(error).__name__
-                done.left[f"copies elsewhere were not erased: {told}"] = None
+                done.problems[f"copies elsewhere were not erased: {told}"] = None
         if done.progress is not None:
-            done.progress(done.gone.counts.messages)
+            done.progress(done.erasure.counts.messages)
 
     @property
-    def _stops(self) -> bool:
+    def _is_stopping(self) -> bool:
         return self._stop.is_set() and threading.current_thread() is self._thread
 
     def _loop(self, stop: threading.Event, due: datetime) -> None:
         while not stop.is_set():
-            now = self._parts.now()
+            now = self._services.now()
             if now < due:
-                stop.wait(min((due - now).total_seconds(), self._looks_each_seconds))
+                stop.wait(min((due - now).total_seconds(), self._poll_seconds))
                 continue
             try:
-                if self._is_ours(due):
+                if self._claim_run(due):
                     self.run()
             except EngineClosedError:
                 return
@@ -228,17 +232,17 @@ class Maintenance:
                 _log.warning("maintenance failed: %s", type(error).__name__)
             due = self.next_run()
 
-    def _is_ours(self, due: datetime) -> bool:
+    def _claim_run(self, due: datetime) -> bool:
         # A lease by the time of the schedule, not by the clock: who comes later for the same time finds it taken.
-        holder = Lease(self._parts, _LEASE).holder
+        holder = Lease(self._services, _LEASE_NAME).holder
         until = due + timedelta(microseconds=1)
-        return self._parts.tuning.acquire(f"{_LEASE}: due", holder, due, until)
+        return self._services.tuning.acquire_lease(f"{_LEASE_NAME}: due", holder, due, until)
 
 
-def _batches(groups: Sequence[tuple[Place, ...]]) -> Iterator[tuple[Place, ...]]:
-    batch: list[Place] = []
+def _split_batches(groups: Sequence[tuple[MessageRef, ...]]) -> Iterator[tuple[MessageRef, ...]]:
+    batch: list[MessageRef] = []
     for group in groups:
-        if batch and len(batch) + len(group) > _MESSAGES_AT_ONCE:
+        if batch and len(batch) + len(group) > _MESSAGE_BATCH_SIZE:
             yield tuple(batch)
             batch = []
         batch += group

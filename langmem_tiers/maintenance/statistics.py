@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
     from langmem_tiers.storage.database import Database
 
-_COUNTED = 50_000
+_MAX_COUNTED_ROWS = 50_000
 """Rows of a PostgreSQL table up to which they are counted."""
-_SAMPLE = 200  # rows that the size of a row is guessed by
-_NOT_COUNTED = "rows of {}"
-_KNOWN_ROWS = text(
+_SAMPLE_ROWS = 200  # rows that the size of a row is guessed by
+_ESTIMATED_ROWS_LABEL = "rows of {}"
+_SELECT_TABLE_SIZES = text(
     """SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes,
             GREATEST(c.reltuples, 0)::bigint AS planned, COALESCE(s.n_live_tup, 0) AS live
         FROM pg_class c LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
         WHERE c.oid = ANY(ARRAY(SELECT to_regclass(one)::oid FROM unnest(CAST(:names AS text[])) AS one))"""
 )
-_KNOWN_TIERS = text(
+_SELECT_TIER_SHARES = text(
     """SELECT unnest(CAST(CAST(most_common_vals AS text) AS text[])) AS tier, unnest(most_common_freqs) AS share
         FROM pg_stats WHERE schemaname = current_schema() AND tablename = :table AND attname = 'tier'"""
 )
-_TIERS_OF = {
+_TABLES_BY_TIER = {
     Tier.SHORT_TERM: ("messages", "vectors", "entries", "listings", "accesses"),
     Tier.LONG_TERM: ("memories", "memory_vectors", "memory_tags", "relations", "extracted_facts"),
     Tier.KNOWLEDGE: ("knowledge", "knowledge_history"),
@@ -41,22 +41,24 @@ _TIERS_OF = {
 """The tables that belong to each tier; those of memories are divided by how many of them there are."""
 
 
-def measured(database: Database, tables: Sequence[str], now: datetime) -> Statistics:
+def measure_database(database: Database, tables: Sequence[str], now: datetime) -> Statistics:
     """What a database holds and takes."""
     with database.read() as connection:
         if database.is_sqlite:
-            found = _sqlite_tables(connection, tables)
-            total, free = sqlite_bytes(connection), _sqlite_free(connection)
-            total += _log_bytes(database)
+            found = _measure_sqlite_tables(connection, tables)
+            total, free = measure_sqlite_bytes(connection), _measure_free_bytes(connection)
+            total += _measure_log_bytes(database)
         else:
-            found = _postgres_tables(connection, tables)
+            found = _measure_postgres_tables(connection, tables)
             total = int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
             free = None
         by_name = {one.name.removeprefix("lmt_"): one for one in found}
         is_dear = by_name["sessions"].is_estimate
-        messages, tokens = (by_name["messages"].rows, 0) if is_dear else _said(connection)
-        memories, is_guessed = _tiers(connection, by_name["memories"], database.is_sqlite)
-    estimated = [_NOT_COUNTED.format(one.name) for one in found if one.is_estimate]
+        messages, tokens = (
+            (by_name["messages"].rows, 0) if is_dear else _count_messages_and_tokens(connection)
+        )
+        memories, is_guessed = _count_memories_by_tier(connection, by_name["memories"], database.is_sqlite)
+    estimated = [_ESTIMATED_ROWS_LABEL.format(one.name) for one in found if one.is_estimate]
     estimated += ["bytes of tables"] if database.is_sqlite else []
     estimated += ["messages", "tokens"] if is_dear else []
     return Statistics(
@@ -65,7 +67,7 @@ def measured(database: Database, tables: Sequence[str], now: datetime) -> Statis
         sessions=by_name["sessions"].rows,
         messages=messages,
         tokens=tokens,
-        tiers=_by_tier(by_name, messages, memories, is_guessed=is_guessed, is_dear=is_dear),
+        tiers=_build_tier_statistics(by_name, messages, memories, is_guessed=is_guessed, is_dear=is_dear),
         tables=tuple(found),
         total_bytes=total,
         free_bytes=free,
@@ -73,7 +75,7 @@ def measured(database: Database, tables: Sequence[str], now: datetime) -> Statis
     )
 
 
-def sqlite_bytes(connection: Connection) -> int:
+def measure_sqlite_bytes(connection: Connection) -> int:
     """What the file of a SQLite database takes, without its log."""
     pages, size = (
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size")
@@ -81,19 +83,19 @@ def sqlite_bytes(connection: Connection) -> int:
     return int(pages) * int(size)
 
 
-def _sqlite_free(connection: Connection) -> int:
+def _measure_free_bytes(connection: Connection) -> int:
     pages, size = (
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("freelist_count", "page_size")
     )
     return int(pages) * int(size)
 
 
-def _log_bytes(database: Database) -> int:
+def _measure_log_bytes(database: Database) -> int:
     log = Path(f"{database.url.database}-wal")
     return log.stat().st_size if not database.is_memory and log.exists() else 0
 
 
-def _said(connection: Connection) -> tuple[int, int]:
+def _count_messages_and_tokens(connection: Connection) -> tuple[int, int]:
     # Each session keeps count of its own.
     both = select(
         func.coalesce(func.sum(sessions.c.message_count), 0),
@@ -103,13 +105,13 @@ def _said(connection: Connection) -> tuple[int, int]:
     return int(messages), int(tokens)
 
 
-def _sqlite_tables(connection: Connection, tables: Sequence[str]) -> list[TableStatistics]:
+def _measure_sqlite_tables(connection: Connection, tables: Sequence[str]) -> list[TableStatistics]:
     return [
         TableStatistics(
             name=name,
             # Over the smallest index of the table: it reads keys, not texts.
             rows=(rows := int(connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one())),  # noqa: S608 - ours
-            bytes=_guessed_bytes(connection, name, rows) if rows else 0,
+            bytes=_estimate_bytes(connection, name, rows) if rows else 0,
             is_estimate=False,
             bytes_are_estimated=True,
         )
@@ -117,24 +119,24 @@ def _sqlite_tables(connection: Connection, tables: Sequence[str]) -> list[TableS
     ]
 
 
-def _guessed_bytes(connection: Connection, name: str, rows: int) -> int:
+def _estimate_bytes(connection: Connection, name: str, rows: int) -> int:
     columns = [row[1] for row in connection.exec_driver_sql(f"PRAGMA table_info({name})")]
     length = " + ".join(f'coalesce(length(CAST("{column}" AS BLOB)), 0)' for column in columns)
     mean = connection.exec_driver_sql(
-        f"SELECT avg(size) FROM (SELECT {length} AS size FROM {name} LIMIT {_SAMPLE})"  # noqa: S608 - ours
+        f"SELECT avg(size) FROM (SELECT {length} AS size FROM {name} LIMIT {_SAMPLE_ROWS})"  # noqa: S608 - ours
     ).scalar()
     return round(float(mean or 0) * rows)
 
 
-def _postgres_tables(connection: Connection, tables: Sequence[str]) -> list[TableStatistics]:
+def _measure_postgres_tables(connection: Connection, tables: Sequence[str]) -> list[TableStatistics]:
     found = []
-    for row in connection.execute(_KNOWN_ROWS, {"names": list(tables)}):
+    for row in connection.execute(_SELECT_TABLE_SIZES, {"names": list(tables)}):
         guess = max(row.planned, row.live)
-        is_estimate = guess > _COUNTED
+        is_estimate = guess > _MAX_COUNTED_ROWS
         found.append(
             TableStatistics(
                 name=row.name,
-                rows=guess if is_estimate else _counted(connection, row.name),
+                rows=guess if is_estimate else _count_rows(connection, row.name),
                 bytes=row.bytes,
                 is_estimate=is_estimate,
             )
@@ -142,25 +144,25 @@ def _postgres_tables(connection: Connection, tables: Sequence[str]) -> list[Tabl
     return sorted(found, key=lambda one: one.name)
 
 
-def _counted(connection: Connection, name: str) -> int:
+def _count_rows(connection: Connection, name: str) -> int:
     # No further than it is cheap, whatever the server has guessed.
-    within = text(f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {2 * _COUNTED}) AS counted")  # noqa: S608 - ours
+    within = text(f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {2 * _MAX_COUNTED_ROWS}) AS counted")  # noqa: S608 - ours
     return int(connection.execute(within).scalar_one())
 
 
-def _tiers(
+def _count_memories_by_tier(
     connection: Connection,
     memories: TableStatistics,
     is_sqlite: bool,  # noqa: FBT001 - which database
 ) -> tuple[dict[str, int], bool]:
     if memories.is_estimate and not is_sqlite:
-        shares = connection.execute(_KNOWN_TIERS, {"table": memories.name})
+        shares = connection.execute(_SELECT_TIER_SHARES, {"table": memories.name})
         return {row.tier: round(row.share * memories.rows) for row in shares}, True
     rows = connection.execute(text("SELECT tier, count(*) AS number FROM lmt_memories GROUP BY tier"))
     return {row.tier: int(row.number) for row in rows}, False
 
 
-def _by_tier(
+def _build_tier_statistics(
     tables: Mapping[str, TableStatistics],
     messages: int,
     memories: Mapping[str, int],
@@ -169,7 +171,7 @@ def _by_tier(
     is_dear: bool,
 ) -> dict[str, TierStatistics]:
     def size(tier: Tier) -> int:
-        return sum(tables[name].bytes for name in _TIERS_OF[tier])
+        return sum(tables[name].bytes for name in _TABLES_BY_TIER[tier])
 
     def share(tier: Tier) -> int:
         total = sum(memories.values())

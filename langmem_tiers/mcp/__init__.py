@@ -37,9 +37,9 @@ def serve(engine: MemoryEngine, namespace: str | Iterable[str], *, read_only: bo
         MissingExtraError: The MCP SDK is not installed.
     """
     try:
-        from langmem_tiers.mcp.server import run  # noqa: PLC0415 - an extra, not before it is needed
+        from langmem_tiers.mcp.server import run_stdio_server  # noqa: PLC0415 - an extra, not before it is needed
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _PACKAGES:
             raise
         raise MissingExtraError("an MCP server needs mcp: pip install 'langmem-tiers[mcp]'") from error
-    run(engine, namespace, read_only=read_only)
+    run_stdio_server(engine, namespace, read_only=read_only)

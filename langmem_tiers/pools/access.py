@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, func, select
 
-from langmem_tiers.common.namespaces import escape, namespace_from_key, namespace_key, unescape
+from langmem_tiers.common.namespaces import build_namespace_key, escape, parse_namespace_key, unescape
 from langmem_tiers.errors import EntryNotFoundError, NotAllowedError
 from langmem_tiers.knowledge.models import name_from_id
-from langmem_tiers.pools.models import RIGHTS, Origin, PoolInfo, PoolMember, check_member, no_pool
+from langmem_tiers.pools.models import (
+    RIGHTS,
+    Origin,
+    PoolInfo,
+    PoolMember,
+    check_member,
+    make_pool_not_found_error,
+)
 from langmem_tiers.storage.schema import knowledge, memories, namespaces, pool_members, pools
 
 if TYPE_CHECKING:
@@ -28,31 +35,31 @@ def lock_pool(connection: Connection, pool_id: str) -> AnyRow:
     query = select(pools).where(pools.c.id == escape(pool_id)).with_for_update()
     row = connection.execute(query).first()
     if row is None:
-        raise no_pool(pool_id)
+        raise make_pool_not_found_error(pool_id)
     return row
 
 
-def member_in(connection: Connection, pool_pk: int, namespace: NamespacePath) -> PoolMember | None:
+def find_member(connection: Connection, pool_pk: int, namespace: NamespacePath) -> PoolMember | None:
     """What a namespace is in a pool; nobody changes it while the pool is locked."""
-    own = and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == namespace_key(namespace))
+    own = and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == build_namespace_key(namespace))
     row = connection.execute(select(pool_members).where(own)).first()
-    return None if row is None else to_member(row)
+    return None if row is None else to_pool_member(row)
 
 
 def check_owner(connection: Connection, pool: AnyRow, by: NamespacePath | None) -> None:
     """Refuse who is no owner; None is whoever holds the store."""
     if by is not None:
-        member = member_in(connection, pool.pk, by)
+        member = find_member(connection, pool.pk, by)
         check_member(member, unescape(pool.name), by, needs="is_owner")
 
 
-def check_owned(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
+def check_another_owner(connection: Connection, pool: AnyRow, without: NamespacePath) -> None:
     """Refuse to leave a pool without an owner, which nobody could add members to."""
     others = (
         select(func.count())
         .select_from(pool_members)
         .where(pool_members.c.pool_pk == pool.pk, pool_members.c.is_owner)
-        .where(pool_members.c.namespace != namespace_key(without))
+        .where(pool_members.c.namespace != build_namespace_key(without))
     )
     if not connection.execute(others).scalar_one():
         raise NotAllowedError(
@@ -61,7 +68,7 @@ def check_owned(connection: Connection, pool: AnyRow, without: NamespacePath) ->
         )
 
 
-def hold_origin(connection: Connection, origin: Origin) -> None:
+def lock_origin(connection: Connection, origin: Origin) -> None:
     """Let nobody erase what is contributed before the contribution is there to be erased with it.
 
     Raises:
@@ -69,7 +76,7 @@ def hold_origin(connection: Connection, origin: Origin) -> None:
     """
     if origin.entry_id is None:
         return
-    own = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(origin.namespace))
+    own = select(namespaces.c.pk).where(namespaces.c.path == build_namespace_key(origin.namespace))
     entry = select(memories.c.pk).where(
         memories.c.namespace_pk == own.scalar_subquery(), memories.c.id == escape(origin.entry_id)
     )
@@ -90,15 +97,15 @@ def hold_origin(connection: Connection, origin: Origin) -> None:
         )
 
 
-def to_info(row: AnyRow) -> PoolInfo:
+def to_pool_info(row: AnyRow) -> PoolInfo:
     """The pool of a row."""
     return PoolInfo(id=unescape(row.id), name=unescape(row.name), created_at=row.created_at)
 
 
-def to_member(row: AnyRow) -> PoolMember:
+def to_pool_member(row: AnyRow) -> PoolMember:
     """The member of a row."""
     return PoolMember(
-        namespace=namespace_from_key(row.namespace),
+        namespace=parse_namespace_key(row.namespace),
         can_read=row.can_read,
         can_write=row.can_write,
         is_owner=row.is_owner,
@@ -106,7 +113,7 @@ def to_member(row: AnyRow) -> PoolMember:
     )
 
 
-def member_rights(member: PoolMember) -> dict[str, bool]:
+def to_rights_columns(member: PoolMember) -> dict[str, bool]:
     """The columns of a member's rights."""
     return {name: getattr(member, name) for name in RIGHTS}
 
@@ -114,7 +121,7 @@ def member_rights(member: PoolMember) -> dict[str, bool]:
 def to_origin(row: AnyRow) -> Origin:
     """The origin of a row; its ``entry_id`` is a column of its own name."""
     return Origin(
-        namespace=namespace_from_key(row.origin),
+        namespace=parse_namespace_key(row.origin),
         entry_id=None if row.entry_id is None else unescape(row.entry_id),
         copied_at=row.copied_at,
         confidence=row.confidence,
@@ -122,11 +129,11 @@ def to_origin(row: AnyRow) -> Origin:
     )
 
 
-def origin_row(origin: Origin, memory_pk: int, same_as_pk: int | None = None) -> dict[str, Any]:
+def to_origin_row(origin: Origin, memory_pk: int, same_as_pk: int | None = None) -> dict[str, Any]:
     """The columns of an origin."""
     return {
         "memory_pk": memory_pk,
-        "namespace": namespace_key(origin.namespace),
+        "namespace": build_namespace_key(origin.namespace),
         "entry_id": None if origin.entry_id is None else escape(origin.entry_id),
         "copied_at": origin.copied_at,
         "confidence": origin.confidence,

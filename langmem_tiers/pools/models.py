@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.common.namespaces import check_namespace
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError, NotAllowedError, PoolNotFoundError
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import KeptEntry, MemoryWrite
+    from langmem_tiers.long_term.records import MemoryWrite, StoredEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolInfo(Told):
+class PoolInfo(Displayable):
     """A pool as it was created."""
 
     id: str
@@ -41,7 +41,7 @@ RIGHTS = ("can_read", "can_write", "is_owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolMember(Told):
+class PoolMember(Displayable):
     """A namespace in a pool, and what it may do there.
 
     Args:
@@ -83,7 +83,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contributor(Told):
+class Contributor(Displayable):
     """Who contributed something."""
 
     namespace: NamespacePath
@@ -92,7 +92,7 @@ class Contributor(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolHit(Told):
+class PoolHit(Displayable):
     """Something in a pool that answers a text."""
 
     entry: Entry
@@ -108,7 +108,7 @@ class PoolHit(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReport(Told):
+class SyncReport(Displayable):
     """What a sync brought."""
 
     pool: str
@@ -124,7 +124,7 @@ class SyncReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolErasure(Told):
+class PoolErasure(Displayable):
     """What was erased from pools, and of what was copied from them."""
 
     contributions: int = 0
@@ -147,21 +147,21 @@ class NewContribution:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolNews:
+class PoolUpdates:
     """What a member has not synced yet."""
 
-    was: int
+    synced_revision: int
     """Up to where it had synced."""
-    now: int
+    latest_revision: int
     """Up to where it has, once it takes these."""
-    entries: tuple[tuple[KeptEntry, Origin], ...]
+    entries: tuple[tuple[StoredEntry, Origin], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDelivery:
     """Copies of what is new in a pool for one of its members."""
 
-    news: PoolNews
+    updates: PoolUpdates
     sources: tuple[int, ...]
     """Keys of the pool's entries that are copied; all must be there still."""
     write: MemoryWrite
@@ -185,19 +185,19 @@ class PoolStore(Protocol):
         """
         ...
 
-    def find(self, name: str) -> PoolInfo | None:
+    def get(self, name: str) -> PoolInfo | None:
         """The pool with that id, else the one with that name."""
         ...
 
-    def page(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
+    def list_pools(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
         """Pools by their names, behind that name."""
         ...
 
-    def readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
+    def list_readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
         """The pools that a namespace may read, by their names."""
         ...
 
-    def members(self, pool_id: str) -> tuple[PoolMember, ...]:
+    def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
         """All members, in the order of their names.
 
         Raises:
@@ -205,7 +205,7 @@ class PoolStore(Protocol):
         """
         ...
 
-    def member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
+    def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
         """One member.
 
         Raises:
@@ -213,7 +213,7 @@ class PoolStore(Protocol):
         """
         ...
 
-    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
+    def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
         """Add a member, or give it other rights; the member as it is then, in the pool for as long as before.
 
         Args:
@@ -266,11 +266,13 @@ class PoolStore(Protocol):
         """
         ...
 
-    def origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
+    def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
         """Where some entries of a namespace come from: all who said so, the first one first; none for its own."""
         ...
 
-    def news(self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int) -> PoolNews:
+    def get_updates(
+        self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
+    ) -> PoolUpdates:
         """What was contributed since the member's last sync and has not ceased to hold, oldest first.
 
         Raises:
@@ -292,19 +294,19 @@ class PoolStore(Protocol):
         """
         ...
 
-    def erase_namespace(self, namespace: NamespacePath) -> PoolErasure:
+    def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
         """Erase all that a namespace contributed to any pool, what others synced of it, and its memberships.
 
         The oldest member owns a pool that has no other owner then; one without members goes.
         """
         ...
 
-    def erase_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
+    def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
         """Erase contributions of some entries of a namespace, and what others synced of them."""
         ...
 
 
-def no_pool(name: str) -> PoolNotFoundError:
+def make_pool_not_found_error(name: str) -> PoolNotFoundError:
     """What to raise for a pool that is not there."""
     return PoolNotFoundError(f"there is no pool {name!r}: make it with engine.pools.create()")
 

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, bindparam, delete, exists, func, insert, or_, select, update
 
 from langmem_tiers.common.entries import Tier
-from langmem_tiers.common.namespaces import escape, namespace_key, unescape
+from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import PoolExistsError, StorageBusyError
-from langmem_tiers.items.repository import parts_of
-from langmem_tiers.long_term.rows import ENTRIES, to_kept
-from langmem_tiers.long_term.writes import TooLateError, keys_of, write_all
+from langmem_tiers.items.repository import split_parameters
+from langmem_tiers.long_term.rows import SELECT_ENTRIES, to_stored_entry
+from langmem_tiers.long_term.writes import StaleWriteError, apply_memory_write, require_entry_keys
 from langmem_tiers.pools.access import (
-    check_owned,
+    check_another_owner,
     check_owner,
-    hold_origin,
+    find_member,
+    lock_origin,
     lock_pool,
-    member_in,
-    member_rights,
-    origin_row,
-    to_info,
-    to_member,
     to_origin,
+    to_origin_row,
+    to_pool_info,
+    to_pool_member,
+    to_rights_columns,
 )
-from langmem_tiers.pools.copy_deletion import erase_contributed, erase_copies, lock_pools_of
-from langmem_tiers.pools.models import PoolErasure, PoolNews, check_member, no_pool
-from langmem_tiers.sessions.repository import namespace_pk_of
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.pools.copy_deletion import delete_contributions, delete_copies, lock_pools_of
+from langmem_tiers.pools.models import PoolErasure, PoolUpdates, check_member, make_pool_not_found_error
+from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import memories, memory_spaces, namespaces, origins, pool_members, pools
 
 if TYPE_CHECKING:
@@ -44,39 +44,39 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 
-_OWNS = (
+_MAKE_OWNER = (
     update(pool_members)
     .where(pool_members.c.pool_pk == bindparam("of"), pool_members.c.namespace == bindparam("who"))
     .values(is_owner=True)
 )
 
 
-def erase_from_pools(connection: Connection, namespace: NamespacePath) -> PoolErasure:
+def delete_from_pools(connection: Connection, namespace: NamespacePath) -> PoolErasure:
     """As ``PoolStore.erase_namespace``, inside a transaction; before any namespace is locked in it."""
     locked = lock_pools_of(connection, namespace)
-    contributions, copies = erase_copies(connection, namespace)
-    own = pool_members.c.namespace == namespace_key(namespace)
+    contributions, copies = delete_copies(connection, namespace)
+    own = pool_members.c.namespace == build_namespace_key(namespace)
     memberships = connection.execute(delete(pool_members).where(own)).rowcount
     has_members = exists().where(pool_members.c.pool_pk == pools.c.pk)
     empty = select(pools.c.pk).where(pools.c.pk.in_(locked), ~has_members)
     left = list(connection.execute(empty).scalars())
     delete_pools(connection, left)
-    _let_oldest_own(connection, locked)
+    _make_oldest_owner(connection, locked)
     return PoolErasure(contributions=contributions, copies=copies, memberships=memberships, pools=len(left))
 
 
-def _let_oldest_own(connection: Connection, keys: Sequence[int]) -> None:
+def _make_oldest_owner(connection: Connection, keys: Sequence[int]) -> None:
     # Pools that lost their only owner, which nobody could add members to.
     others = pool_members.alias()
     is_owned = exists().where(others.c.pool_pk == pool_members.c.pool_pk, others.c.is_owner)
     heirs: dict[int, str] = {}
-    for some in parts_of(keys):
+    for some in split_parameters(keys):
         left = select(pool_members).where(pool_members.c.pool_pk.in_(some), ~is_owned)
         for row in connection.execute(left.order_by(pool_members.c.joined_at, pool_members.c.namespace)):
             heirs.setdefault(row.pool_pk, row.namespace)
     if heirs:
         rows = [{"of": pool, "who": path} for pool, path in heirs.items()]
-        connection.execute(_OWNS, rows)
+        connection.execute(_MAKE_OWNER, rows)
 
 
 def delete_pools(connection: Connection, keys: Sequence[int]) -> int:
@@ -91,7 +91,7 @@ def delete_pools(connection: Connection, keys: Sequence[int]) -> int:
 def check_sources(connection: Connection, pool: AnyRow, sources: Sequence[int]) -> None:
     """Refuse to copy what is not shown any more."""
     # Nobody erases while the pool is locked: what is there now is copied before.
-    for some in parts_of(sources):
+    for some in split_parameters(sources):
         there = (
             select(func.count())
             .select_from(memories)
@@ -99,38 +99,42 @@ def check_sources(connection: Connection, pool: AnyRow, sources: Sequence[int]) 
             .where(memories.c.archived_at.is_(None))
         )
         if connection.execute(there).scalar_one() < len(some):
-            raise TooLateError("an entry was erased meanwhile")
+            raise StaleWriteError("an entry was erased meanwhile")
 
 
-def put_copies(
+def insert_copies(
     connection: Connection, namespace: NamespacePath, delivery: PoolDelivery, now: datetime
 ) -> None:
     """Write copies into a namespace, with where they come from."""
     write = delivery.write
     if not (write.put or write.restore):
         return
-    write_all(connection, namespace, write, now)
+    apply_memory_write(connection, namespace, write, now)
     if not delivery.origins:
         return
-    own = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace))
-    keys = keys_of(connection, connection.execute(own).scalar_one(), list(delivery.origins))
-    rows = [origin_row(origin, keys[name]) for name, origin in delivery.origins.items()]
+    own = select(namespaces.c.pk).where(namespaces.c.path == build_namespace_key(namespace))
+    keys = require_entry_keys(connection, connection.execute(own).scalar_one(), list(delivery.origins))
+    rows = [to_origin_row(origin, keys[name]) for name, origin in delivery.origins.items()]
     connection.execute(insert(origins), rows)
 
 
-def is_member(pool_pk: int, namespace: NamespacePath) -> ColumnElement[bool]:
+def build_member_condition(pool_pk: int, namespace: NamespacePath) -> ColumnElement[bool]:
     """What picks the row of a member."""
-    return and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == namespace_key(namespace))
+    return and_(pool_members.c.pool_pk == pool_pk, pool_members.c.namespace == build_namespace_key(namespace))
 
 
-def member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
+def to_member_row(pool_pk: int, member: PoolMember) -> dict[str, Any]:
     """The columns of a new member."""
-    own = {"pool_pk": pool_pk, "namespace": namespace_key(member.namespace), "joined_at": member.joined_at}
-    return own | {"synced": 0} | member_rights(member)
+    own = {
+        "pool_pk": pool_pk,
+        "namespace": build_namespace_key(member.namespace),
+        "joined_at": member.joined_at,
+    }
+    return own | {"synced": 0} | to_rights_columns(member)
 
 
-_TRIES = 20  # far more than two racing writers need
-_ORIGIN = (
+_MAX_ATTEMPTS = 20  # far more than two racing writers need
+_ORIGIN_COLUMNS = (
     origins.c.namespace.label("origin"),
     origins.c.entry_id,
     origins.c.copied_at,
@@ -152,52 +156,52 @@ class SqlPoolStore:
         try:
             with self._database.write() as connection:
                 if connection.execute(select(taken)).scalar_one():
-                    raise _exists(pool.name)
-                path = namespace_key(pool.namespace)
+                    raise _make_pool_exists_error(pool.name)
+                path = build_namespace_key(pool.namespace)
                 row = {
                     "id": number,
                     "name": name,
-                    "namespace_pk": namespace_pk_of(connection, path, pool.created_at),
+                    "namespace_pk": get_or_create_namespace(connection, path, pool.created_at),
                     "created_at": pool.created_at,
                 }
                 key = connection.execute(insert(pools).values(row).returning(pools.c.pk)).scalar_one()
-                rows = [member_row(key, member) for member in members]
+                rows = [to_member_row(key, member) for member in members]
                 connection.execute(insert(pool_members), rows)
-        except OutrunError:
-            raise _exists(pool.name) from None
+        except ConcurrentWriteError:
+            raise _make_pool_exists_error(pool.name) from None
 
-    @repeatable
-    def find(self, name: str) -> PoolInfo | None:
+    @retry_on_disconnect
+    def get(self, name: str) -> PoolInfo | None:
         """The pool with that id, else the one with that name."""
         stored = escape(name)
         query = select(pools).where(or_(pools.c.id == stored, pools.c.name == stored))
         with self._database.read() as connection:
             found = connection.execute(query.order_by((pools.c.id == stored).desc())).first()
-        return None if found is None else to_info(found)
+        return None if found is None else to_pool_info(found)
 
-    @repeatable
-    def page(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
+    @retry_on_disconnect
+    def list_pools(self, *, after: str | None, limit: int) -> tuple[PoolInfo, ...]:
         """Pools by their names, behind that name."""
         query = select(pools).order_by(pools.c.name).limit(limit)
         if after is not None:
             query = query.where(pools.c.name > escape(after))
         with self._database.read() as connection:
-            return tuple(to_info(row) for row in connection.execute(query))
+            return tuple(to_pool_info(row) for row in connection.execute(query))
 
-    @repeatable
-    def readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
+    @retry_on_disconnect
+    def list_readable(self, namespace: NamespacePath) -> tuple[PoolInfo, ...]:
         """The pools that a namespace may read, by their names."""
         query = (
             select(pools)
             .join(pool_members, pool_members.c.pool_pk == pools.c.pk)
-            .where(pool_members.c.namespace == namespace_key(namespace), pool_members.c.can_read)
+            .where(pool_members.c.namespace == build_namespace_key(namespace), pool_members.c.can_read)
             .order_by(pools.c.name)
         )
         with self._database.read() as connection:
-            return tuple(to_info(row) for row in connection.execute(query))
+            return tuple(to_pool_info(row) for row in connection.execute(query))
 
-    @repeatable
-    def members(self, pool_id: str) -> tuple[PoolMember, ...]:
+    @retry_on_disconnect
+    def list_members(self, pool_id: str) -> tuple[PoolMember, ...]:
         """All members, in the order of their names."""
         query = (
             select(pools.c.pk, pool_members)
@@ -208,27 +212,27 @@ class SqlPoolStore:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         if not rows:
-            raise no_pool(pool_id)
-        return tuple(to_member(row) for row in rows if row.namespace is not None)
+            raise make_pool_not_found_error(pool_id)
+        return tuple(to_pool_member(row) for row in rows if row.namespace is not None)
 
-    def member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
+    def get_member(self, pool_id: str, namespace: NamespacePath) -> PoolMember | None:
         """One member."""
-        row = self._member(pool_id, namespace)
-        return None if row.namespace is None else to_member(row)
+        row = self._read_member_row(pool_id, namespace)
+        return None if row.namespace is None else to_pool_member(row)
 
-    def put_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
+    def upsert_member(self, pool_id: str, member: PoolMember, *, by: NamespacePath | None) -> PoolMember:
         """Add a member, or give it other rights."""
         with self._database.write() as connection:
             pool = lock_pool(connection, pool_id)
             check_owner(connection, pool, by)
-            before = member_in(connection, pool.pk, member.namespace)
+            before = find_member(connection, pool.pk, member.namespace)
             if before is None:
-                connection.execute(insert(pool_members).values(member_row(pool.pk, member)))
+                connection.execute(insert(pool_members).values(to_member_row(pool.pk, member)))
                 return member
             if before.is_owner and not member.is_owner:
-                check_owned(connection, pool, member.namespace)
-            own = is_member(pool.pk, member.namespace)
-            connection.execute(update(pool_members).where(own).values(member_rights(member)))
+                check_another_owner(connection, pool, member.namespace)
+            own = build_member_condition(pool.pk, member.namespace)
+            connection.execute(update(pool_members).where(own).values(to_rights_columns(member)))
             return replace(member, joined_at=before.joined_at)
 
     def remove_member(
@@ -239,13 +243,13 @@ class SqlPoolStore:
             pool = lock_pool(connection, pool_id)
             if by != namespace:
                 check_owner(connection, pool, by)
-            gone = delete(pool_members).where(is_member(pool.pk, namespace))
-            if (member := member_in(connection, pool.pk, namespace)) is None:
+            gone = delete(pool_members).where(build_member_condition(pool.pk, namespace))
+            if (member := find_member(connection, pool.pk, namespace)) is None:
                 check_member(None, unescape(pool.name), namespace, needs="can_read")
             elif member.is_owner:
-                check_owned(connection, pool, namespace)
+                check_another_owner(connection, pool, namespace)
             connection.execute(gone)
-            return erase_contributed(connection, pool, namespace) if take_back else 0
+            return delete_contributions(connection, pool, namespace) if take_back else 0
 
     def delete(self, pool_id: str, *, by: NamespacePath | None) -> int:
         """Erase a pool with all that was contributed; how much that was."""
@@ -259,46 +263,52 @@ class SqlPoolStore:
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
-            member = member_in(connection, pool.pk, namespace)
+            member = find_member(connection, pool.pk, namespace)
             check_member(member, unescape(pool.name), namespace, needs="can_write")
-            write_all(connection, to_info(pool).namespace, new.write, now)
+            apply_memory_write(connection, to_pool_info(pool).namespace, new.write, now)
             (put,) = new.write.put
             named = [put.entry.id] if new.same_as is None else [put.entry.id, new.same_as]
-            keys = keys_of(connection, pool.namespace_pk, named)
+            keys = require_entry_keys(connection, pool.namespace_pk, named)
             same_as = None if new.same_as is None else keys[new.same_as]
-            row = origin_row(new.origin, keys[put.entry.id], same_as)
+            row = to_origin_row(new.origin, keys[put.entry.id], same_as)
             connection.execute(insert(origins).values(row))
-            hold_origin(connection, new.origin)
+            lock_origin(connection, new.origin)
 
-        return self._attempt(work)
+        return self._run_with_retries(work)
 
-    @repeatable
-    def origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
+    @retry_on_disconnect
+    def get_origins(self, namespace: NamespacePath, ids: Sequence[str]) -> Mapping[str, tuple[Origin, ...]]:
         """Where some entries of a namespace come from."""
-        own = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).scalar_subquery()
+        own = (
+            select(namespaces.c.pk)
+            .where(namespaces.c.path == build_namespace_key(namespace))
+            .scalar_subquery()
+        )
         query = (
-            select(memories.c.id, *_ORIGIN)
+            select(memories.c.id, *_ORIGIN_COLUMNS)
             .join(origins, or_(origins.c.memory_pk == memories.c.pk, origins.c.same_as_pk == memories.c.pk))
             .where(memories.c.namespace_pk == own)
             .order_by(origins.c.memory_pk)
         )
         found: dict[str, tuple[Origin, ...]] = {}
         with self._database.read() as connection:
-            for some in parts_of([escape(name) for name in ids]):
+            for some in split_parameters([escape(name) for name in ids]):
                 for row in connection.execute(query.where(memories.c.id.in_(some))):
                     name = unescape(row.id)
                     found[name] = (*found.get(name, ()), to_origin(row))
         return found
 
-    @repeatable
-    def news(self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int) -> PoolNews:
+    @retry_on_disconnect
+    def get_updates(
+        self, pool_id: str, namespace: NamespacePath, now: datetime, *, limit: int
+    ) -> PoolUpdates:
         """What was contributed since the member's last sync and has not ceased to hold, oldest first."""
-        row = self._member(pool_id, namespace)
-        member = None if row.namespace is None else to_member(row)
+        row = self._read_member_row(pool_id, namespace)
+        member = None if row.namespace is None else to_pool_member(row)
         check_member(member, unescape(row.name), namespace, needs="can_read")
         is_open = or_(memories.c.valid_until.is_(None), memories.c.valid_until > now)
         query = (
-            ENTRIES.add_columns(*_ORIGIN)
+            SELECT_ENTRIES.add_columns(*_ORIGIN_COLUMNS)
             .join(origins, origins.c.memory_pk == memories.c.pk)
             .where(memories.c.namespace_pk == row.namespace_pk, memories.c.tier == Tier.LONG_TERM.value)
             .where(memories.c.revision > row.synced, memories.c.archived_at.is_(None), is_open)
@@ -310,61 +320,66 @@ class SqlPoolStore:
             until = connection.execute(latest).scalar() or 0
             rows = connection.execute(query.where(memories.c.revision <= until)).all()
         content = ("", "pools", pool_id)
-        entries = tuple((to_kept(one, content), to_origin(one)) for one in rows)
-        return PoolNews(row.synced, rows[-1].revision if len(rows) == limit else until, entries)
+        entries = tuple((to_stored_entry(one, content), to_origin(one)) for one in rows)
+        return PoolUpdates(row.synced, rows[-1].revision if len(rows) == limit else until, entries)
 
     def deliver(self, pool_id: str, namespace: NamespacePath, delivery: PoolDelivery, now: datetime) -> bool:
         """Keep copies in the member's memory, and note how far it has synced."""
 
         def work(connection: Connection) -> None:
             pool = lock_pool(connection, pool_id)
-            member = member_in(connection, pool.pk, namespace)
+            member = find_member(connection, pool.pk, namespace)
             check_member(member, unescape(pool.name), namespace, needs="can_read")
-            own = and_(is_member(pool.pk, namespace), pool_members.c.synced == delivery.news.was)
-            moved = update(pool_members).where(own).values(synced=delivery.news.now)
+            own = and_(
+                build_member_condition(pool.pk, namespace),
+                pool_members.c.synced == delivery.updates.synced_revision,
+            )
+            moved = update(pool_members).where(own).values(synced=delivery.updates.latest_revision)
             if not connection.execute(moved).rowcount:
-                raise TooLateError("the member has synced meanwhile")
+                raise StaleWriteError("the member has synced meanwhile")
             check_sources(connection, pool, delivery.sources)
-            put_copies(connection, namespace, delivery, now)
+            insert_copies(connection, namespace, delivery, now)
 
-        return self._attempt(work)
+        return self._run_with_retries(work)
 
-    def erase_namespace(self, namespace: NamespacePath) -> PoolErasure:
+    def delete_namespace(self, namespace: NamespacePath) -> PoolErasure:
         """Erase all that a namespace contributed, what others synced of it, and its memberships."""
         with self._database.write() as connection:
-            return erase_from_pools(connection, namespace)
+            return delete_from_pools(connection, namespace)
 
-    def erase_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
+    def delete_entries(self, namespace: NamespacePath, ids: Sequence[str]) -> PoolErasure:
         """Erase contributions of some entries of a namespace, and what others synced of them."""
         with self._database.write() as connection:
             lock_pools_of(connection, namespace)
-            contributions, copies = erase_copies(connection, namespace, ids)
+            contributions, copies = delete_copies(connection, namespace, ids)
         return PoolErasure(contributions=contributions, copies=copies)
 
-    @repeatable
-    def _member(self, pool_id: str, namespace: NamespacePath) -> AnyRow:
-        of = and_(pool_members.c.pool_pk == pools.c.pk, pool_members.c.namespace == namespace_key(namespace))
+    @retry_on_disconnect
+    def _read_member_row(self, pool_id: str, namespace: NamespacePath) -> AnyRow:
+        of = and_(
+            pool_members.c.pool_pk == pools.c.pk, pool_members.c.namespace == build_namespace_key(namespace)
+        )
         query = select(pools.c.name, pools.c.namespace_pk, pool_members).outerjoin(pool_members, of)
         with self._database.read() as connection:
             row = connection.execute(query.where(pools.c.id == escape(pool_id))).first()
         if row is None:
-            raise no_pool(pool_id)
+            raise make_pool_not_found_error(pool_id)
         return row
 
-    def _attempt(self, work: Callable[[Connection], None]) -> bool:
-        for _ in range(_TRIES):
+    def _run_with_retries(self, work: Callable[[Connection], None]) -> bool:
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 with self._database.write() as connection:
                     work(connection)
                     return True
-            except TooLateError:
+            except StaleWriteError:
                 return False
-            except OutrunError:  # two who write to a new namespace at once: one of them looks again
+            except ConcurrentWriteError:  # two who write to a new namespace at once: one of them looks again
                 continue
         raise StorageBusyError("others write to the same memory all the time: try again later")
 
 
-def _exists(name: str) -> PoolExistsError:
+def _make_pool_exists_error(name: str) -> PoolExistsError:
     return PoolExistsError(
         f"there is a pool {name!r} already: use another name, or engine.pools.get({name!r}); nothing was made"
     )

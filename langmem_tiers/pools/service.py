@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Unpack
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.long_term.models import Outcome, Receipt
-from langmem_tiers.long_term.quarantine import quarantined
+from langmem_tiers.long_term.quarantine import quarantine_if_unsafe
 from langmem_tiers.long_term.service import LongTerm
-from langmem_tiers.pools.contribution import contribute, given_of, own_entry, refuse_copy
-from langmem_tiers.pools.models import Contributor, PoolHit, PoolInfo, PoolMember, check_member, no_pool
-from langmem_tiers.pools.sync import sync
+from langmem_tiers.pools.contribution import (
+    check_not_synced,
+    contribute,
+    require_own_entry,
+    to_contribution_request,
+)
+from langmem_tiers.pools.models import (
+    Contributor,
+    PoolHit,
+    PoolInfo,
+    PoolMember,
+    check_member,
+    make_pool_not_found_error,
+)
+from langmem_tiers.pools.sync import sync_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,14 +32,14 @@ if TYPE_CHECKING:
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import EntryStore
-    from langmem_tiers.erasure.models import Erased
+    from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.knowledge.models import Knowledge
-    from langmem_tiers.long_term.dependencies import LastingParts
-    from langmem_tiers.long_term.entry_filters import DraftWords, FilterWords
-    from langmem_tiers.pools.contribution import Given
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
+    from langmem_tiers.long_term.entry_filters import DraftOptions, FilterOptions
+    from langmem_tiers.pools.contribution import ContributionRequest
     from langmem_tiers.pools.models import Origin, PoolStore, SyncReport
 
-_PAGE = 100
+_PAGE_SIZE = 100
 
 
 class Pools:
@@ -38,9 +50,9 @@ class Pools:
     is the application that asks.
     """
 
-    def __init__(self, parts: LastingParts, promoted: EntryStore, store: PoolStore) -> None:
-        self._parts = parts
-        self._promoted = promoted
+    def __init__(self, parts: LongTermDependencies, promoted: EntryStore, store: PoolStore) -> None:
+        self._dependencies = parts
+        self._entry_store = promoted
         self._store = store
 
     def create(
@@ -70,14 +82,14 @@ class Pools:
         paths = paths if owner is None else [check_namespace(owner), *paths]
         if not paths:
             raise InvalidInputError(f"the pool {name!r} needs an owner: pass members=[...] or owner=...")
-        now = self._parts.now()
-        info = PoolInfo(id=self._parts.new_id(), name=name, created_at=now)
+        now = self._dependencies.now()
+        info = PoolInfo(id=self._dependencies.new_id(), name=name, created_at=now)
         those = [
             PoolMember(namespace=path, is_owner=path == paths[0], joined_at=now)
             for path in dict.fromkeys(paths)
         ]
         self._store.create(info, those)
-        return self._pool(info)
+        return self._build_pool(info)
 
     def get(self, name: str) -> Pool:
         """The pool with that name or id.
@@ -85,23 +97,23 @@ class Pools:
         Raises:
             PoolNotFoundError: There is none.
         """
-        found = self._store.find(check_name(name, "pool name"))
+        found = self._store.get(check_name(name, "pool name"))
         if found is None:
-            raise no_pool(name)
-        return self._pool(found)
+            raise make_pool_not_found_error(name)
+        return self._build_pool(found)
 
     def of(self, namespace: str | Iterable[str]) -> tuple[Pool, ...]:
         """The pools that a namespace may read, by their names."""
-        return tuple(self._pool(info) for info in self._store.readable(check_namespace(namespace)))
+        return tuple(self._build_pool(info) for info in self._store.list_readable(check_namespace(namespace)))
 
     def __iter__(self) -> Iterator[Pool]:
         after: str | None = None
-        while page := self._store.page(after=after, limit=_PAGE):
-            yield from (self._pool(info) for info in page)
+        while page := self._store.list_pools(after=after, limit=_PAGE_SIZE):
+            yield from (self._build_pool(info) for info in page)
             after = page[-1].name
 
-    def _pool(self, info: PoolInfo) -> Pool:
-        return Pool(self._parts, self._promoted, self._store, info)
+    def _build_pool(self, info: PoolInfo) -> Pool:
+        return Pool(self._dependencies, self._entry_store, self._store, info)
 
 
 class Pool:
@@ -113,8 +125,10 @@ class Pool:
         created_at: Since when.
     """
 
-    def __init__(self, parts: LastingParts, promoted: EntryStore, store: PoolStore, info: PoolInfo) -> None:
-        self._parts = parts
+    def __init__(
+        self, parts: LongTermDependencies, promoted: EntryStore, store: PoolStore, info: PoolInfo
+    ) -> None:
+        self._dependencies = parts
         self._store = store
         self._info = info
         self._memory = LongTerm(parts, promoted, info.namespace)
@@ -127,7 +141,7 @@ class Pool:
 
     def members(self) -> tuple[PoolMember, ...]:
         """Who is in it, in the order of their names, and what each may do."""
-        return self._store.members(self.id)
+        return self._store.list_members(self.id)
 
     def add(
         self,
@@ -155,9 +169,9 @@ class Pool:
             can_read=can_read,
             can_write=can_write,
             is_owner=is_owner,
-            joined_at=self._parts.now(),
+            joined_at=self._dependencies.now(),
         )
-        return self._store.put_member(self.id, member, by=_asking(by))
+        return self._store.upsert_member(self.id, member, by=_check_actor(by))
 
     def contribute(
         self,
@@ -166,7 +180,7 @@ class Pool:
         *,
         confidence: float | None = None,
         trusted: bool = False,
-        **about: Unpack[DraftWords],
+        **about: Unpack[DraftOptions],
     ) -> Receipt:
         """Share a copy of something with all who may read the pool.
 
@@ -190,8 +204,8 @@ class Pool:
             InvalidInputError: It says nothing, is somebody else's, or was synced from a pool.
         """
         path = check_namespace(namespace)
-        given = given_of(what, path, confidence, about)
-        return self._contributed(self._check(path, "can_write"), given, trusted=trusted)
+        given = to_contribution_request(what, path, confidence, about)
+        return self._contribute(self._require_member(path, "can_write"), given, trusted=trusted)
 
     def contribute_entry(
         self, namespace: str | Iterable[str], entry_id: str, *, confidence: float | None = None
@@ -204,9 +218,9 @@ class Pool:
             InvalidInputError: It was synced from a pool.
         """
         path = check_namespace(namespace)
-        member = self._check(path, "can_write")
-        entry = own_entry(self._parts, path, entry_id)
-        return self._contributed(member, given_of(entry, path, confidence, {}), trusted=False)
+        member = self._require_member(path, "can_write")
+        entry = require_own_entry(self._dependencies, path, entry_id)
+        return self._contribute(member, to_contribution_request(entry, path, confidence, {}), trusted=False)
 
     def query(
         self,
@@ -214,7 +228,7 @@ class Pool:
         text: str,
         *,
         limit: int = 10,
-        **which: Unpack[FilterWords],
+        **which: Unpack[FilterOptions],
     ) -> tuple[PoolHit, ...]:
         """What was contributed that answers a text by words or by meaning, the best first.
 
@@ -227,12 +241,14 @@ class Pool:
         Raises:
             NotAllowedError: The namespace may not read the pool.
         """
-        self._check(check_namespace(namespace), "can_read")
+        self._require_member(check_namespace(namespace), "can_read")
         found = self._memory.search(text, limit=limit, **which)
-        origins = self._store.origins(self._info.namespace, [entry.id for entry in found])
+        origins = self._store.get_origins(self._info.namespace, [entry.id for entry in found])
         return tuple(
             PoolHit(
-                entry=entry, score=entry.relevance, contributors=tuple(map(_contributor, origins[entry.id]))
+                entry=entry,
+                score=entry.relevance,
+                contributors=tuple(map(_to_contributor, origins[entry.id])),
             )
             for entry in found
             if entry.id in origins  # or it was erased meanwhile
@@ -250,7 +266,7 @@ class Pool:
         Raises:
             NotAllowedError: The namespace may not read the pool.
         """
-        return sync(self._parts, self._store, self._info, check_namespace(namespace))
+        return sync_pool(self._dependencies, self._store, self._info, check_namespace(namespace))
 
     def leave(self, namespace: str | Iterable[str], *, take_back: bool = False) -> int:
         """Take a member out at its own wish. What it has synced it keeps.
@@ -281,7 +297,7 @@ class Pool:
             NotAllowedError: It is no member or the only owner, or ``by`` is no owner.
         """
         path = check_namespace(namespace)
-        return self._store.remove_member(self.id, path, by=_asking(by), take_back=take_back)
+        return self._store.remove_member(self.id, path, by=_check_actor(by), take_back=take_back)
 
     def delete(self, *, by: str | Iterable[str] | None = None) -> int:
         """Erase the pool with all that was contributed; how much that was. What was synced stays where it is.
@@ -289,36 +305,39 @@ class Pool:
         Raises:
             NotAllowedError: ``by`` is no owner.
         """
-        return self._store.delete(self.id, by=_asking(by))
+        return self._store.delete(self.id, by=_check_actor(by))
 
-    def _check(self, namespace: NamespacePath, needs: str) -> PoolMember:
-        return check_member(self._store.member(self.id, namespace), self.name, namespace, needs=needs)
+    def _require_member(self, namespace: NamespacePath, needs: str) -> PoolMember:
+        return check_member(self._store.get_member(self.id, namespace), self.name, namespace, needs=needs)
 
-    def _contributed(self, member: PoolMember, given: Given, *, trusted: bool) -> Receipt:
+    def _contribute(self, member: PoolMember, given: ContributionRequest, *, trusted: bool) -> Receipt:
         if given.entry_id is not None:
-            refuse_copy(self._store, member.namespace, given.entry_id)
-        if not trusted and (aside := quarantined(self._parts, member.namespace, given.draft)) is not None:
+            check_not_synced(self._store, member.namespace, given.entry_id)
+        if (
+            not trusted
+            and (aside := quarantine_if_unsafe(self._dependencies, member.namespace, given.draft)) is not None
+        ):
             return aside
-        receipt = contribute(self._parts, self._store, self._info, member.namespace, given)
-        return receipt if member.can_read else _for_who_may_not_read()
+        receipt = contribute(self._dependencies, self._store, self._info, member.namespace, given)
+        return receipt if member.can_read else _build_redacted_receipt()
 
 
-def _asking(by: str | Iterable[str] | None) -> NamespacePath | None:
+def _check_actor(by: str | Iterable[str] | None) -> NamespacePath | None:
     return None if by is None else check_namespace(by)
 
 
-def _contributor(origin: Origin) -> Contributor:
+def _to_contributor(origin: Origin) -> Contributor:
     return Contributor(
         namespace=origin.namespace, contributed_at=origin.copied_at, confidence=origin.confidence
     )
 
 
-def _for_who_may_not_read() -> Receipt:
+def _build_redacted_receipt() -> Receipt:
     # Who may not read learns nothing of what others said, neither from what was there nor from what became of it.
     return Receipt(outcome=Outcome.STORED, reason="it is in the pool")
 
 
-def erase_from_pools(store: PoolStore, erased: Erased) -> dict[str, int]:
+def erase_from_pools(store: PoolStore, erased: ErasedIds) -> dict[str, int]:
     """Erase from pools, and from what others synced of them, what came from something that is gone.
 
     Args:
@@ -328,8 +347,8 @@ def erase_from_pools(store: PoolStore, erased: Erased) -> dict[str, int]:
     Returns:
         How many contributions, copies and memberships went.
     """
-    done = [store.erase_namespace(path) for path in erased.namespaces]
-    done += [store.erase_entries(path, ids) for path, ids in erased.entries.items() if ids]
+    done = [store.delete_namespace(path) for path in erased.namespaces]
+    done += [store.delete_entries(path, ids) for path, ids in erased.entries.items() if ids]
     told = {
         "pool contributions": sum(one.contributions for one in done),
         "pool copies": sum(one.copies for one in done),

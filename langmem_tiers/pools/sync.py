@@ -6,25 +6,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langmem_tiers.errors import StorageBusyError
-from langmem_tiers.long_term.conflicts.resolution import settle
-from langmem_tiers.long_term.entry_factory import new_entry
+from langmem_tiers.long_term.conflicts.resolution import resolve_conflicts
+from langmem_tiers.long_term.entry_factory import to_new_entry
 from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.long_term.records import MemoryWrite
-from langmem_tiers.pools.contribution import ALIKE, LONG_TERM, TRIES
+from langmem_tiers.pools.contribution import MAX_ATTEMPTS, MAX_SIMILAR_ENTRIES, POOL_TIERS
 from langmem_tiers.pools.models import PoolDelivery, SyncReport
-from langmem_tiers.recall.entry_search import Sought
+from langmem_tiers.recall.entry_search import EntrySearchRequest
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.dependencies import LastingParts
+    from langmem_tiers.long_term.dependencies import LongTermDependencies
     from langmem_tiers.long_term.models import Relation
-    from langmem_tiers.long_term.records import KeptEntry
-    from langmem_tiers.pools.models import Origin, PoolInfo, PoolNews, PoolStore
+    from langmem_tiers.long_term.records import StoredEntry
+    from langmem_tiers.pools.models import Origin, PoolInfo, PoolStore, PoolUpdates
 
-_AT_ONCE = 100
+_BATCH_SIZE = 100
 
 
 @dataclass
@@ -41,26 +41,28 @@ class _Batch:
     own: int = 0
 
 
-def sync(parts: LastingParts, store: PoolStore, pool: PoolInfo, namespace: NamespacePath) -> SyncReport:
+def sync_pool(
+    parts: LongTermDependencies, store: PoolStore, pool: PoolInfo, namespace: NamespacePath
+) -> SyncReport:
     """Copy what is new; each once, and none that the member has contributed itself."""
     report = SyncReport(pool=pool.name, namespace=namespace)
     tries = 0
     while True:
         now = parts.now()
-        news = store.news(pool.id, namespace, now, limit=_AT_ONCE)
-        if news.now == news.was:
+        news = store.get_updates(pool.id, namespace, now, limit=_BATCH_SIZE)
+        if news.latest_revision == news.synced_revision:
             return report
-        batch = _compared(parts, pool, namespace, news, now)
-        if len(batch.revisions) < 2 and store.deliver(pool.id, namespace, _delivery(news, batch), now):
-            report, tries = _added(report, batch), 0
-        elif (tries := tries + 1) == TRIES:
+        batch = _compare_updates(parts, pool, namespace, news, now)
+        if len(batch.revisions) < 2 and store.deliver(pool.id, namespace, _build_delivery(news, batch), now):
+            report, tries = _add_batch(report, batch), 0
+        elif (tries := tries + 1) == MAX_ATTEMPTS:
             raise StorageBusyError(
                 f"others write to {namespace!r} all the time: sync again later, it goes on where it stopped"
             )
 
 
-def _compared(
-    parts: LastingParts, pool: PoolInfo, namespace: NamespacePath, news: PoolNews, now: datetime
+def _compare_updates(
+    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, news: PoolUpdates, now: datetime
 ) -> _Batch:
     # With what the member knows, not with each other: in the pool that was done when they were contributed.
     batch = _Batch()
@@ -68,13 +70,17 @@ def _compared(
         if origin.namespace == namespace:
             batch.own += 1
             continue
-        new = _copy(parts, pool, namespace, kept, now)
+        new = _copy_entry(parts, pool, namespace, kept, now)
         assert new.valid_from is not None  # noqa: S101 - every entry that is kept has one
-        meant = EntryFilters(meets=(new.valid_from, new.valid_until), archived=True)
-        sought = Sought(namespace=namespace, text=new.content, tiers=LONG_TERM, filters=meant, limit=ALIKE)
-        alike = parts.search.similar(sought)
+        meant = EntryFilters(overlaps=(new.valid_from, new.valid_until), archived=True)
+        sought = EntrySearchRequest(
+            namespace=namespace, text=new.content, tiers=POOL_TIERS, filters=meant, limit=MAX_SIMILAR_ENTRIES
+        )
+        alike = parts.search.find_similar(sought)
         batch.revisions.add(alike.revision)
-        settled = settle(new, [one.entry for one in alike.found], now, kin=parts.kin, is_copy=True)
+        settled = resolve_conflicts(
+            new, [one.entry for one in alike.entries], now, kin=parts.word_similarity, is_copy=True
+        )
         batch.restore += settled.restore
         if not settled.receipt.is_stored:
             batch.known += 1
@@ -90,8 +96,8 @@ def _compared(
     return batch
 
 
-def _copy(
-    parts: LastingParts, pool: PoolInfo, namespace: NamespacePath, kept: KeptEntry, now: datetime
+def _copy_entry(
+    parts: LongTermDependencies, pool: PoolInfo, namespace: NamespacePath, kept: StoredEntry, now: datetime
 ) -> Entry:
     return replace(
         kept.entry,
@@ -104,12 +110,12 @@ def _copy(
     )
 
 
-def _delivery(news: PoolNews, batch: _Batch) -> PoolDelivery:
+def _build_delivery(news: PoolUpdates, batch: _Batch) -> PoolDelivery:
     return PoolDelivery(
-        news=news,
+        updates=news,
         sources=tuple(batch.sources),
         write=MemoryWrite(
-            put=tuple(new_entry(entry) for entry, _ in batch.copied),
+            put=tuple(to_new_entry(entry) for entry, _ in batch.copied),
             close=batch.close,
             relate=tuple(batch.relate),
             restore=tuple(dict.fromkeys(batch.restore)),
@@ -119,7 +125,7 @@ def _delivery(news: PoolNews, batch: _Batch) -> PoolDelivery:
     )
 
 
-def _added(report: SyncReport, batch: _Batch) -> SyncReport:
+def _add_batch(report: SyncReport, batch: _Batch) -> SyncReport:
     return replace(
         report,
         copied=(*report.copied, *(entry for entry, _ in batch.copied)),

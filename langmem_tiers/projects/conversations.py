@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.namespaces import CONVERSATIONS
+from langmem_tiers.common.namespaces import CONVERSATIONS_LABEL
 from langmem_tiers.items.models import NamespaceMatch
 from langmem_tiers.projects.models import Conversation, ConversationStatus
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.items.service import Items
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
 
-_ALL = 1_000_000
+_MAX_CONVERSATIONS = 1_000_000
 
 
-class Conversations:
+class ConversationRepository:
     """The conversations of one project.
 
     Args:
@@ -28,34 +28,34 @@ class Conversations:
         project: Its namespace.
     """
 
-    def __init__(self, items: Items, parts: MemoryParts, project: NamespacePath) -> None:
+    def __init__(self, items: Items, parts: EngineServices, project: NamespacePath) -> None:
         self._items = items
-        self._parts = parts
+        self._services = parts
         self._project = project
-        self._place = (CONVERSATIONS, *project)
+        self._state_namespace = (CONVERSATIONS_LABEL, *project)
 
-    def projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
+    def list_projects(self, others: Iterable[NamespacePath]) -> tuple[str, ...]:
         """The projects that have conversations, or anything else, in the database."""
-        found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS,))])
+        found = self._items.namespaces([NamespaceMatch("prefix", (CONVERSATIONS_LABEL,))])
         return tuple(dict.fromkeys(place[-1] for place in (*found, *others)))
 
-    def all(self) -> tuple[Conversation, ...]:
+    def list_all(self) -> tuple[Conversation, ...]:
         """All of them, oldest first."""
-        found = self._items.search(self._place, limit=_ALL)
-        known = [self._conversation(hit.item.key, hit.item.value) for hit in found]
+        found = self._items.search(self._state_namespace, limit=_MAX_CONVERSATIONS)
+        known = [self._to_conversation(hit.item.key, hit.item.value) for hit in found]
         return tuple(sorted(known, key=lambda one: (one.started_at, one.id)))
 
     def get(self, name: str) -> Conversation | None:
         """One of them."""
-        item = self._items.get(self._place, name)
-        return None if item is None else self._conversation(name, item.value)
+        item = self._items.get(self._state_namespace, name)
+        return None if item is None else self._to_conversation(name, item.value)
 
     def is_ended(self, name: str) -> bool:
         """Whether it was ended, by whomever."""
-        item = self._items.get(self._place, name)
+        item = self._items.get(self._state_namespace, name)
         return item is not None and item.value["status"] == ConversationStatus.ENDED
 
-    def put(self, conversation: Conversation) -> Conversation:
+    def save(self, conversation: Conversation) -> Conversation:
         """Note how it stands; the conversation as it is now."""
         ended = None if conversation.ended_at is None else conversation.ended_at.isoformat()
         value = {
@@ -64,11 +64,11 @@ class Conversations:
             "status": conversation.status.value,
             "outcome": conversation.outcome,
         }
-        self._items.put(self._place, conversation.id, value, texts=())
-        return self._conversation(conversation.id, value)
+        self._items.put(self._state_namespace, conversation.id, value, texts=())
+        return self._to_conversation(conversation.id, value)
 
-    def _conversation(self, name: str, value: dict[str, Any]) -> Conversation:
-        session, ended = self._parts.short_term.sessions.find(self._project, name), value["ended_at"]
+    def _to_conversation(self, name: str, value: dict[str, Any]) -> Conversation:
+        session, ended = self._services.short_term.sessions.get(self._project, name), value["ended_at"]
         return Conversation(
             id=name,
             project_id=self._project[-1],
@@ -76,5 +76,5 @@ class Conversations:
             ended_at=None if ended is None else datetime.fromisoformat(ended),
             status=ConversationStatus(value["status"]),
             outcome=value["outcome"],
-            total_turns=0 if session is None else self._parts.lasting.store.last_turn(session.key),
+            total_turns=0 if session is None else self._services.long_term.store.get_last_turn(session.key),
         )

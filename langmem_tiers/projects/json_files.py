@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.decay import decay_of, decayed
+from langmem_tiers.common.decay import compute_decay_since, compute_entry_decay
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.episodes.service import to_episode
 from langmem_tiers.long_term.models import EntryFilters
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.episodes.models import Episode
     from langmem_tiers.long_term.models import Relation
-    from langmem_tiers.long_term.records import KeptEntry
+    from langmem_tiers.long_term.records import StoredEntry
     from langmem_tiers.projects.models import Conversation
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
     from langmem_tiers.session import Session
 
 LONG_TERM_FILE = "long-term-memory.json"
 EPISODIC_FILE = "episodic-memory.json"
 CONVERSATIONS_FILE = "conversations.json"
 CHUNKS_FILE = "conversation-chunks.json"
-_PAGE = 500
-_EVER = EntryFilters(archived=True)
+_PAGE_SIZE = 500
+_ANY_TIME = EntryFilters(archived=True)
 
 
-def project_files(
-    parts: MemoryParts, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
+def build_project_files(
+    parts: EngineServices, namespace: NamespacePath, conversations: Sequence[tuple[Conversation, Session]]
 ) -> dict[str, list[dict[str, Any]]]:
     """What each file is to hold.
 
@@ -43,40 +43,49 @@ def project_files(
     """
     now = parts.now()
     files: dict[str, list[dict[str, Any]]] = {
-        LONG_TERM_FILE: list(_entries(parts, namespace, now)),
-        EPISODIC_FILE: [_episode(to_episode(one), now) for one in _all(parts, namespace, Tier.EPISODIC)],
+        LONG_TERM_FILE: list(_serialize_entries(parts, namespace, now)),
+        EPISODIC_FILE: [
+            _serialize_episode(to_episode(one), now)
+            for one in _iterate_entries(parts, namespace, Tier.EPISODIC)
+        ],
         CONVERSATIONS_FILE: [],
         CHUNKS_FILE: [],
     }
     for conversation, session in conversations:
         chunks = session.chunks()
-        files[CHUNKS_FILE] += [_chunk(one, session.messages_of(one)) for one in chunks]
-        recent = parts.chunks_of(session).recent()
-        files[CONVERSATIONS_FILE].append(_conversation(parts, conversation, session, chunks, recent))
+        files[CHUNKS_FILE] += [_serialize_chunk(one, session.messages_of(one)) for one in chunks]
+        recent = parts.get_chunks(session).list_recent_messages()
+        files[CONVERSATIONS_FILE].append(
+            _serialize_conversation(parts, conversation, session, chunks, recent)
+        )
     return files
 
 
-def _all(
-    parts: MemoryParts, namespace: NamespacePath, tier: Tier, filters: EntryFilters = _EVER
-) -> Iterator[KeptEntry]:
+def _iterate_entries(
+    parts: EngineServices, namespace: NamespacePath, tier: Tier, filters: EntryFilters = _ANY_TIME
+) -> Iterator[StoredEntry]:
     before: int | None = None
-    while page := parts.lasting.store.page(namespace, tier, filters, before=before, limit=_PAGE):
-        yield from map(parts.lasting.uses.seen, page)
+    while page := parts.long_term.store.list_entries(
+        namespace, tier, filters, before=before, limit=_PAGE_SIZE
+    ):
+        yield from map(parts.long_term.access_counter.with_pending_accesses, page)
         before = page[-1].key
 
 
-def _entries(parts: MemoryParts, namespace: NamespacePath, now: datetime) -> Iterator[dict[str, Any]]:
-    store, before = parts.lasting.store, None
-    while page := store.page(namespace, Tier.LONG_TERM, _EVER, before=before, limit=_PAGE):
+def _serialize_entries(
+    parts: EngineServices, namespace: NamespacePath, now: datetime
+) -> Iterator[dict[str, Any]]:
+    store, before = parts.long_term.store, None
+    while page := store.list_entries(namespace, Tier.LONG_TERM, _ANY_TIME, before=before, limit=_PAGE_SIZE):
         before = page[-1].key
-        entries = [parts.lasting.uses.seen(one).entry for one in page]
+        entries = [parts.long_term.access_counter.with_pending_accesses(one).entry for one in page]
         relations: dict[str, list[Relation]] = {}
-        for relation in store.relations(namespace, [entry.id for entry in entries]):
+        for relation in store.list_relations(namespace, [entry.id for entry in entries]):
             relations.setdefault(relation.source, []).append(relation)
-        yield from (_entry(entry, relations.get(entry.id, []), now) for entry in entries)
+        yield from (_serialize_entry(entry, relations.get(entry.id, []), now) for entry in entries)
 
 
-def _entry(entry: Entry, relations: Sequence[Relation], now: datetime) -> dict[str, Any]:
+def _serialize_entry(entry: Entry, relations: Sequence[Relation], now: datetime) -> dict[str, Any]:
     return {
         "id": entry.id,
         "type": entry.kind,
@@ -102,13 +111,13 @@ def _entry(entry: Entry, relations: Sequence[Relation], now: datetime) -> dict[s
             "importance": entry.importance,
             "accessCount": entry.access_count,
             "lastAccessedAt": (entry.last_access_at or entry.created_at).isoformat(),
-            "decayFactor": round(decay_of(entry, now), 6),
+            "decayFactor": round(compute_entry_decay(entry, now), 6),
             "tokens": entry.token_count,
         },
     }
 
 
-def _episode(episode: Episode, now: datetime) -> dict[str, Any]:
+def _serialize_episode(episode: Episode, now: datetime) -> dict[str, Any]:
     last = episode.last_access_at or episode.created_at
     return {
         "id": episode.id,
@@ -132,22 +141,22 @@ def _episode(episode: Episode, now: datetime) -> dict[str, Any]:
             "importance": episode.significance,
             "accessCount": episode.access_count,
             "lastAccessedAt": last.isoformat(),
-            "decayFactor": round(decayed(last, episode.access_count, now), 6),
+            "decayFactor": round(compute_decay_since(last, episode.access_count, now), 6),
             "tokens": episode.token_count,
         },
     }
 
 
-def _conversation(
-    parts: MemoryParts,
+def _serialize_conversation(
+    parts: EngineServices,
     conversation: Conversation,
     session: Session,
     chunks: Sequence[Chunk],
     recent: Sequence[Message],
 ) -> dict[str, Any]:
-    arc = parts.episodes_of(session.namespace).arc(session.name)
+    arc = parts.get_episodes(session.namespace).arc(session.name)
     own = EntryFilters(sessions=frozenset({session.name}), valid_at=parts.now())
-    facts = [one.entry.id for one in _all(parts, session.namespace, Tier.LONG_TERM, own)]
+    facts = [one.entry.id for one in _iterate_entries(parts, session.namespace, Tier.LONG_TERM, own)]
     return {
         "id": conversation.id,
         "projectId": conversation.project_id,
@@ -157,18 +166,18 @@ def _conversation(
         "outcome": conversation.outcome,
         "totalTurns": conversation.total_turns,
         "chunks": [chunk.id for chunk in chunks],
-        "recentMessages": [_message(message) for message in recent],
+        "recentMessages": [_serialize_message(message) for message in recent],
         "activeFacts": facts,
         "milestones": [episode.id for episode in arc.key_moments],
     }
 
 
-def _chunk(chunk: Chunk, messages: Sequence[Message]) -> dict[str, Any]:
+def _serialize_chunk(chunk: Chunk, messages: Sequence[Message]) -> dict[str, Any]:
     return {
         "id": chunk.id,
         "conversationId": chunk.session,
         "chunkNumber": chunk.number,
-        "messages": [_message(message) for message in messages],
+        "messages": [_serialize_message(message) for message in messages],
         "summary": chunk.summary,
         "keyTopics": list(chunk.topics),
         "tokenCount": chunk.token_count,
@@ -176,7 +185,7 @@ def _chunk(chunk: Chunk, messages: Sequence[Message]) -> dict[str, Any]:
     }
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _serialize_message(message: Message) -> dict[str, Any]:
     return {
         "id": message.id,
         "role": message.role.value,

@@ -8,25 +8,25 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from langmem_tiers.common.closeable import Closing
-from langmem_tiers.common.namespaces import CONVERSATIONS, check_name
+from langmem_tiers.common.closeable import Closeable
+from langmem_tiers.common.namespaces import CONVERSATIONS_LABEL, check_name
 from langmem_tiers.common.recall_strategy import Strategy, TfIdfWeights
 from langmem_tiers.config import EngineConfig, LearningConfig, RecallConfig
-from langmem_tiers.context.namespace_recall import Asked
-from langmem_tiers.context.namespace_recall import recall as recall_memories
-from langmem_tiers.context.session_context import in_its_context
+from langmem_tiers.context.namespace_recall import RawRecallRequest
+from langmem_tiers.context.namespace_recall import recall_from_namespace as recall_memories
+from langmem_tiers.context.session_context import expand_question
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, NotFoundError
-from langmem_tiers.projects.conversations import Conversations
-from langmem_tiers.projects.json_files import CONVERSATIONS_FILE, project_files
+from langmem_tiers.projects.conversations import ConversationRepository
+from langmem_tiers.projects.json_files import CONVERSATIONS_FILE, build_project_files
 from langmem_tiers.projects.models import Conversation, ConversationStatus, MemorySystemConfig
-from langmem_tiers.projects.project_context import Allocator, Material
+from langmem_tiers.projects.project_context import ContextAllocator, ContextSources
 from langmem_tiers.recall.models import RecallFilters
-from langmem_tiers.storage.file_io import file_faults, make_folder, write_whole
-from langmem_tiers.storage.file_locks import locked
+from langmem_tiers.storage.file_io import make_folder, replace_file, translate_file_errors
+from langmem_tiers.storage.file_locks import hold_file_lock
 from langmem_tiers.text.token_counting import CharCounter
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message, Role
     from langmem_tiers.common.ports import Embedder, LanguageModel, TokenCounter
     from langmem_tiers.episodes.models import NarrativeArc
-    from langmem_tiers.erasure.models import Erased
+    from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.long_term.models import ConsolidationReport
     from langmem_tiers.namespace import Namespace
     from langmem_tiers.projects.models import ContextBuildResult
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 DATABASE_FILE = "memory.db"
 _ENDED_SIGNIFICANCE = 0.6
-_WRITTEN = "files"
-_NOTHING: dict[str, Any] = {"stamp": [0, 0, 0, 0, 0, 0], "conversations": []}
-_CONTEXT_MESSAGES, _CONTEXT_CHARACTERS = 3, 300
-_MOST_BOOSTED = 3  # times as many as are asked for are looked at
-_BOOST = 0.1  # for a memory that holds every word of what was spoken of
-_LOCK_FILE, _LOCK_SECONDS = ".lock", 30.0
-_ALL = 1_000_000
+_WRITTEN_STATE_KEY = "files"
+_EMPTY_STATE: dict[str, Any] = {"stamp": [0, 0, 0, 0, 0, 0], "conversations": []}
+_MAX_CONTEXT_MESSAGES, _MAX_CONTEXT_MESSAGE_CHARACTERS = 3, 300
+_BOOST_CANDIDATE_FACTOR = 3  # times as many as are asked for are looked at
+_CONTEXT_BOOST_WEIGHT = 0.1  # for a memory that holds every word of what was spoken of
+_LOCK_FILE, _LOCK_TIMEOUT_SECONDS = ".lock", 30.0
+_MAX_CHUNKS = 1_000_000
 
 
-class MemorySystem(Closing):
+class MemorySystem(Closeable):
     """The memory of one project, in a folder of its own.
 
     Everything that was added is on the disk when the call returns, in ``memory.db``. ``flush()`` writes it as JSON
@@ -82,13 +82,13 @@ class MemorySystem(Closing):
         ids: IdSource | None = None,
         **settings: Any,  # noqa: ANN401 - checked by the configuration
     ) -> None:
-        self.config = _configured(config, settings)
+        self.config = _build_config(config, settings)
         self.folder = Path(self.config.memory_dir)
-        with file_faults(self.folder, "made"):
+        with translate_file_errors(self.folder, "made"):
             make_folder(self.folder)
         self.engine = MemoryEngine(
             self.folder / DATABASE_FILE,
-            config=_engine_config(self.config),
+            config=_build_engine_config(self.config),
             counter=CharCounter() if counter is None else counter,
             model=model,
             embedder=embedder,
@@ -96,13 +96,15 @@ class MemorySystem(Closing):
             ids=ids,
         )
         self.project: Namespace = self.engine.namespace(self.config.project_name)
-        self._talks = Conversations(self.engine.items, self.engine.parts, self.project.path)
-        self._place_written = (f"{CONVERSATIONS}, written", self.config.project_name)
-        self._current: Session | None = None
+        self._conversations = ConversationRepository(
+            self.engine.items, self.engine.services, self.project.path
+        )
+        self._written_state_namespace = (f"{CONVERSATIONS_LABEL}, written", self.config.project_name)
+        self._current_session: Session | None = None
         self._refuse_other_projects()
-        self.engine.parts.erasers.append(self._write_anew)
+        self.engine.services.erasers.append(self._rewrite_files)
 
-    def _write_anew(self, erased: Erased) -> dict[str, int]:
+    def _rewrite_files(self, erased: ErasedIds) -> dict[str, int]:
         # What people read holds nothing either of what is gone.
         places = (
             *erased.namespaces,
@@ -114,7 +116,7 @@ class MemorySystem(Closing):
         return {}
 
     def _refuse_other_projects(self) -> None:
-        for project in self._talks.projects(self.engine.namespaces()):
+        for project in self._conversations.list_projects(self.engine.namespaces()):
             if project != self.config.project_name:
                 self.engine.close()
                 raise InvalidConfigError(
@@ -139,24 +141,26 @@ class MemorySystem(Closing):
             if conversation_id is None
             else check_name(conversation_id, "conversation id")
         )
-        known = self._talks.get(name)
+        known = self._conversations.get(name)
         if known is not None and known.status is ConversationStatus.ENDED:
             raise InvalidInputError(
                 f"the conversation {name!r} was ended on {known.ended_at:%Y-%m-%d}: start another one, "
                 "what was said in it is remembered"
             )
-        self._current = self.project.session(name)
+        self._current_session = self.project.session(name)
         started = self._now() if known is None else known.started_at
-        return self._talks.put(Conversation(id=name, project_id=self.config.project_name, started_at=started))
+        return self._conversations.save(
+            Conversation(id=name, project_id=self.config.project_name, started_at=started)
+        )
 
     @property
     def conversation(self) -> Conversation | None:
         """The conversation at hand."""
-        return None if self._current is None else self._talks.get(self._current.name)
+        return None if self._current_session is None else self._conversations.get(self._current_session.name)
 
     def conversations(self) -> tuple[Conversation, ...]:
         """All conversations of the project, oldest first."""
-        return self._talks.all()
+        return self._conversations.list_all()
 
     def add_message(self, role: Role | str, content: str) -> Message:
         """Store a message of the conversation at hand, and learn from it.
@@ -164,7 +168,7 @@ class MemorySystem(Closing):
         Raises:
             InvalidInputError: No conversation was started.
         """
-        session = self._session()
+        session = self._require_session()
         message = session.add(role, content).stored[0]
         session.learn()
         return message
@@ -179,16 +183,16 @@ class MemorySystem(Closing):
         Raises:
             BudgetExceededError: The system prompt and the newest message do not fit.
         """
-        session = self._session()
-        parts = self.engine.parts
-        recent = parts.chunks_of(session).recent()
-        retrieved = self._retrieved(query, recent)
+        session = self._require_session()
+        parts = self.engine.services
+        recent = parts.get_chunks(session).list_recent_messages()
+        retrieved = self._retrieve(query, recent)
         turns = self.config.short_term_retention_turns
-        first_turn = parts.lasting.store.last_turn(session.key) - turns
-        newest = parts.chunks_of(session).latest(turns // self.config.chunk_size + 2)
+        first_turn = parts.long_term.store.get_last_turn(session.key) - turns
+        newest = parts.get_chunks(session).list_latest(turns // self.config.chunk_size + 2)
         chunks = [chunk for chunk in newest if chunk.last_turn > first_turn]
-        return Allocator(parts.short_term, self.config, self._now()).allocate(
-            Material(system_prompt=system_prompt, recent=recent, retrieved=retrieved, chunks=chunks)
+        return ContextAllocator(parts.short_term, self.config, self._now()).allocate(
+            ContextSources(system_prompt=system_prompt, recent=recent, retrieved=retrieved, chunks=chunks)
         )
 
     def search(
@@ -210,19 +214,19 @@ class MemorySystem(Closing):
             weights: What the signals count, in place of those of the configuration.
         """
         limit = self.config.retrieval_top_k if limit is None else limit
-        parts = self.engine.parts
+        parts = self.engine.services
         if weights is not None:
             recall = replace(parts.config.recall, tf_idf=weights)
             parts = replace(parts, config=replace(parts.config, recall=recall))
-        wide = min(_MOST_BOOSTED * limit, parts.config.recall.max_limit) if context else limit
-        wish = Asked(text, max(limit, wide), Strategy.TF_IDF, _only_lasting(filters))
+        wide = min(_BOOST_CANDIDATE_FACTOR * limit, parts.config.recall.max_limit) if context else limit
+        wish = RawRecallRequest(text, max(limit, wide), Strategy.TF_IDF, _exclude_messages(filters))
         found = recall_memories(parts, self.project.path, wish).hits
         hits = [hit for hit in found if hit.score >= self.config.relevance_threshold]
-        return tuple((_boosted(hits, context) if context else hits)[:limit])
+        return tuple((_boost_by_context(hits, context) if context else hits)[:limit])
 
     def pause_conversation(self) -> Conversation:
         """Leave the conversation at hand for another time."""
-        return self._close(ConversationStatus.PAUSED, None)
+        return self._close_conversation(ConversationStatus.PAUSED, None)
 
     def end_conversation(self, outcome: str | None = None) -> Conversation:
         """End the conversation at hand: all its messages become chunks, and what came of it an episode.
@@ -230,10 +234,10 @@ class MemorySystem(Closing):
         Args:
             outcome: What came of it.
         """
-        session = self._session()
+        session = self._require_session()
         outcome = outcome if outcome and outcome.strip() else None
         session.learn(whole=True)
-        turns = self.engine.parts.lasting.store.last_turn(session.key)
+        turns = self.engine.services.long_term.store.get_last_turn(session.key)
         if outcome is not None and turns:
             draft = EpisodeDraft(
                 kind=EpisodeKind.TASK_COMPLETED,
@@ -246,16 +250,16 @@ class MemorySystem(Closing):
                 last_turn=turns,
             )
             episodes = self.project.episodes
-            (ended,) = episodes.drafted(session.name, [draft])
+            (ended,) = episodes.build_episodes(session.name, [draft])
             # Under an id of its own, so that ending it again after a crash tells nothing twice.
             name = hashlib.blake2b(session.name.encode("utf-8", "replace"), digest_size=12).hexdigest()
-            episodes.keep(session.key, [replace(ended, id=f"ended-{name}")])
-            episodes.make_room()
-        return self._close(ConversationStatus.ENDED, outcome)
+            episodes.save(session.key, [replace(ended, id=f"ended-{name}")])
+            episodes.archive_excess()
+        return self._close_conversation(ConversationStatus.ENDED, outcome)
 
     def get_narrative_arc(self, conversation_id: str | None = None) -> NarrativeArc:
         """The story of a conversation: beginning, middle, end and key moments."""
-        name = self._session().name if conversation_id is None else conversation_id
+        name = self._require_session().name if conversation_id is None else conversation_id
         return self.project.episodes.arc(name)
 
     def consolidate(self) -> ConsolidationReport:
@@ -264,20 +268,23 @@ class MemorySystem(Closing):
 
     def flush(self) -> tuple[Path, ...]:
         """Write what has changed since the last time as JSON for people to read; the files that were written."""
-        self.engine.parts.lasting.uses.flush()
-        with file_faults(self.folder, "written"), locked(self.folder / _LOCK_FILE, _LOCK_SECONDS):
+        self.engine.services.long_term.access_counter.flush()
+        with (
+            translate_file_errors(self.folder, "written"),
+            hold_file_lock(self.folder / _LOCK_FILE, _LOCK_TIMEOUT_SECONDS),
+        ):
             sessions = [(one, self.project.find_session(one.id)) for one in self.conversations()]
             known = [(one, session) for one, session in sessions if session is not None]
-            state = self._state(known)
-            if state == self._written():
+            state = self._build_state(known)
+            if state == self._load_written_state():
                 return ()
             written = []
-            for name, value in project_files(self.engine.parts, self.project.path, known).items():
+            for name, value in build_project_files(self.engine.services, self.project.path, known).items():
                 text = json.dumps(value, ensure_ascii=False, indent=2)
                 # A lone surrogate becomes the escape that JSON has for it.
-                write_whole(self.folder / name, (text + "\n").encode("utf-8", "backslashreplace"))
+                replace_file(self.folder / name, (text + "\n").encode("utf-8", "backslashreplace"))
                 written.append(self.folder / name)
-            self.engine.items.put(self._place_written, _WRITTEN, state, texts=())
+            self.engine.items.put(self._written_state_namespace, _WRITTEN_STATE_KEY, state, texts=())
         return tuple(written)
 
     def close(self) -> None:
@@ -288,21 +295,21 @@ class MemorySystem(Closing):
             finally:
                 self.engine.close()
 
-    def _state(self, known: list[tuple[Conversation, Session]]) -> dict[str, Any]:
+    def _build_state(self, known: list[tuple[Conversation, Session]]) -> dict[str, Any]:
         # What the files were made of: by it the next process sees whether they are as they should be.
-        stamp = self.engine.parts.lasting.store.stamp(self.project.path)
+        stamp = self.engine.services.long_term.store.get_change_stamp(self.project.path)
         talks = [[one.id, one.status.value, session.info().revision] for one, session in known]
         return {"stamp": list(stamp), "conversations": talks}
 
-    def _written(self) -> dict[str, Any] | None:
+    def _load_written_state(self) -> dict[str, Any] | None:
         if not (self.folder / CONVERSATIONS_FILE).exists():
-            return _NOTHING
-        item = self.engine.items.get(self._place_written, _WRITTEN)
+            return _EMPTY_STATE
+        item = self.engine.items.get(self._written_state_namespace, _WRITTEN_STATE_KEY)
         return (
             None if item is None else item.value
         )  # whoever was forgotten altogether has files, and no note of them
 
-    def _retrieved(self, query: str | None, recent: tuple[Message, ...]) -> tuple[Hit, ...]:
+    def _retrieve(self, query: str | None, recent: tuple[Message, ...]) -> tuple[Hit, ...]:
         if query is None:
             said = [one for one in recent if one.role == "user"]
             query = said[-1].content if said else ""
@@ -310,50 +317,54 @@ class MemorySystem(Closing):
             return ()
         if recent and recent[-1].content == query:  # it was added already
             recent = recent[:-1]
-        spoken = "\n".join(one.content[:_CONTEXT_CHARACTERS] for one in recent[-_CONTEXT_MESSAGES:])
-        return self.search(in_its_context(query, recent), context=spoken)
+        spoken = "\n".join(
+            one.content[:_MAX_CONTEXT_MESSAGE_CHARACTERS] for one in recent[-_MAX_CONTEXT_MESSAGES:]
+        )
+        return self.search(expand_question(query, recent), context=spoken)
 
-    def _session(self) -> Session:
-        if self._current is None:
+    def _require_session(self) -> Session:
+        if self._current_session is None:
             raise InvalidInputError("there is no conversation at hand: call start_conversation() first")
-        if self._talks.is_ended(self._current.name):
-            name, self._current = self._current.name, None
+        if self._conversations.is_ended(self._current_session.name):
+            name, self._current_session = self._current_session.name, None
             raise InvalidInputError(
                 f"the conversation {name!r} was ended by somebody else: call start_conversation() for another one"
             )
-        return self._current
+        return self._current_session
 
-    def _close(self, status: ConversationStatus, outcome: str | None) -> Conversation:
-        session = self._session()
-        known = self._talks.get(session.name)
+    def _close_conversation(self, status: ConversationStatus, outcome: str | None) -> Conversation:
+        session = self._require_session()
+        known = self._conversations.get(session.name)
         if known is None:
             raise NotFoundError(f"the conversation {session.name!r} is gone: call start_conversation()")
         ended = self._now() if status is ConversationStatus.ENDED else None
-        self._current = None
-        return self._talks.put(replace(known, status=status, ended_at=ended, outcome=outcome))
+        self._current_session = None
+        return self._conversations.save(replace(known, status=status, ended_at=ended, outcome=outcome))
 
     def _now(self) -> datetime:
-        return self.engine.parts.now()
+        return self.engine.services.now()
 
 
-def _boosted(hits: Sequence[Hit], context: str) -> list[Hit]:
-    spoken = set(terms_of(context))
+def _boost_by_context(hits: Sequence[Hit], context: str) -> list[Hit]:
+    spoken = set(extract_terms(context))
     if not spoken:
         return list(hits)
 
     def boost(hit: Hit) -> float:
-        return _BOOST * len(spoken.intersection(terms_of(hit.entry.content))) / len(spoken)
+        return (
+            _CONTEXT_BOOST_WEIGHT * len(spoken.intersection(extract_terms(hit.entry.content))) / len(spoken)
+        )
 
     return sorted(hits, key=lambda hit: -(hit.score + boost(hit)))
 
 
-def _only_lasting(filters: RecallFilters | None) -> RecallFilters:
+def _exclude_messages(filters: RecallFilters | None) -> RecallFilters:
     # Messages as such are in the context or in a chunk already.
     given = RecallFilters() if filters is None else filters
     return replace(given, messages=False)
 
 
-def _configured(config: MemorySystemConfig | None, settings: dict[str, Any]) -> MemorySystemConfig:
+def _build_config(config: MemorySystemConfig | None, settings: dict[str, Any]) -> MemorySystemConfig:
     if config is not None and not isinstance(config, MemorySystemConfig):
         raise InvalidConfigError(f"config must be a MemorySystemConfig, got a {type(config).__name__}")
     known = {field.name for field in fields(MemorySystemConfig)}
@@ -363,13 +374,13 @@ def _configured(config: MemorySystemConfig | None, settings: dict[str, Any]) -> 
     return replace(MemorySystemConfig() if config is None else config, **settings)
 
 
-def _engine_config(config: MemorySystemConfig) -> EngineConfig:
+def _build_engine_config(config: MemorySystemConfig) -> EngineConfig:
     weights = TfIdfWeights(recency=config.recency_weight, importance=config.importance_weight)
     return EngineConfig(
         learning=LearningConfig(
             chunk_messages=config.chunk_size,
             recent_messages=config.max_recent_messages,
-            max_chunks=_ALL,
+            max_chunks=_MAX_CHUNKS,
             asks_model=False,
             max_episodes=config.max_episodic_memories,
             archive_after_days=config.consolidation_threshold_days,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.checks import check_fraction, check_whole
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.display.displayable import Told, table_of
-from langmem_tiers.display.tables import Bar, Sheet
+from langmem_tiers.display.displayable import Displayable, build_table
+from langmem_tiers.display.tables import DisplayContent, StackedBar
 from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RECENT_SHARE = 0.6
 """What recent messages may take of what is available; retrieved memories have the rest."""
 SYSTEM_PRIORITY, RECENT_PRIORITY, CHUNK_PRIORITY = 1.0, 0.9, 0.5
-MOST_RETRIEVED = 1000
+MAX_RETRIEVED_MEMORIES = 1000
 PRIORITY_STEP = 0.01
 """By how much each older message, and each older chunk, comes behind the one after it."""
 
@@ -71,7 +71,7 @@ class MemorySystemConfig:
         for name in ("chunk_size", "max_recent_messages", "max_episodic_memories"):
             check_whole(getattr(self, name), 1, name, most=1_000_000)
         check_whole(self.consolidation_threshold_days, 1, "consolidation_threshold_days", most=100_000)
-        check_whole(self.retrieval_top_k, 1, "retrieval_top_k", most=MOST_RETRIEVED)
+        check_whole(self.retrieval_top_k, 1, "retrieval_top_k", most=MAX_RETRIEVED_MEMORIES)
         for name in ("working_memory_tokens", "system_prompt_tokens", "short_term_retention_turns"):
             check_whole(getattr(self, name), 0, name)
         for name in ("relevance_threshold", "recency_weight", "importance_weight"):
@@ -98,7 +98,7 @@ class ConversationStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation(Told):
+class Conversation(Displayable):
     """A conversation of a project."""
 
     id: str
@@ -111,7 +111,7 @@ class Conversation(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextBudget(Told):
+class ContextBudget(Displayable):
     """How the tokens of a context window are divided."""
 
     total: int
@@ -128,7 +128,7 @@ class ContextBudget(Told):
     """What is left of the tokens for messages and memories."""
 
 
-class ItemKind(StrEnum):
+class ContextItemKind(StrEnum):
     """What an item of a context is."""
 
     SYSTEM_PROMPT = "system_prompt"
@@ -138,10 +138,10 @@ class ItemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextItem(Told):
+class ContextItem(Displayable):
     """One thing that is in a context, and how much it matters there."""
 
-    kind: ItemKind
+    kind: ContextItemKind
     id: str
     content: str
     priority: float
@@ -149,7 +149,7 @@ class ContextItem(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextAllocation(Told):
+class ContextAllocation(Displayable):
     """What is in a context."""
 
     items: tuple[ContextItem, ...]
@@ -160,7 +160,7 @@ class ContextAllocation(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextBuildResult(Told):
+class ContextBuildResult(Displayable):
     """A context, what was retrieved for it, and what had no room."""
 
     allocation: ContextAllocation
@@ -173,7 +173,7 @@ class ContextBuildResult(Told):
         """What goes to the model."""
         return self.allocation.messages
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         kinds = Counter[str]()
         for item in self.allocation.items:
             kinds[item.kind.replace("_", " ")] += item.token_count
@@ -181,6 +181,6 @@ class ContextBuildResult(Told):
         facts: dict[str, object] = {"retrieved": len(self.retrieval_results)}
         if self.warnings:
             facts["warnings"] = self.warnings
-        items = (table_of(self.allocation.items),) if self.allocation.items else ()
+        items = (build_table(self.allocation.items),) if self.allocation.items else ()
         title = f"Context: {self.allocation.total_tokens:,} of {limit:,} tokens"
-        return Sheet(title, facts, items, Bar(kinds, limit))
+        return DisplayContent(title, facts, items, StackedBar(kinds, limit))

@@ -14,65 +14,71 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.errors import EmbeddingError
-from langmem_tiers.recall.bm25 import PIECE, idf_of, norms_of, rarest, saturated
-from langmem_tiers.recall.item_records import ItemText, TextPlace
-from langmem_tiers.text.tokenize import is_unspaced, length_of, terms_of
+from langmem_tiers.recall.bm25 import (
+    NGRAM_WEIGHT,
+    compute_idf,
+    compute_length_norms,
+    compute_max_idf,
+    saturate_counts,
+)
+from langmem_tiers.recall.item_records import ItemText, ItemTextKey
+from langmem_tiers.text.tokenize import count_words, extract_terms, is_unspaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.recall.embedders.embedding import Embedding
+    from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.item_records import IndexedItem, ItemNamespaceState
     from langmem_tiers.recall.records import Floats, Rows
 
 
-def text_of(value: Mapping[str, Any]) -> str:
+def to_search_text(value: Mapping[str, Any]) -> str:
     """All that a value says, a line for each of its parts: ``{"user": {"name": "Ann"}}`` is "user name: Ann"."""
-    return "\n".join(_lines(value, ""))
+    return "\n".join(_iter_lines(value, ""))
 
 
-def item_texts(texts: Sequence[str], vectors: Mapping[str, bytes]) -> tuple[ItemText, ...]:
+def build_item_texts(texts: Sequence[str], vectors: Mapping[str, bytes]) -> tuple[ItemText, ...]:
     """Texts with their terms, and the vectors that there are."""
     return tuple(
-        ItemText(text=text, terms=" ".join(terms_of(text)), vector=vectors.get(text)) for text in texts
+        ItemText(text=text, terms=" ".join(extract_terms(text)), vector=vectors.get(text)) for text in texts
     )
 
 
-def vectors_of(texts: Sequence[str], embedding: Embedding) -> dict[str, bytes]:
+def embed_texts(texts: Sequence[str], embedding: EmbeddingClient) -> dict[str, bytes]:
     """The vectors of all texts, each asked for once.
 
     Raises:
         EmbeddingError: The embedder failed, or refuses one of them.
     """
     each = list(dict.fromkeys(texts))
-    embedded = embedding.documents(each)
-    if embedded.refused:
+    embedded = embedding.embed_documents(each)
+    if embedded.refused_numbers:
         raise EmbeddingError(
-            f"the embedder {embedding.identity!r} refuses {len(embedded.refused)} of {len(each)} texts: "
+            f"the embedder {embedding.identity!r} refuses {len(embedded.refused_numbers)} of {len(each)} texts: "
             "leave them out of the index, or shorten them; nothing was written"
         )
     return {text: vector.astype("<f4").tobytes() for text, vector in zip(each, embedded.vectors, strict=True)}
 
 
-def _lines(value: object, name: str) -> Iterator[str]:
+def _iter_lines(value: object, name: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _lines(part, f"{name} {key}" if name else str(key))
+            yield from _iter_lines(part, f"{name} {key}" if name else str(key))
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _lines(part, name)
+            yield from _iter_lines(part, name)
     elif value is not None:
         yield f"{name}: {value}" if name else str(value)
 
 
-LIFT = 0.5
+WORD_LIFT_WEIGHT = 0.5
 """How far the words of a query, all found, lift the score of a text from its cosine towards 1."""
-_DIGITS = 6  # of a score: what lies behind is noise of the order of summing
-_BYTES_OF_A_TEXT = 1500  # its terms, about
+_SCORE_DIGITS = 6  # of a score: what lies behind is noise of the order of summing
+_BYTES_PER_TEXT = 1500  # its terms, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +91,22 @@ class RankedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class ItemRanking:
     """Items in their order, the best first."""
 
     pks: Rows
     revisions: Rows
     scores: Floats
     """Those without a text have none and come last: minus infinity."""
-    seen: Mapping[int, ItemNamespaceState] = field(default_factory=dict)
+    namespace_states: Mapping[int, ItemNamespaceState] = field(default_factory=dict)
     """The namespaces as they were when it was made."""
-    holding: Mapping[str, int] = field(default_factory=dict)
+    text_counts: Mapping[str, int] = field(default_factory=dict)
     """The terms of the query, and how many texts hold each."""
 
     def __len__(self) -> int:
         return len(self.pks)
 
-    def part(self, start: int, end: int) -> list[RankedItem]:
+    def get_slice(self, start: int, end: int) -> list[RankedItem]:
         """Some of them."""
         columns = (column[start:end].tolist() for column in (self.pks, self.revisions, self.scores))
         return [
@@ -110,7 +116,7 @@ class Ranking:
 
 
 @dataclass(slots=True)
-class _Held:
+class _ItemSlots:
     item: IndexedItem
     row: int
     """Its place in the columns of items."""
@@ -118,7 +124,7 @@ class _Held:
     """The places of its texts."""
 
 
-class _Columns:
+class _ColumnPool:
     """Arrays of one length whose places are taken and given back."""
 
     def __init__(self, **kinds: type) -> None:
@@ -139,51 +145,51 @@ class _Columns:
         """Places that there is room for."""
         return len(next(iter(self._arrays.values())))
 
-    def take(self, **values: float) -> int:
+    def allocate(self, **values: float) -> int:
         """A place that holds these values."""
         place = self._free.pop() if self._free else self.size
         self.size = max(self.size, place + 1)
         if self.size > self.capacity:
-            self._arrays = {name: doubled(array) for name, array in self._arrays.items()}
+            self._arrays = {name: double_length(array) for name, array in self._arrays.items()}
         for name, value in values.items():
             self._arrays[name][place] = value
         return place
 
-    def give(self, place: int) -> None:
+    def release(self, place: int) -> None:
         """Free a place; it holds zeros."""
         for array in self._arrays.values():
             array[place] = 0
         self._free.append(place)
 
 
-def doubled(array: NDArray[Any]) -> NDArray[Any]:
+def double_length(array: NDArray[Any]) -> NDArray[Any]:
     """The array with as many zeros behind it."""
     return np.concatenate([array, np.zeros_like(array)])
 
 
-class Shelf:
+class ItemSearchIndex:
     """Items, the places of their words and their vectors. Not safe to share between threads."""
 
     def __init__(self) -> None:
-        self.seen: dict[int, ItemNamespaceState] = {}
+        self.namespace_states: dict[int, ItemNamespaceState] = {}
         self.model: int | None = None
-        self._items: dict[int, _Held] = {}
-        self._rows = _Columns(pk=np.int64, revision=np.int64, updated=np.int64)
-        self._texts = _Columns(row=np.int64, length=np.float64, used=np.bool_)
+        self._items: dict[int, _ItemSlots] = {}
+        self._rows = _ColumnPool(pk=np.int64, revision=np.int64, updated=np.int64)
+        self._texts = _ColumnPool(row=np.int64, length=np.float64, used=np.bool_)
         self._terms: dict[int, Counter[str]] = {}
         self._postings: dict[str, dict[int, int]] = {}
         self._vectors = np.zeros((16, 0), np.float32)
-        self._unfilled: dict[int, TextPlace] = {}
+        self._missing_vectors: dict[int, ItemTextKey] = {}
 
     @property
-    def weight(self) -> int:
+    def size_bytes(self) -> int:
         """About how many bytes it takes."""
-        return self._vectors.nbytes + self._texts.count * _BYTES_OF_A_TEXT
+        return self._vectors.nbytes + self._texts.count * _BYTES_PER_TEXT
 
     @property
-    def unfilled(self) -> list[TextPlace]:
+    def missing_vectors(self) -> list[ItemTextKey]:
         """Texts whose vectors are not here."""
-        return list(self._unfilled.values())
+        return list(self._missing_vectors.values())
 
     def use_model(self, model: int | None, dimension: int) -> None:
         """Hold vectors of this model, and none of another."""
@@ -193,56 +199,56 @@ class Shelf:
         self._vectors = np.zeros((self._texts.capacity, dimension), np.float32)
         for held in self._items.values():
             for number, slot in enumerate(held.slots):
-                self._unfilled[slot] = TextPlace(held.item.pk, held.item.revision, number)
+                self._missing_vectors[slot] = ItemTextKey(held.item.pk, held.item.revision, number)
 
     def put(self, item: IndexedItem) -> None:
         """Hold an item as it is now."""
         held = self._items.get(item.pk)
         if held is not None and held.item.revision == item.revision:
             return
-        self.drop(item.pk)
-        updated = microseconds(item.updated_at)
-        row = self._rows.take(pk=item.pk, revision=item.revision, updated=updated)
-        held = self._items[item.pk] = _Held(item, row)
+        self.remove(item.pk)
+        updated = to_microseconds(item.updated_at)
+        row = self._rows.allocate(pk=item.pk, revision=item.revision, updated=updated)
+        held = self._items[item.pk] = _ItemSlots(item, row)
         for number, (terms, vector) in enumerate(item.texts):
-            slot = self._take(row, terms.split())
+            slot = self._allocate_text(row, terms.split())
             held.slots.append(slot)
-            self._unfilled[slot] = TextPlace(item.pk, item.revision, number)
+            self._missing_vectors[slot] = ItemTextKey(item.pk, item.revision, number)
             if vector is not None:
-                self._fill(slot, vector)
+                self._put_vector(slot, vector)
 
-    def drop(self, pk: int) -> None:
+    def remove(self, pk: int) -> None:
         """Hold an item no longer."""
         held = self._items.pop(pk, None)
         if held is None:
             return
-        self._rows.give(held.row)
+        self._rows.release(held.row)
         for slot in held.slots:
             for term in self._terms.pop(slot):
                 del self._postings[term][slot]
                 if not self._postings[term]:
                     del self._postings[term]
             self._vectors[slot] = 0
-            self._unfilled.pop(slot, None)
-            self._texts.give(slot)
+            self._missing_vectors.pop(slot, None)
+            self._texts.release(slot)
 
-    def keep(self, namespaces: set[int], keys: set[int]) -> None:
+    def retain(self, namespaces: set[int], keys: set[int]) -> None:
         """Of some namespaces, hold only the items with these keys."""
         for pk in [
             pk for pk, held in self._items.items() if held.item.namespace_pk in namespaces and pk not in keys
         ]:
-            self.drop(pk)
+            self.remove(pk)
 
-    def fill(self, vectors: Iterable[tuple[TextPlace, bytes]]) -> None:
+    def put_vectors(self, vectors: Iterable[tuple[ItemTextKey, bytes]]) -> None:
         """Add vectors of texts that are here; an empty one for a text that can have none."""
         for place, vector in vectors:
             held = self._items.get(place.pk)
             if held is not None and held.item.revision == place.revision:
-                self._fill(held.slots[place.number], vector)
+                self._put_vector(held.slots[place.number], vector)
 
-    def ranked(
+    def rank(
         self, terms: Sequence[str], vector: NDArray[np.float32] | None, share: float | None = None
-    ) -> Ranking:
+    ) -> ItemRanking:
         """All items, the best first; of those that are as good, the one by words, then the last updated.
 
         Args:
@@ -251,54 +257,62 @@ class Shelf:
             share: What cosines count beside words; if left out, they are the score, which words lift.
         """
         rows = self._rows
-        scores = words = np.clip(self._word_scores(list(dict.fromkeys(terms))), 0, 1)
+        scores = words = np.clip(self._score_words(list(dict.fromkeys(terms))), 0, 1)
         if vector is not None:
             cosines = self._vectors[: self._texts.size] @ vector
             if share is None:
-                scores = cosines + (1 - cosines) * LIFT * words
+                scores = cosines + (1 - cosines) * WORD_LIFT_WEIGHT * words
             else:
                 scores = share * np.maximum(cosines, 0) + (1 - share) * words
-        best, by_words, there = self._best(scores), self._best(words), np.flatnonzero(rows["pk"])
+        best, by_words, there = (
+            self._find_best_scores(scores),
+            self._find_best_scores(words),
+            np.flatnonzero(rows["pk"]),
+        )
         keys = (rows["pk"], rows["updated"], by_words, best)  # the last one counts first
         order = there[np.lexsort([-key[there] for key in keys])]
         holding = {term: len(self._postings.get(term, ())) for term in terms}
-        return Ranking(rows["pk"][order], rows["revision"][order], best[order], dict(self.seen), holding)
+        return ItemRanking(
+            rows["pk"][order], rows["revision"][order], best[order], dict(self.namespace_states), holding
+        )
 
-    def _best(self, scores: Floats) -> Floats:
+    def _find_best_scores(self, scores: Floats) -> Floats:
         # Of each item: the score of its best text.
         best, used = np.full(self._rows.size, -np.inf), self._texts["used"]
-        np.maximum.at(best, self._texts["row"][used], scores[used].astype(np.float64).round(_DIGITS))
+        np.maximum.at(best, self._texts["row"][used], scores[used].astype(np.float64).round(_SCORE_DIGITS))
         return best
 
-    def _word_scores(self, terms: Sequence[str]) -> Floats:
+    def _score_words(self, terms: Sequence[str]) -> Floats:
         texts, scores = self._texts, np.zeros(self._texts.size)
         there = [term for term in terms if term in self._postings]
         if not there:
             return scores
-        worth = np.array([PIECE if is_unspaced(term) else 1.0 for term in there])
-        idf = idf_of(texts.count, np.array([len(self._postings[term]) for term in there])) * worth
+        worth = np.array([NGRAM_WEIGHT if is_unspaced(term) else 1.0 for term in there])
+        idf = compute_idf(texts.count, np.array([len(self._postings[term]) for term in there])) * worth
         # As in recall: words that are nowhere count no more than those that are there.
         nowhere = sum(term not in self._postings and not is_unspaced(term) for term in terms)
         total = float(idf.sum())
-        shares = idf / (total + min(nowhere * rarest(texts.count), total))
+        shares = idf / (total + min(nowhere * compute_max_idf(texts.count), total))
         mean = texts["length"].sum() / texts.count
         for term, share in zip(there, shares.tolist(), strict=True):
             posting = self._postings[term]
             slots = np.fromiter(posting, np.int64, len(posting))
             counts = np.fromiter(posting.values(), np.float64, len(posting))
-            scores[slots] += saturated(counts, norms_of(texts["length"][slots], mean)) * share
+            scores[slots] += (
+                saturate_counts(counts, compute_length_norms(texts["length"][slots], mean)) * share
+            )
         return scores
 
-    def _take(self, row: int, terms: list[str]) -> int:
-        slot = self._texts.take(row=row, length=length_of(terms), used=True)
+    def _allocate_text(self, row: int, terms: list[str]) -> int:
+        slot = self._texts.allocate(row=row, length=count_words(terms), used=True)
         if self._texts.capacity > len(self._vectors):
-            self._vectors = doubled(self._vectors)
+            self._vectors = double_length(self._vectors)
         self._terms[slot] = Counter(terms)
         for term, times in self._terms[slot].items():
             self._postings.setdefault(term, {})[slot] = times
         return slot
 
-    def _fill(self, slot: int, vector: bytes) -> None:
+    def _put_vector(self, slot: int, vector: bytes) -> None:
         if vector:
             self._vectors[slot] = np.frombuffer(vector, "<f4")
-        self._unfilled.pop(slot, None)
+        self._missing_vectors.pop(slot, None)

@@ -27,7 +27,7 @@ class ItemNamespaceState(NamedTuple):
 
     pk: int
     revision: int
-    erased: int
+    erasure_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class IndexedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPlace:
+class ItemTextKey:
     """Where a text stands: the item as of a revision, and the text's number in it."""
 
     pk: int
@@ -54,22 +54,24 @@ class TextPlace:
 class ItemIndex(Protocol):
     """What searches by query look at."""
 
-    def states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
+    def list_namespace_states(self, prefix: NamespacePath) -> tuple[ItemNamespaceState, ...]:
         """The namespaces that begin with the prefix's whole labels."""
         ...
 
-    def keys(self, namespaces: Sequence[int]) -> set[int]:
+    def list_keys(self, namespaces: Sequence[int]) -> set[int]:
         """The keys of all items in some namespaces."""
         ...
 
-    def load(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
+    def load_items(self, namespaces: Sequence[int], after: int, model: int | None) -> list[IndexedItem]:
         """The items of some namespaces that were written behind a revision."""
         ...
 
-    def texts(self, places: Sequence[TextPlace], model: int) -> Mapping[TextPlace, tuple[str, bytes | None]]:
+    def get_texts(
+        self, places: Sequence[ItemTextKey], model: int
+    ) -> Mapping[ItemTextKey, tuple[str, bytes | None]]:
         """Texts that are still as they were, each with its vector of that model, if there is one by now."""
         ...
 
-    def put_vectors(self, vectors: Mapping[TextPlace, bytes], model: int) -> None:
+    def insert_vectors(self, vectors: Mapping[ItemTextKey, bytes], model: int) -> None:
         """Keep vectors of texts that are still as they were."""
         ...

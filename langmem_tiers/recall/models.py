@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from langmem_tiers.common.entries import Tier, check_score
 from langmem_tiers.common.messages import check_role, check_time
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.display.displayable import Told, table_of
-from langmem_tiers.display.tables import Sheet, Table, cell
+from langmem_tiers.display.displayable import Displayable, build_table
+from langmem_tiers.display.tables import DisplayContent, Table, to_cell
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class RecallFilters:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "tiers", _set(self.tiers, "tiers", _check_tier))
-        put(self, "roles", _set(self.roles, "roles", check_role))
-        put(self, "sessions", _set(self.sessions, "sessions", check_name))
+        put(self, "tiers", _to_set(self.tiers, "tiers", _check_tier))
+        put(self, "roles", _to_set(self.roles, "roles", check_role))
+        put(self, "sessions", _to_set(self.sessions, "sessions", check_name))
         for name in ("kinds", "categories", "tags"):
-            put(self, name, _set(getattr(self, name), name, _check_word))
+            put(self, name, _to_set(getattr(self, name), name, _check_filter_name))
         for name in ("since", "until", "valid_at"):
             moment = getattr(self, name)
             put(self, name, None if moment is None else check_time(moment))
@@ -77,11 +77,11 @@ class RecallFilters:
         check_score(self.min_importance, "min_importance")
 
 
-_CIRCUMSTANCES = {"form", "speaker", "time", "session", "standing"}
+_CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time", "session", "standing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit(Told):
+class Hit(Displayable):
     """A memory that answers a query, and why."""
 
     entry: Entry
@@ -97,14 +97,14 @@ class Hit(Told):
     @property
     def relevance(self) -> float:
         """What words and meaning gave, without what speaks for any memory of that form, speaker, time or session."""
-        return sum(value for name, value in self.signals.items() if name not in _CIRCUMSTANCES)
+        return sum(value for name, value in self.signals.items() if name not in _CIRCUMSTANCE_SIGNALS)
 
     @property
     def session(self) -> str | None:
         """The session that it comes from."""
         return self.entry.session
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         entry = self.entry
         return {
             "score": self.score,
@@ -113,20 +113,20 @@ class Hit(Told):
             "session": entry.session,
             "role": entry.role,
             "time": entry.created_at,
-            "text": entry.content if self.knowledge is None else self.knowledge.told,
+            "text": entry.content if self.knowledge is None else self.knowledge.text,
         }
 
-    def _line(self) -> str:
-        return f"{self.score:.2f} {self._row()['text']}"
+    def _to_line(self) -> str:
+        return f"{self.score:.2f} {self._to_row()['text']}"
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         best = sorted(self.signals.items(), key=lambda one: -abs(one[1]))
-        signals = Table(("signal", "gave"), tuple((cell(name), value) for name, value in best))
-        return Sheet(f"Hit: {self.score:.3f}, found by {self.found_by}", self._row(), (signals,))
+        signals = Table(("signal", "gave"), tuple((to_cell(name), value) for name, value in best))
+        return DisplayContent(f"Hit: {self.score:.3f}, found by {self.found_by}", self._to_row(), (signals,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall(Told):
+class Recall(Displayable):
     """What a query brought back, best first."""
 
     query: str
@@ -148,7 +148,7 @@ class Recall(Told):
     def __getitem__(self, index: int) -> Hit:
         return self.hits[index]
 
-    def _sheet(self) -> Sheet:
+    def _to_display(self) -> DisplayContent:
         facts: dict[str, object] = {
             "query": self.query,
             "strategy": self.strategy,
@@ -157,10 +157,12 @@ class Recall(Told):
         }
         if self.problems:
             facts["problems"] = self.problems
-        return Sheet(f"Recall: {len(self):,} hits", facts, (table_of(self.hits),) if self.hits else ())
+        return DisplayContent(
+            f"Recall: {len(self):,} hits", facts, (build_table(self.hits),) if self.hits else ()
+        )
 
 
-def _set(values: object, what: str, check: object) -> frozenset[object] | None:
+def _to_set(values: object, what: str, check: object) -> frozenset[object] | None:
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -177,7 +179,7 @@ def _check_tier(tier: object) -> Tier:
         raise InvalidInputError(f"unknown tier {tier!r}: use one of {known}") from None
 
 
-def _check_word(word: object) -> str:
+def _check_filter_name(word: object) -> str:
     if not isinstance(word, str) or not word:
         raise InvalidInputError(f"a filter takes names, got {word!r}: use non-empty strings")
     return word

@@ -11,47 +11,51 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langmem_tiers.recall.ranking import Ranked
+from langmem_tiers.recall.ranking import RankedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langmem_tiers.common.recall_strategy import HybridWeights, TfIdfWeights
-    from langmem_tiers.recall.positions import Places
+    from langmem_tiers.recall.positions import MessagePositions
     from langmem_tiers.recall.records import Flags, Floats, Rows
 
-CANDIDATES = 3
+CANDIDATES_PER_RESULT = 3
 """Candidates of each kind for each memory that is asked for."""
-HALF_LIFE = 30 * 86_400 * 10**6
+HALF_LIFE_MICROSECONDS = 30 * 86_400 * 10**6
 """In microseconds."""
-MOST_SCORED = 1000
+MAX_SCORED_MESSAGES = 1000
 """Messages that TF-IDF looks at, those with the rarest words first."""
 
 
-def by_recency(places: Places, allowed: Flags | None, limit: int) -> Ranked:
+def rank_by_recency(places: MessagePositions, allowed: Flags | None, limit: int) -> RankedRows:
     """The newest first, the later key among equals."""
-    rows = _allowed(places, allowed)
+    rows = _list_allowed_rows(places, allowed)
     rows = rows[np.lexsort((-rows, -places["times"][rows]))][:limit]
     scores = 1 - np.arange(len(rows)) / limit
-    return Ranked(rows, scores, {"recency": scores})
+    return RankedRows(rows, scores, {"recency": scores})
 
 
-def by_importance(places: Places, importance: Floats, allowed: Flags | None, limit: int) -> Ranked:
+def rank_by_importance(
+    places: MessagePositions, importance: Floats, allowed: Flags | None, limit: int
+) -> RankedRows:
     """The most important first, the newest among equals."""
-    rows = _allowed(places, allowed)
+    rows = _list_allowed_rows(places, allowed)
     rows = rows[np.lexsort((-rows, -places["times"][rows], -importance[rows]))][:limit]
     scores = importance[rows].astype(np.float64)
-    return Ranked(rows, scores, {"importance": scores})
+    return RankedRows(rows, scores, {"importance": scores})
 
 
-def by_score(signal: str, rows: Rows, scores: Floats, limit: int) -> Ranked:
+def rank_by_score(signal: str, rows: Rows, scores: Floats, limit: int) -> RankedRows:
     """The highest first, the later key among equals."""
     order = np.lexsort((-rows, -scores))[:limit]
     best = scores[order].astype(np.float64)
-    return Ranked(rows[order], best, {signal: best})
+    return RankedRows(rows[order], best, {signal: best})
 
 
-def hybrid(recent: Ranked, similar: Ranked, important: Ranked, limit: int, weights: HybridWeights) -> Ranked:
+def rank_hybrid(
+    recent: RankedRows, similar: RankedRows, important: RankedRows, limit: int, weights: HybridWeights
+) -> RankedRows:
     """The three lists of candidates, each row's scores added up.
 
     Args:
@@ -67,18 +71,18 @@ def hybrid(recent: Ranked, similar: Ranked, important: Ranked, limit: int, weigh
     for name, ranked, weight in (*parts, ("importance", important, weights.importance)):
         signals[name] = np.zeros(len(rows))
         signals[name][np.searchsorted(rows, ranked.rows)] = weight * ranked.scores
-    return _best(rows, signals, limit)
+    return _rank_by_signals(rows, signals, limit)
 
 
-def tf_idf(
-    places: Places,
+def rank_tf_idf(
+    places: MessagePositions,
     rows: Rows,
     texts: Sequence[Sequence[str]],
     holding: Mapping[str, int],
     others: Mapping[str, Floats],
     limit: int,
     weights: TfIdfWeights,
-) -> Ranked:
+) -> RankedRows:
     """The weighted mean of five signals.
 
     Args:
@@ -101,21 +105,23 @@ def tf_idf(
         keyword[number] = len(known) / len(idf) if idf else 0.0
     given = {"semantic": semantic, "keyword": keyword, **others}
     total = sum(getattr(weights, name) for name in given)
-    return _best(rows, {name: getattr(weights, name) / total * part for name, part in given.items()}, limit)
+    return _rank_by_signals(
+        rows, {name: getattr(weights, name) / total * part for name, part in given.items()}, limit
+    )
 
 
-def recency_of(places: Places, rows: Rows, now: int) -> Floats:
+def compute_recency(places: MessagePositions, rows: Rows, now: int) -> Floats:
     """1 for now, half as much each 30 days."""
     ages = np.maximum(0, now - places["times"][rows])
-    faded: Floats = np.exp2(-ages / HALF_LIFE)
+    faded: Floats = np.exp2(-ages / HALF_LIFE_MICROSECONDS)
     return faded
 
 
-def _allowed(places: Places, allowed: Flags | None) -> Rows:
+def _list_allowed_rows(places: MessagePositions, allowed: Flags | None) -> Rows:
     return np.arange(places.count) if allowed is None else np.flatnonzero(allowed)
 
 
-def _best(rows: Rows, signals: Mapping[str, Floats], limit: int) -> Ranked:
+def _rank_by_signals(rows: Rows, signals: Mapping[str, Floats], limit: int) -> RankedRows:
     scores = sum(signals.values(), np.zeros(len(rows)))
     order = np.lexsort((-rows, -scores))[:limit]
-    return Ranked(rows[order], scores[order], {name: part[order] for name, part in signals.items()})
+    return RankedRows(rows[order], scores[order], {name: part[order] for name, part in signals.items()})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from langmem_tiers.common.entries import Shown, Tier
+    from langmem_tiers.common.entries import Tier, ViewItem
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.storage.search.postings import Postings
 
@@ -22,7 +22,7 @@ Rows: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 
-UNTRIED = 0.5
+DEFAULT_TRUST_SHARE = 0.5
 """The trust in a model where there is too little to try it on."""
 
 
@@ -36,7 +36,7 @@ class IndexText:
     """How many words they stand for."""
     speaker: str | None
     """The terms of the speaker's name, apart: who speaks is not who is spoken of."""
-    asks: bool
+    is_question: bool
     """Whether it ends with a question."""
     importance: float
     """By its content alone."""
@@ -66,35 +66,35 @@ class Tenant:
     """A namespace as it was when somebody looked at it."""
 
     key: int
-    erased: int
+    erasure_epoch: int
     """Another number than before means that something was erased: keys may stand for other messages now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
+class IndexChanges:
     """What is new since a reader last looked."""
 
     tenant: Tenant | None
     """None if there is no such namespace."""
     rows: IndexRows
-    mark: int
+    watermark: int
     """Where to go on next time."""
-    knows: bool = False
+    has_knowledge: bool = False
     """Whether anything is stored as knowledge."""
     terms: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Of the messages by key, if they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecalledMessage:
     """A message that recall has chosen, with the session it is of."""
 
-    shown: Shown
+    view_item: ViewItem
     session: str
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class VectorSearchFilter:
     """Which messages of a namespace are looked through."""
 
     count: int
@@ -106,34 +106,34 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialRecord:
     """On which messages a model was tried: with the same ones the outcome is the same."""
 
-    last: int
+    last_key: int
     """The key of the last message that the sample could be taken from."""
     size: int
     """How many messages that were."""
-    pairs: int
-    others: int
+    pair_count: int
+    other_count: int
 
     @property
     def extent(self) -> tuple[int, int, int]:
         """How much that was."""
-        return self.size, self.pairs, self.others
+        return self.size, self.pair_count, self.other_count
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
     """How much the cosines of a model count in a namespace, and by what they are stretched."""
 
-    share: float = UNTRIED
+    share: float = DEFAULT_TRUST_SHARE
     scale: float = 1.0
 
 
 class IndexStore(Protocol):
     """Words and places of messages, written in the same transaction as the messages."""
 
-    def refresh(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> Refresh:
+    def load_changes(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> IndexChanges:
         """The rows that were written behind the mark; 0 is the beginning.
 
         Args:
@@ -143,23 +143,23 @@ class IndexStore(Protocol):
         """
         ...
 
-    def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
+    def find_postings(self, namespace: int, terms: Sequence[str]) -> Postings:
         """Where the terms are, in this namespace."""
         ...
 
-    def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
+    def list_keys_in_tier(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
         """The keys of the messages that were moved to a tier."""
         ...
 
-    def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+    def get_terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """The terms of some messages."""
         ...
 
-    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
+    def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
         """The messages with these keys; those that are gone are left out, all if anything was erased."""
         ...
 
-    def touch(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
+    def add_accesses(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
         """Count that messages were recalled; nothing is counted if anything was erased since."""
         ...
 
@@ -167,17 +167,17 @@ class IndexStore(Protocol):
 class VectorStore(Protocol):
     """Vectors of messages, each with the model that made it."""
 
-    def model(
+    def register_model(
         self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
     ) -> int:
         """The key under which this model's vectors are kept; notes, to the day, that it is in use."""
         ...
 
-    def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
+    def get_texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
         """The texts of some messages, to be embedded; those that are gone are left out."""
         ...
 
-    def put(
+    def insert_vectors(
         self,
         tenant: Tenant,
         model: int,
@@ -200,7 +200,7 @@ class VectorStore(Protocol):
         """
         ...
 
-    def index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+    def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
         """Have the nearest of a large namespace found sooner, where the store can; how many vectors that took.
 
         Args:
@@ -211,11 +211,11 @@ class VectorStore(Protocol):
         """
         ...
 
-    def drop_others(self, namespace: int, model: int, unused_since: datetime) -> int:
+    def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
         """Erase the vectors of other models that nobody has used since; how many those were."""
         ...
 
-    def load(
+    def load_vectors(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
         """Keys and vectors that were written behind a mark, and the next mark.
@@ -224,12 +224,12 @@ class VectorStore(Protocol):
         """
         ...
 
-    def vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def get_vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The vectors of some messages, as far as there are any."""
         ...
 
-    def nearest(
-        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: Within
+    def find_nearest(
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: VectorSearchFilter
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """The nearest messages with their cosines, best first; None if the store leaves that to its reader.
 
@@ -242,25 +242,25 @@ class VectorStore(Protocol):
         """
         ...
 
-    def cosines(
+    def compute_cosines(
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The cosines of some messages, for stores that find the nearest themselves."""
         ...
 
-    def trust(self, tenant: Tenant, model: int) -> tuple[Tried, Trust] | None:
+    def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
         """What somebody found last, and on what; None if nobody has, or something was erased since."""
         ...
 
-    def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:
+    def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
         """Tell others what was found, in place of what was found on fewer."""
         ...
 
-    def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
+    def get_cached_vectors(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
         """Vectors of texts that were embedded before, by the hash of the text."""
         ...
 
-    def cache(
+    def insert_cached_vectors(
         self,
         model: int,
         vectors: Mapping[bytes, bytes],

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.services import EngineServices
 
 _LEASE_SECONDS = 60.0
 """Longer than any batch takes: the lease is kept from batch to batch."""
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
 
 
-def embed(
-    parts: MemoryParts, namespace: NamespacePath, progress: Callable[[int, int], None] | None = None
+def embed_namespace(
+    parts: EngineServices, namespace: NamespacePath, progress: Callable[[int, int], None] | None = None
 ) -> int:
     """Embed every message that has no vector yet; how many this process did.
 
@@ -34,10 +34,10 @@ def embed(
         return 0
     lease = Lease.of(parts, LeaseKind.EMBED, namespace, _LEASE_SECONDS)
     pause = _FIRST_PAUSE_SECONDS
-    while not lease.hold():  # whoever dies with it loses it, so this comes to its end
+    while not lease.acquire():  # whoever dies with it loses it, so this comes to its end
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     try:
-        return parts.retriever.embed(namespace, lease.hold, progress)
+        return parts.retriever.embed(namespace, lease.acquire, progress)
     finally:
-        lease.give_back()
+        lease.release()

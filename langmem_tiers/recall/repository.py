@@ -20,13 +20,21 @@ from sqlalchemy import (
 )
 
 from langmem_tiers.common.messages import Role
-from langmem_tiers.common.namespaces import namespace_key, unescape
-from langmem_tiers.recall.records import Found, IndexRows, Refresh, Tenant
-from langmem_tiers.sessions.message_sql import IS_REMOVED, MARK_COLUMNS
-from langmem_tiers.sessions.override_repository import shown_of
+from langmem_tiers.common.namespaces import build_namespace_key, unescape
+from langmem_tiers.recall.records import IndexChanges, IndexRows, RecalledMessage, Tenant
+from langmem_tiers.sessions.message_sql import IS_REMOVED, OVERRIDE_COLUMNS
+from langmem_tiers.sessions.override_repository import to_view_items
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import RECORD, accesses, entries, knowledge, messages, namespaces, sessions
+from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.schema import (
+    MESSAGE_COLUMNS,
+    accesses,
+    entries,
+    knowledge,
+    messages,
+    namespaces,
+    sessions,
+)
 from langmem_tiers.storage.search import postgres, sqlite
 from langmem_tiers.storage.search.postings import Postings
 
@@ -43,25 +51,27 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-_ROLES = {role.value: number for number, role in enumerate(Role)}
+_ROLE_NUMBERS = {role.value: number for number, role in enumerate(Role)}
 # What was begun before this and is not committed yet may come later, with a smaller key.
 _HORIZON: ColumnElement[int] = literal_column(
     "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
 )
-_COUNT = text(  # an access is counted beside the message, which stays as it is
+_COUNT_ACCESSES = text(  # an access is counted beside the message, which stays as it is
     """INSERT INTO lmt_accesses (message_pk, count, last_at)
         SELECT pk, :count, :now FROM lmt_messages WHERE pk = :key AND namespace_pk = :namespace
         ON CONFLICT (message_pk) DO UPDATE
         SET count = lmt_accesses.count + excluded.count, last_at = excluded.last_at"""
 )
-_KNOWS = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
+_HAS_KNOWLEDGE = exists().where(knowledge.c.namespace_pk == namespaces.c.pk).label("knows")
 _NEWEST = select(func.max(messages.c.pk)).where(messages.c.namespace_pk == namespaces.c.pk).label("newest")
-_TENANT = select(namespaces.c.pk, namespaces.c.erased, _KNOWS).where(namespaces.c.path == bindparam("path"))
-ERASED = (
+_TENANT_QUERY = select(namespaces.c.pk, namespaces.c.erased, _HAS_KNOWLEDGE).where(
+    namespaces.c.path == bindparam("path")
+)
+ERASURE_EPOCH_QUERY = (
     select(namespaces.c.erased).where(namespaces.c.pk == bindparam("namespace")).with_for_update(read=True)
 )
-_FOUND = (
-    select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name"))
+_MESSAGES_QUERY = (
+    select(*MESSAGE_COLUMNS, *OVERRIDE_COLUMNS, sessions.c.name.label("session_name"))
     .add_columns(sessions.c.view_position, sessions.c.view_message)
     .select_from(
         messages.join(sessions, sessions.c.pk == messages.c.session_pk)
@@ -72,25 +82,25 @@ _FOUND = (
 )
 
 
-def of_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
+def filter_by_keys(query: Select[*tuple[Any, ...]], is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001
     """A query for messages with some keys, to be given as ``keys_of()`` has them."""
     if is_sqlite:
         return query.where(text("lmt_messages.pk IN (SELECT value FROM json_each(:keys))"))
     return query.where(text("lmt_messages.pk = ANY(CAST(:keys AS bigint[]))"))
 
 
-def keys_of(keys: Sequence[int], is_sqlite: bool) -> object:  # noqa: FBT001 - which database
+def to_keys_parameter(keys: Sequence[int], is_sqlite: bool) -> object:  # noqa: FBT001 - which database
     """Keys as a query ``of_keys()`` takes them."""
     return str(list(keys)) if is_sqlite else list(keys)
 
 
-def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
+def _build_rows_query(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which database
     query = (
         select(
             messages.c.pk,
             messages.c.session_pk,
             messages.c.position,
-            _microseconds(messages.c.created_at, is_sqlite).label("microseconds"),
+            _to_microseconds(messages.c.created_at, is_sqlite).label("microseconds"),
             messages.c.role,
             messages.c.term_count,
             messages.c.asks,
@@ -108,7 +118,7 @@ def _rows(is_sqlite: bool) -> Select[*tuple[Any, ...]]:  # noqa: FBT001 - which 
     return query.where(text("written_by >= CAST(CAST(:mark AS text) AS xid8)"))
 
 
-def _microseconds(time: ColumnElement[datetime], is_sqlite: bool) -> ColumnElement[int]:  # noqa: FBT001
+def _to_microseconds(time: ColumnElement[datetime], is_sqlite: bool) -> ColumnElement[int]:  # noqa: FBT001
     if not is_sqlite:
         return cast(func.extract("epoch", time) * 1_000_000, BigInteger)
     stored = type_coerce(time, String)  # 2023-05-08T13:56:00.000000Z
@@ -123,45 +133,55 @@ class SqlIndexStore:
         self._database = database
         self._search = sqlite if database.is_sqlite else postgres
         # On SQLite what is newest, on PostgreSQL how far back to look the next time.
-        self._tenant = DriverStatement(
-            _TENANT.add_columns(_NEWEST if database.is_sqlite else _HORIZON), database.dialect
+        self._tenant_statement = DriverStatement(
+            _TENANT_QUERY.add_columns(_NEWEST if database.is_sqlite else _HORIZON), database.dialect
         )
-        self._found = DriverStatement(of_keys(_FOUND, database.is_sqlite), database.dialect)
-        self._terms_of = DriverStatement(
-            of_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
+        self._messages_statement = DriverStatement(
+            filter_by_keys(_MESSAGES_QUERY, database.is_sqlite), database.dialect
         )
-        rows = _rows(database.is_sqlite)
-        self._rows = DriverStatement(rows, database.dialect)
-        self._rows_with_terms = DriverStatement(rows.add_columns(messages.c.terms), database.dialect)
+        self._terms_statement = DriverStatement(
+            filter_by_keys(select(messages.c.pk, messages.c.terms), database.is_sqlite), database.dialect
+        )
+        rows = _build_rows_query(database.is_sqlite)
+        self._rows_statement = DriverStatement(rows, database.dialect)
+        self._rows_with_terms_statement = DriverStatement(
+            rows.add_columns(messages.c.terms), database.dialect
+        )
 
-    @repeatable
-    def refresh(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> Refresh:
+    @retry_on_disconnect
+    def load_changes(self, namespace: NamespacePath, mark: int, *, with_terms: bool = False) -> IndexChanges:
         """The rows that were written behind the mark."""
-        statement = self._rows_with_terms if with_terms else self._rows
+        statement = self._rows_with_terms_statement if with_terms else self._rows_statement
         with self._database.read_raw() as connection:
             # In this order, nothing that happens meanwhile is missed: it is seen now or the next time.
-            tenant = self._tenant.run(connection, {"path": namespace_key(namespace)})
+            tenant = self._tenant_statement.run(connection, {"path": build_namespace_key(namespace)})
             if tenant is None:
-                return Refresh(None, _no_rows(), 0)
+                return IndexChanges(None, _build_empty_rows(), 0)
             key, erased, knows, limit = tenant
             is_new = not self._database.is_sqlite or (limit or 0) > mark
-            rows = statement.all(connection, {"namespace": key, "mark": mark}) if is_new else []
+            rows = statement.fetch_all(connection, {"namespace": key, "mark": mark}) if is_new else []
         if self._database.is_sqlite:
             limit = rows[-1][0] if rows else mark
-        terms = {row[0]: self._terms(row[-1]) for row in rows} if with_terms else {}
-        return Refresh(Tenant(key, erased), _arrays(rows) if rows else _no_rows(), limit, bool(knows), terms)
+        terms = {row[0]: self._unpack_terms(row[-1]) for row in rows} if with_terms else {}
+        return IndexChanges(
+            Tenant(key, erased),
+            _build_index_rows(rows) if rows else _build_empty_rows(),
+            limit,
+            bool(knows),
+            terms,
+        )
 
-    @repeatable
-    def postings(self, namespace: int, terms: Sequence[str]) -> Postings:
+    @retry_on_disconnect
+    def find_postings(self, namespace: int, terms: Sequence[str]) -> Postings:
         """Where the terms are, in this namespace."""
         own = [f"{namespace}_{term}" for term in terms]
         with self._database.read_raw() as connection:
-            found: Postings = self._search.postings(connection, own)
+            found: Postings = self._search.find_postings(connection, own)
         bare = [term.partition("_")[2] for term in found.terms]
-        return Postings(bare, found.of, found.keys, found.counts)
+        return Postings(bare, found.term_numbers, found.keys, found.counts)
 
-    @repeatable
-    def marked(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
+    @retry_on_disconnect
+    def list_keys_in_tier(self, namespace: int, tier: Tier) -> NDArray[np.int64]:
         """The keys of the messages that were moved to a tier."""
         import numpy as np  # noqa: PLC0415 - not before something is recalled
 
@@ -171,30 +191,33 @@ class SqlIndexStore:
         with self._database.read() as connection:
             return np.array(connection.execute(query).scalars().all(), np.int64)
 
-    @repeatable
-    def terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
+    @retry_on_disconnect
+    def get_terms(self, keys: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """The terms of some messages."""
         with self._database.read_raw() as connection:
-            rows = self._terms_of.all(connection, {"keys": keys_of(keys, self._database.is_sqlite)})
-        return {key: self._terms(stored) for key, stored in rows}
-
-    def _terms(self, stored: str | None) -> list[str]:
-        return [term.partition("_")[2] for term in self._search.unpacked(stored or "")]
-
-    @repeatable
-    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
-        """The messages with these keys; those that are gone are left out."""
-        wanted = keys_of(keys, self._database.is_sqlite)
-        with self._database.read_raw() as connection:
-            rows = self._found.named(
-                connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erased}
+            rows = self._terms_statement.fetch_all(
+                connection, {"keys": to_keys_parameter(keys, self._database.is_sqlite)}
             )
-        shown = shown_of(rows, self._database.label)
+        return {key: self._unpack_terms(stored) for key, stored in rows}
+
+    def _unpack_terms(self, stored: str | None) -> list[str]:
+        return [term.partition("_")[2] for term in self._search.unpack_terms(stored or "")]
+
+    @retry_on_disconnect
+    def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
+        """The messages with these keys; those that are gone are left out."""
+        wanted = to_keys_parameter(keys, self._database.is_sqlite)
+        with self._database.read_raw() as connection:
+            rows = self._messages_statement.fetch_named(
+                connection, {"keys": wanted, "namespace": tenant.key, "erased": tenant.erasure_epoch}
+            )
+        shown = to_view_items(rows, self._database.label)
         return {
-            item.key: Found(item, unescape(row.session_name)) for item, row in zip(shown, rows, strict=True)
+            item.key: RecalledMessage(item, unescape(row.session_name))
+            for item, row in zip(shown, rows, strict=True)
         }
 
-    def touch(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
+    def add_accesses(self, tenant: Tenant, accesses: Mapping[int, int], now: datetime) -> None:
         """Count that messages were recalled."""
         if not accesses:
             return
@@ -204,21 +227,23 @@ class SqlIndexStore:
             for key, count in sorted(accesses.items())
         ]
         with self._database.write() as connection:
-            if is_as_it_was(connection, tenant):
-                connection.execute(_COUNT, rows)
+            if is_unchanged(connection, tenant):
+                connection.execute(_COUNT_ACCESSES, rows)
 
 
-def is_as_it_was(connection: Connection, tenant: Tenant) -> bool:
+def is_unchanged(connection: Connection, tenant: Tenant) -> bool:
     """Whether nothing of the namespace was erased since; until the transaction ends nothing will be."""
-    return bool(connection.execute(ERASED, {"namespace": tenant.key}).scalar() == tenant.erased)
+    return bool(
+        connection.execute(ERASURE_EPOCH_QUERY, {"namespace": tenant.key}).scalar() == tenant.erasure_epoch
+    )
 
 
 @cache  # most often nothing is new
-def _no_rows() -> IndexRows:
-    return _arrays([])
+def _build_empty_rows() -> IndexRows:
+    return _build_index_rows([])
 
 
-def _arrays(rows: Sequence[AnyRow]) -> IndexRows:
+def _build_index_rows(rows: Sequence[AnyRow]) -> IndexRows:
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
     columns = list(zip(*rows, strict=True)) if rows else [()] * 10
@@ -228,7 +253,7 @@ def _arrays(rows: Sequence[AnyRow]) -> IndexRows:
         sessions=np.array(session_keys, np.int64),
         positions=np.array(positions, np.int64),
         times=np.array(times, np.int64),
-        roles=np.array([_ROLES[role] for role in roles], np.uint8),
+        roles=np.array([_ROLE_NUMBERS[role] for role in roles], np.uint8),
         lengths=np.array(lengths, np.float32),
         asks=np.array(asks, np.bool_),
         importance=np.array(importance, np.float64),

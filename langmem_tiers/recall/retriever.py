@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
-from langmem_tiers.common.background_tasks import Background
+from langmem_tiers.common.background_tasks import BackgroundWorker
 from langmem_tiers.common.entries import Entry
 from langmem_tiers.common.recall_strategy import Strategy
 from langmem_tiers.errors import StorageError
-from langmem_tiers.recall.embedding_backfill import Filling, Meaning
+from langmem_tiers.recall.embedding_backfill import EmbeddingBackfill, QueryVector
 from langmem_tiers.recall.models import Hit, Recall
-from langmem_tiers.recall.query import Query, read_query
+from langmem_tiers.recall.query import Query, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import SessionStore
     from langmem_tiers.config import EngineConfig
-    from langmem_tiers.recall.embedders.embedding import Embedding
+    from langmem_tiers.recall.embedders.embedding import EmbeddingClient
     from langmem_tiers.recall.models import RecallFilters
     from langmem_tiers.recall.namespace_index import NamespaceIndex
-    from langmem_tiers.recall.positions import Places
-    from langmem_tiers.recall.ranking import Ranked
-    from langmem_tiers.recall.records import Found, IndexStore, Tenant
+    from langmem_tiers.recall.positions import MessagePositions
+    from langmem_tiers.recall.ranking import RankedRows
+    from langmem_tiers.recall.records import IndexStore, RecalledMessage, Tenant
 
-_ACCESSES_BEFORE_WRITING = 200
-_CIRCUMSTANCES = {"form", "speaker", "time"}  # they support what was found, they do not find
-_TRIES = 3  # what was found may be erased before it is read
+_ACCESS_WRITE_BATCH_SIZE = 200
+_CIRCUMSTANCE_SIGNALS = {"form", "speaker", "time"}  # they support what was found, they do not find
+_MAX_TRIES = 3  # what was found may be erased before it is read
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RecallRequest:
     """What is asked for."""
 
     query: Query
@@ -45,9 +45,9 @@ class Wish:
     strategy: Strategy
     filters: RecallFilters | None
     now: datetime
-    without: Sequence[int] = ()
+    excluded_keys: Sequence[int] = ()
     """Keys of messages that may not come, such as those in sight."""
-    asking: int | None = None
+    asking_key: int | None = None
     """Key of the message that asks: its words are not among those that are looked through."""
 
 
@@ -70,7 +70,7 @@ class Retriever:
         *,
         index: IndexStore,
         sessions: SessionStore,
-        embedding: Embedding | None,
+        embedding: EmbeddingClient | None,
         config: EngineConfig,
         clock: Clock,
     ) -> None:
@@ -79,25 +79,27 @@ class Retriever:
         self.embedding = embedding
         self.config = config
         self._clock = clock
-        self._background = Background()
-        self._filling = (
-            Filling(index, embedding, self._background, config.embedding, clock) if embedding else None
+        self._background = BackgroundWorker()
+        self._backfill = (
+            EmbeddingBackfill(index, embedding, self._background, config.embedding, clock)
+            if embedding
+            else None
         )
         self._reset()
-        fork_safety.watch(self)
+        fork_safety.register_fork_aware(self)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._held: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
-        self._bytes: dict[NamespacePath, int] = {}
-        self._bytes_in_all = 0
+        self._indexes: OrderedDict[NamespacePath, NamespaceIndex] = OrderedDict()
+        self._index_bytes: dict[NamespacePath, int] = {}
+        self._total_bytes = 0
         self._accesses: defaultdict[Tenant, Counter[int]] = defaultdict(Counter)
-        self._counted = 0
+        self._unwritten_access_count = 0
 
-    def recall(self, namespace: NamespacePath, wish: Wish, *, counts: bool = True) -> Recall:
+    def recall(self, namespace: NamespacePath, wish: RecallRequest, *, counts: bool = True) -> Recall:
         """The memories that answer a query, best first."""
-        for _ in range(_TRIES):
-            found = self._tried(namespace, wish, counts=counts)
+        for _ in range(_MAX_TRIES):
+            found = self._try_recall(namespace, wish, counts=counts)
             if found is not None:
                 break
         else:
@@ -123,30 +125,30 @@ class Retriever:
             go_on: Asked before each batch.
             progress: Told how many are done, and of how many, after each batch.
         """
-        if self._filling is None:
+        if self._backfill is None:
             return 0
-        held = self._index_of(namespace)
-        done = self._filling.fill(held, go_on, progress)
-        self._weigh(held)
+        held = self._get_index(namespace)
+        done = self._backfill.embed_missing(held, go_on, progress)
+        self._update_size(held)
         return done
 
-    def knows_something(self, namespace: NamespacePath) -> bool:
+    def may_have_knowledge(self, namespace: NamespacePath) -> bool:
         """Whether the namespace held any knowledge when it was last recalled from; it may, if that is unknown."""
         with self._lock:
-            held = self._held.get(namespace)
-        return held is None or held.knows is None or held.knows
+            held = self._indexes.get(namespace)
+        return held is None or held.has_knowledge is None or held.has_knowledge
 
-    def forget(self, namespace: NamespacePath | None = None) -> None:
+    def invalidate(self, namespace: NamespacePath | None = None) -> None:
         """Let go of what is held in memory."""
         with self._lock:
-            for path in list(self._held) if namespace is None else [namespace]:
-                self._let_go(path)
+            for path in list(self._indexes) if namespace is None else [namespace]:
+                self._evict(path)
 
     def close(self) -> None:
         """Write what was counted or embedded and stop what is under way."""
         self._background.stop()
-        if self._filling is not None:
-            self._filling.save(list(self._held.values()))
+        if self._backfill is not None:
+            self._backfill.save_all(list(self._indexes.values()))
         self._write_accesses()
 
     def before_fork(self) -> None:
@@ -159,35 +161,35 @@ class Retriever:
         """Locks may be held by threads that this process does not have; what was counted the parent writes."""
         self._reset()
 
-    def _tried(self, namespace: NamespacePath, wish: Wish, *, counts: bool) -> Recall | None:
-        from langmem_tiers.recall.execution import Answering  # noqa: PLC0415 - numpy, not before it is needed
+    def _try_recall(self, namespace: NamespacePath, wish: RecallRequest, *, counts: bool) -> Recall | None:
+        from langmem_tiers.recall.execution import QueryExecution  # noqa: PLC0415 - numpy, not before it is needed
 
-        held = self._index_of(namespace)
+        held = self._get_index(namespace)
         with held.lock:
             if not held.refresh(self.index):
-                self.forget(namespace)  # whoever asks for what is not there leaves nothing behind
-            if not held.places.count:
+                self.invalidate(namespace)  # whoever asks for what is not there leaves nothing behind
+            if not held.positions.count:
                 return Recall(query=wish.query.text, hits=(), strategy=wish.strategy, candidates=0)
-        meaning = self.meaning_of(held, wish)
+        meaning = self.get_query_vector(held, wish)
         with held.lock:
-            if held.tenant is None or not held.places.count:  # erased meanwhile
+            if held.tenant is None or not held.positions.count:  # erased meanwhile
                 return None
             if held.vectors is None and meaning.vector is not None and self.embedding is not None:
                 held.load_vectors(self.embedding)  # another thread has begun anew
-            answering = Answering(self, held, wish, meaning)
-            ranked = answering.ranked()
-            keys = held.places["keys"][ranked.rows].tolist()
-            importance = answering.importance(ranked.rows).tolist()
+            answering = QueryExecution(self, held, wish, meaning)
+            ranked = answering.run()
+            keys = held.positions["keys"][ranked.rows].tolist()
+            importance = answering.compute_importance(ranked.rows).tolist()
             tenant = held.tenant
         assert tenant is not None  # noqa: S101 - refreshed above
-        self._weigh(held)
-        there = self.index.found(tenant, keys)
+        self._update_size(held)
+        there = self.index.get_messages(tenant, keys)
         if len(there) < len(keys):  # something was erased meanwhile
-            self.forget(namespace)
+            self.invalidate(namespace)
             return None
         if counts:
-            self._count(tenant, keys)
-        hits = _hits(namespace, [there[key] for key in keys], ranked, importance)
+            self._count_accesses(tenant, keys)
+        hits = _build_hits(namespace, [there[key] for key in keys], ranked, importance)
         return Recall(
             query=wish.query.text,
             hits=hits,
@@ -197,81 +199,84 @@ class Retriever:
             problems=tuple(answering.problems),
         )
 
-    def meaning_of(self, held: NamespaceIndex, wish: Wish) -> Meaning:
+    def get_query_vector(self, held: NamespaceIndex, wish: RecallRequest) -> QueryVector:
         """The vector of what is asked for. Hold no lock: an embedder may take its time."""
-        if self._filling is None:
-            return Meaning()
-        return self._filling.meaning_of(held, wish.query, wish.strategy, wish.without)
+        if self._backfill is None:
+            return QueryVector()
+        return self._backfill.get_query_vector(held, wish.query, wish.strategy, wish.excluded_keys)
 
-    def _index_of(self, namespace: NamespacePath) -> NamespaceIndex:
+    def _get_index(self, namespace: NamespacePath) -> NamespaceIndex:
         from langmem_tiers.recall.namespace_index import NamespaceIndex  # noqa: PLC0415 - as above
 
         with self._lock:
-            held = self._held.get(namespace)
+            held = self._indexes.get(namespace)
             if held is None:
-                held = self._held[namespace] = NamespaceIndex(namespace)
-            self._held.move_to_end(namespace)
+                held = self._indexes[namespace] = NamespaceIndex(namespace)
+            self._indexes.move_to_end(namespace)
             return held
 
-    def _weigh(self, held: NamespaceIndex) -> None:
+    def _update_size(self, held: NamespaceIndex) -> None:
         # Only the one that was used is weighed anew: there may be many.
         most = self.config.recall.index_megabytes * 2**20
         with self._lock:
-            if self._held.get(held.path) is held:
-                self._bytes_in_all += held.bytes - self._bytes.get(held.path, 0)
-                self._bytes[held.path] = held.bytes
-            while self._bytes_in_all > most and len(self._held) > 1:
-                self._let_go(next(iter(self._held)))
+            if self._indexes.get(held.path) is held:
+                self._total_bytes += held.size_bytes - self._index_bytes.get(held.path, 0)
+                self._index_bytes[held.path] = held.size_bytes
+            while self._total_bytes > most and len(self._indexes) > 1:
+                self._evict(next(iter(self._indexes)))
 
-    def _let_go(self, path: NamespacePath) -> None:
-        self._held.pop(path, None)
-        self._bytes_in_all -= self._bytes.pop(path, 0)
+    def _evict(self, path: NamespacePath) -> None:
+        self._indexes.pop(path, None)
+        self._total_bytes -= self._index_bytes.pop(path, 0)
 
-    def _count(self, tenant: Tenant, keys: list[int]) -> None:
+    def _count_accesses(self, tenant: Tenant, keys: list[int]) -> None:
         # Only noted here: writing waits until there is enough of it, or the engine closes.
         with self._lock:
             self._accesses[tenant].update(keys)
-            self._counted += len(keys)
-        if self._counted >= _ACCESSES_BEFORE_WRITING:
+            self._unwritten_access_count += len(keys)
+        if self._unwritten_access_count >= _ACCESS_WRITE_BATCH_SIZE:
             self._background.submit("accesses", self._write_accesses)
 
     def _write_accesses(self) -> None:
         with self._lock:
-            left, self._accesses, self._counted = self._accesses, defaultdict(Counter), 0
+            left, self._accesses, self._unwritten_access_count = self._accesses, defaultdict(Counter), 0
         try:
             while left:
                 tenant, accesses = next(iter(left.items()))
-                holding = self._holding(tenant)
-                self.index.touch(tenant, accesses, self._clock.now())
+                holding = self._find_indexes(tenant)
+                self.index.add_accesses(tenant, accesses, self._clock.now())
                 del left[tenant]
                 for held, places in holding:
                     with held.lock:
-                        places.count_accesses(accesses)
+                        places.add_accesses(accesses)
         except StorageError:  # another time
             with self._lock:
                 for tenant, accesses in left.items():
                     self._accesses[tenant].update(accesses)
-                    self._counted += accesses.total()
+                    self._unwritten_access_count += accesses.total()
 
-    def _holding(self, tenant: Tenant) -> list[tuple[NamespaceIndex, Places]]:
+    def _find_indexes(self, tenant: Tenant) -> list[tuple[NamespaceIndex, MessagePositions]]:
         # Taken before the counts are written: what is loaded after that has them.
         with self._lock:
-            return [(held, held.places) for held in self._held.values() if held.tenant == tenant]
+            return [(held, held.positions) for held in self._indexes.values() if held.tenant == tenant]
 
 
-def _hits(
-    namespace: NamespacePath, found: Sequence[Found], ranked: Ranked, importance: Sequence[float]
+def _build_hits(
+    namespace: NamespacePath,
+    found: Sequence[RecalledMessage],
+    ranked: RankedRows,
+    importance: Sequence[float],
 ) -> tuple[Hit, ...]:
     names = list(ranked.signals)
-    telling = [name for name in names if name not in _CIRCUMSTANCES]
+    telling = [name for name in names if name not in _CIRCUMSTANCE_SIGNALS]
     gave = zip(*(part.tolist() for part in ranked.signals.values()), strict=True)
     hits = []
     for item, score, parts, weight in zip(found, ranked.scores.tolist(), gave, importance, strict=True):
         signals = dict(zip(names, parts, strict=True))
         hits.append(
             Hit(
-                entry=_entry(namespace, item, weight),
-                message=item.shown.message,
+                entry=_build_entry(namespace, item, weight),
+                message=item.view_item.message,
                 score=score,
                 signals=signals,
                 found_by=max(telling, key=signals.__getitem__),
@@ -280,8 +285,8 @@ def _hits(
     return tuple(hits)
 
 
-def _entry(namespace: NamespacePath, found: Found, importance: float) -> Entry:
-    shown, message = found.shown, found.shown.message
+def _build_entry(namespace: NamespacePath, found: RecalledMessage, importance: float) -> Entry:
+    shown, message = found.view_item, found.view_item.message
     return Entry(
         id=message.id,
         namespace=namespace,
@@ -297,7 +302,7 @@ def _entry(namespace: NamespacePath, found: Found, importance: float) -> Entry:
     )
 
 
-def wish_for(
+def build_recall_request(
     text: str,
     *,
     now: datetime,
@@ -306,6 +311,6 @@ def wish_for(
     filters: RecallFilters | None = None,
     without: Sequence[int] = (),
     asking: int | None = None,
-) -> Wish:
+) -> RecallRequest:
     """A query read and put together with what it is limited by."""
-    return Wish(read_query(text, now), limit, strategy, filters, now, without, asking)
+    return RecallRequest(parse_query(text, now), limit, strategy, filters, now, without, asking)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, insert, select, text, update
 
 from langmem_tiers.errors import StorageError
-from langmem_tiers.recall.records import Tried, Trust
-from langmem_tiers.recall.repository import ERASED, keys_of, of_keys
-from langmem_tiers.storage.column_types import UtcDateTime, storable
+from langmem_tiers.recall.records import TrialRecord, Trust
+from langmem_tiers.recall.repository import ERASURE_EPOCH_QUERY, filter_by_keys, to_keys_parameter
+from langmem_tiers.storage.column_types import UtcDateTime, to_storable_text
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import embedders, embedding_cache, messages, trials, vectors
 from langmem_tiers.storage.search import pgvector
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection
 
-    from langmem_tiers.recall.records import Tenant, Within
+    from langmem_tiers.recall.records import Tenant, VectorSearchFilter
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
 _KEYS_PER_QUERY = 500
-_NOTED_EACH = timedelta(days=1)
-_NOTING_PATIENCE_SECONDS = 0.1
+_USAGE_UPDATE_INTERVAL = timedelta(days=1)
+_USAGE_WRITE_TIMEOUT_SECONDS = 0.1
 
 
 # One that is there is replaced under a new key, so that whoever holds it in memory reads it again.
-_PUT = text(
+_INSERT_VECTOR = text(
     """INSERT INTO lmt_vectors (namespace_pk, embedder_pk, message_pk, vector)
         VALUES (:namespace_pk, :embedder_pk, :message_pk, :vector)
         ON CONFLICT (message_pk, embedder_pk) DO UPDATE
         SET vector = excluded.vector, pk = (SELECT max(pk) + 1 FROM lmt_vectors)"""
 )
-_REMEMBER = text(
+_INSERT_CACHED_VECTOR = text(
     """INSERT INTO lmt_embedding_cache (embedder_pk, hash, vector, expires_at)
         VALUES (:embedder_pk, :hash, :vector, :expires_at)
         ON CONFLICT (embedder_pk, hash) DO UPDATE
@@ -50,10 +50,10 @@ _REMEMBER = text(
 ).bindparams(bindparam("expires_at", type_=UtcDateTime))
 
 
-_TRUST = select(
+_TRUST_QUERY = select(
     trials.c.last_pk, trials.c.size, trials.c.pairs, trials.c.others, trials.c.share, trials.c.scale
 ).where(*(trials.c[name] == bindparam(name) for name in ("namespace_pk", "embedder_pk", "erased")))
-_KEEP_TRUST = text(
+_UPDATE_TRUST = text(
     """INSERT INTO lmt_trials (
             namespace_pk, embedder_pk, erased, last_pk, size, pairs, others, share, scale
         ) SELECT pk, :embedder_pk, :erased, :last_pk, :size, :pairs, :others, :share, :scale
@@ -62,8 +62,10 @@ _KEEP_TRUST = text(
         SET erased = excluded.erased, last_pk = excluded.last_pk, size = excluded.size, pairs = excluded.pairs,
             others = excluded.others, share = excluded.share, scale = excluded.scale"""
 )
-_TEXTS = select(messages.c.pk, messages.c.content).where(messages.c.namespace_pk == bindparam("namespace"))
-_NEWER = (
+_TEXTS_QUERY = select(messages.c.pk, messages.c.content).where(
+    messages.c.namespace_pk == bindparam("namespace")
+)
+_NEWER_QUERY = (
     select(vectors.c.pk, vectors.c.message_pk)
     .where(vectors.c.namespace_pk == bindparam("namespace"), vectors.c.embedder_pk == bindparam("model"))
     .where(vectors.c.pk > bindparam("after"))
@@ -72,7 +74,7 @@ _NEWER = (
 )
 
 
-def embedders_of(database: Database) -> tuple[str, ...]:
+def list_embedders(database: Database) -> tuple[str, ...]:
     """The identities of all models that made vectors of messages, in a fixed order."""
     made = select(vectors.c.pk).where(vectors.c.embedder_pk == embedders.c.pk)
     query = select(embedders.c.identity).where(made.exists()).distinct().order_by(embedders.c.identity)
@@ -86,23 +88,27 @@ class SqlVectorStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._dimensions: dict[int, int] = {}
-        self._native: dict[int, bool] = {}
-        self._kind: int | None = None
-        self._untrimmed: dict[int, int] = {}
-        self._texts = DriverStatement(of_keys(_TEXTS, database.is_sqlite), database.dialect)
-        self._erased = DriverStatement(ERASED, database.dialect)
-        self._packed = DriverStatement(
-            _NEWER.add_columns(vectors.c.vector).where(vectors.c.vector.is_not(None)), database.dialect
+        self._is_native: dict[int, bool] = {}
+        self._vector_type_oid: int | None = None
+        self._untrimmed_counts: dict[int, int] = {}
+        self._texts_statement = DriverStatement(
+            filter_by_keys(_TEXTS_QUERY, database.is_sqlite), database.dialect
         )
-        self._trust = DriverStatement(_TRUST, database.dialect)
-        self._newer = DriverStatement(_NEWER.where(text("embedding IS NOT NULL")), database.dialect)
+        self._erasure_epoch_statement = DriverStatement(ERASURE_EPOCH_QUERY, database.dialect)
+        self._packed_statement = DriverStatement(
+            _NEWER_QUERY.add_columns(vectors.c.vector).where(vectors.c.vector.is_not(None)), database.dialect
+        )
+        self._trust_statement = DriverStatement(_TRUST_QUERY, database.dialect)
+        self._newer_statement = DriverStatement(
+            _NEWER_QUERY.where(text("embedding IS NOT NULL")), database.dialect
+        )
 
-    @repeatable
-    def model(
+    @retry_on_disconnect
+    def register_model(
         self, identity: str, dimension: int, now: datetime, *, patience_seconds: float | None = None
     ) -> int:
         """The key under which this model's vectors are kept; notes that it is in use."""
-        identity = storable(identity)
+        identity = to_storable_text(identity)
         known = select(embedders.c.pk, embedders.c.used_at).where(
             embedders.c.identity == identity, embedders.c.dimension == dimension
         )
@@ -113,32 +119,32 @@ class SqlVectorStore:
             try:
                 with self._database.write(patience_seconds) as connection:
                     key = connection.execute(row.returning(embedders.c.pk)).scalar_one()
-            except OutrunError:  # somebody else was faster
-                return self.model(identity, dimension, now, patience_seconds=patience_seconds)
+            except ConcurrentWriteError:  # somebody else was faster
+                return self.register_model(identity, dimension, now, patience_seconds=patience_seconds)
         else:
             key = found.pk
-            if found.used_at <= now - _NOTED_EACH:
-                self._note_use(key, now)
-        if key not in self._native:
-            self._native[key] = not self._database.is_sqlite and pgvector.prepare(
+            if found.used_at <= now - _USAGE_UPDATE_INTERVAL:
+                self._update_usage(key, now)
+        if key not in self._is_native:
+            self._is_native[key] = not self._database.is_sqlite and pgvector.prepare(
                 self._database, key, dimension, patience_seconds
             )
         self._dimensions[key] = dimension
         return int(key)
 
-    def _note_use(self, model: int, now: datetime) -> None:
-        with suppress(StorageError), self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
+    def _update_usage(self, model: int, now: datetime) -> None:
+        with suppress(StorageError), self._database.write(_USAGE_WRITE_TIMEOUT_SECONDS) as connection:
             connection.execute(update(embedders).where(embedders.c.pk == model).values(used_at=now))
 
-    @repeatable
-    def texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
+    @retry_on_disconnect
+    def get_texts(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, str]:
         """The texts of some messages, to be embedded."""
-        wanted = {"namespace": tenant.key, "keys": keys_of(keys, self._database.is_sqlite)}
+        wanted = {"namespace": tenant.key, "keys": to_keys_parameter(keys, self._database.is_sqlite)}
         with self._database.read_raw() as connection:
-            return {row.pk: row.content for row in self._texts.named(connection, wanted)}
+            return {row.pk: row.content for row in self._texts_statement.fetch_named(connection, wanted)}
 
-    @repeatable
-    def put(
+    @retry_on_disconnect
+    def insert_vectors(
         self,
         tenant: Tenant,
         model: int,
@@ -148,41 +154,43 @@ class SqlVectorStore:
         patience_seconds: float | None = None,
     ) -> bool:
         """Keep vectors; messages that are gone meanwhile are left out."""
-        if self._native[model]:
-            return self._put_native(tenant, model, dict(zip(keys, table, strict=True)), patience_seconds)
+        if self._is_native[model]:
+            return self._insert_native(tenant, model, dict(zip(keys, table, strict=True)), patience_seconds)
         with self._database.write(patience_seconds) as connection:
-            (erased,) = self._erased.run(connection.connection, {"namespace": tenant.key}) or (None,)
-            if erased != tenant.erased:  # until the transaction ends it stays as it is
+            (erased,) = self._erasure_epoch_statement.run(
+                connection.connection, {"namespace": tenant.key}
+            ) or (None,)
+            if erased != tenant.erasure_epoch:  # until the transaction ends it stays as it is
                 return False
-            _put(connection, (tenant.key, model), keys, table)
+            _insert_vectors(connection, (tenant.key, model), keys, table)
         return True
 
-    def _put_native(
+    def _insert_native(
         self,
         tenant: Tenant,
         model: int,
         rows: Mapping[int, NDArray[np.float32]],
         patience_seconds: float | None,
     ) -> bool:
-        kind = self._kind  # other threads change it as well
+        kind = self._vector_type_oid  # other threads change it as well
         if kind is None:
             with self._database.read() as connection:
-                kind = connection.execute(pgvector.KIND).scalar_one()
-        self._kind = None
-        with self._database.write_one() as raw:
-            is_put = pgvector.put(raw, tenant, (model, kind), rows, patience_seconds)
-        self._kind = kind  # as long as it works
+                kind = connection.execute(pgvector.VECTOR_TYPE_QUERY).scalar_one()
+        self._vector_type_oid = None
+        with self._database.write_statement() as raw:
+            is_put = pgvector.insert_vectors(raw, tenant, (model, kind), rows, patience_seconds)
+        self._vector_type_oid = kind  # as long as it works
         return is_put
 
-    def index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
+    def build_index(self, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> int:
         """Have pgvector find the nearest of a large namespace by its index."""
         size, most = self._dimensions[model], self._database.config.postgres.exact_numbers
-        if not self._native[model] or size > pgvector.MAX_INDEXED or count * size <= most:
+        if not self._is_native[model] or size > pgvector.MAX_INDEXED_DIMENSIONS or count * size <= most:
             return 0
-        few = min(pgvector.FEW_BESIDE, most // size)
-        return pgvector.bring_in(self._database, (namespace, model), go_on, few=few)
+        few = min(pgvector.MAX_UNINDEXED_VECTORS, most // size)
+        return pgvector.index_vectors(self._database, (namespace, model), go_on, few=few)
 
-    def drop_others(self, namespace: int, model: int, unused_since: datetime) -> int:
+    def delete_unused_vectors(self, namespace: int, model: int, unused_since: datetime) -> int:
         """Erase the vectors of other models that nobody has used since."""
         unused = select(embedders.c.pk).where(embedders.c.pk != model, embedders.c.used_at < unused_since)
         others = (vectors.c.namespace_pk == namespace) & vectors.c.embedder_pk.in_(unused)
@@ -192,17 +200,17 @@ class SqlVectorStore:
         with self._database.write() as connection:
             return connection.execute(delete(vectors).where(others)).rowcount
 
-    @repeatable
-    def load(
+    @retry_on_disconnect
+    def load_vectors(
         self, namespace: int, model: int, after: int, limit: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None, int]:
         """Keys and vectors that were written behind a mark, and the next mark."""
         import numpy as np  # noqa: PLC0415 - not before something is recalled
 
-        native = self._native[model]
+        native = self._is_native[model]
         wanted = {"namespace": namespace, "model": model, "after": after, "limit": limit}
         with self._database.read_raw() as connection:
-            rows = (self._newer if native else self._packed).all(connection, wanted)
+            rows = (self._newer_statement if native else self._packed_statement).fetch_all(connection, wanted)
         keys = np.array([row[1] for row in rows], np.int64)
         mark = rows[-1][0] if rows else after
         if native:
@@ -210,13 +218,13 @@ class SqlVectorStore:
         joined = b"".join(row[2] for row in rows)
         return keys, np.frombuffer(joined, "<f4").reshape(len(rows), self._dimensions[model]), mark
 
-    @repeatable
-    def vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    @retry_on_disconnect
+    def get_vectors(self, model: int, keys: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The vectors of some messages."""
         import numpy as np  # noqa: PLC0415 - not before something is recalled
 
-        if self._native[model]:
-            return pgvector.vectors(self._database, model, keys, self._dimensions[model])
+        if self._is_native[model]:
+            return pgvector.get_vectors(self._database, model, keys, self._dimensions[model])
         rows: list[AnyRow] = []
         with self._database.read() as connection:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
@@ -230,49 +238,49 @@ class SqlVectorStore:
             len(rows), self._dimensions[model]
         )
 
-    @repeatable
-    def nearest(
-        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: Within
+    @retry_on_disconnect
+    def find_nearest(
+        self, namespace: int, model: int, query: NDArray[np.float32], limit: int, within: VectorSearchFilter
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
         """The nearest messages, where PostgreSQL finds them itself."""
-        if not self._native[model]:
+        if not self._is_native[model]:
             return None
-        return pgvector.nearest(self._database, (namespace, model), query, limit, within)
+        return pgvector.find_nearest(self._database, (namespace, model), query, limit, within)
 
-    @repeatable
-    def cosines(
+    @retry_on_disconnect
+    def compute_cosines(
         self, model: int, query: NDArray[np.float32], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The cosines of some messages."""
-        return pgvector.cosines(self._database, model, query, keys)
+        return pgvector.compute_cosines(self._database, model, query, keys)
 
-    @repeatable
-    def trust(self, tenant: Tenant, model: int) -> tuple[Tried, Trust] | None:
+    @retry_on_disconnect
+    def get_trust(self, tenant: Tenant, model: int) -> tuple[TrialRecord, Trust] | None:
         """What somebody found last, and on what."""
-        wanted = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erased}
+        wanted = {"namespace_pk": tenant.key, "embedder_pk": model, "erased": tenant.erasure_epoch}
         with self._database.read_raw() as connection:
-            found = self._trust.run(connection, wanted)
-        return None if found is None else (Tried(*found[:4]), Trust(*found[4:]))
+            found = self._trust_statement.run(connection, wanted)
+        return None if found is None else (TrialRecord(*found[:4]), Trust(*found[4:]))
 
-    @repeatable
-    def keep_trust(self, tenant: Tenant, model: int, tried: Tried, trust: Trust) -> None:
+    @retry_on_disconnect
+    def update_trust(self, tenant: Tenant, model: int, tried: TrialRecord, trust: Trust) -> None:
         """Tell others what was found."""
         row = {
             "namespace_pk": tenant.key,
             "embedder_pk": model,
-            "erased": tenant.erased,
-            "last_pk": tried.last,
+            "erased": tenant.erasure_epoch,
+            "last_pk": tried.last_key,
             "size": tried.size,
-            "pairs": tried.pairs,
-            "others": tried.others,
+            "pairs": tried.pair_count,
+            "others": tried.other_count,
             "share": trust.share,
             "scale": trust.scale,
         }
-        with self._database.write(_NOTING_PATIENCE_SECONDS) as connection:
-            connection.execute(_KEEP_TRUST, row)
+        with self._database.write(_USAGE_WRITE_TIMEOUT_SECONDS) as connection:
+            connection.execute(_UPDATE_TRUST, row)
 
-    @repeatable
-    def cached(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
+    @retry_on_disconnect
+    def get_cached_vectors(self, model: int, hashes: Sequence[bytes], now: datetime) -> Mapping[bytes, bytes]:
         """Vectors of texts that were embedded before."""
         found: dict[bytes, bytes] = {}
         with self._database.read() as connection:
@@ -286,8 +294,8 @@ class SqlVectorStore:
                 found.update((bytes(row.hash), bytes(row.vector)) for row in connection.execute(query))
         return found
 
-    @repeatable
-    def cache(
+    @retry_on_disconnect
+    def insert_cached_vectors(
         self,
         model: int,
         vectors: Mapping[bytes, bytes],
@@ -302,16 +310,18 @@ class SqlVectorStore:
             {"embedder_pk": model, "hash": key, "vector": vectors[key], "expires_at": until}
             for key in sorted(vectors)
         ]
-        self._untrimmed[model] = self._untrimmed.get(model, keep) + len(rows)
+        self._untrimmed_counts[model] = self._untrimmed_counts.get(model, keep) + len(rows)
         with self._database.write(patience_seconds) as connection:
             if rows:
-                connection.execute(_REMEMBER, rows)
-            if self._untrimmed[model] > keep // 100:  # looking for what is too much costs more than a write
-                _trim(connection, model, now, keep)
-                self._untrimmed[model] = 0
+                connection.execute(_INSERT_CACHED_VECTOR, rows)
+            if (
+                self._untrimmed_counts[model] > keep // 100
+            ):  # looking for what is too much costs more than a write
+                _trim_cache(connection, model, now, keep)
+                self._untrimmed_counts[model] = 0
 
 
-def _put(
+def _insert_vectors(
     connection: Connection, place: tuple[int, int], keys: Sequence[int], table: NDArray[np.float32]
 ) -> None:
     namespace, model = place
@@ -323,10 +333,10 @@ def _put(
         found = connection.execute(there).scalars()
         rows = [{**fixed, "message_pk": key, "vector": packed[key]} for key in found]
         if rows:
-            connection.execute(_PUT, rows)
+            connection.execute(_INSERT_VECTOR, rows)
 
 
-def _trim(connection: Connection, model: int, now: datetime, keep: int) -> None:
+def _trim_cache(connection: Connection, model: int, now: datetime, keep: int) -> None:
     cache = embedding_cache.c
     known = select(embedders.c.pk)  # one by one, so that the index by model and age serves
     connection.execute(delete(embedding_cache).where(cache.embedder_pk.in_(known), cache.expires_at <= now))

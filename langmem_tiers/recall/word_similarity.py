@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MOST_WORDS = 20_000
+_MAX_WORDS = 20_000
 
 
-class Kinship:
+class WordSimilarity:
     """The cosine of two words, for comparing statements: ``compare(old, new, Kinship(embedder.embed_documents))``."""
 
     def __init__(
-        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, most_words: int = _MOST_WORDS
+        self, embed: Callable[[Sequence[str]], NDArray[Any]], *, most_words: int = _MAX_WORDS
     ) -> None:
         """Keep the vectors of words.
 
@@ -29,32 +29,32 @@ class Kinship:
         if most_words < 2:
             raise ValueError(f"most_words must be at least 2, to compare two words, not {most_words!r}")
         self._embed = embed
-        self._most_words = most_words
+        self._max_words = most_words
         self._vectors: OrderedDict[str, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Kinship({len(self._vectors)} of {self._most_words} words)"
+        return f"Kinship({len(self._vectors)} of {self._max_words} words)"
 
     def __call__(self, a: str, b: str) -> float:
         """The cosine of two words, in [-1, 1]; 0 if there is no vector for one of them."""
-        one, other = self._vector(a), self._vector(b)
+        one, other = self._get_vector(a), self._get_vector(b)
         return max(-1.0, min(1.0, float(one @ other)))
 
-    def _vector(self, word: str) -> NDArray[Any]:
+    def _get_vector(self, word: str) -> NDArray[Any]:
         with self._lock:
             found = self._vectors.get(word)
             if found is not None:
                 self._vectors.move_to_end(word)
                 return found
-        made = self._unit(word)
+        made = self._embed_unit_vector(word)
         with self._lock:
             self._vectors[word] = made
-            while len(self._vectors) > self._most_words:
+            while len(self._vectors) > self._max_words:
                 self._vectors.popitem(last=False)
         return made
 
-    def _unit(self, word: str) -> NDArray[Any]:
+    def _embed_unit_vector(self, word: str) -> NDArray[Any]:
         vector: NDArray[Any] = self._embed([word])[0]
         length = float((vector @ vector) ** 0.5)
         if length:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers.errors import MissingExtraError
-from langmem_tiers.server.config import ServerConfig, Token, tokens_of
+from langmem_tiers.server.config import ServerConfig, Token, parse_tokens
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.engine import MemoryEngine
 
-__all__ = ["ServerConfig", "Token", "create_app", "tokens_of"]
+__all__ = ["ServerConfig", "Token", "create_app", "parse_tokens"]
 
 
 def create_app(
@@ -47,6 +47,6 @@ def create_app(
         import fastapi  # noqa: F401, PLC0415 - an extra, and not before it is needed
     except ImportError as error:
         raise MissingExtraError("the server needs FastAPI: pip install 'langmem-tiers[server]'") from error
-    from langmem_tiers.server.app import app_of  # noqa: PLC0415 - as above
+    from langmem_tiers.server.app import build_app  # noqa: PLC0415 - as above
 
-    return app_of(engine, ServerConfig() if config is None else config, registry)
+    return build_app(engine, ServerConfig() if config is None else config, registry)

@@ -13,12 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from langmem_tiers.errors import LangmemTiersError
-from langmem_tiers.server.dependencies import Served
-from langmem_tiers.server.error_responses import invalid, problem_of
-from langmem_tiers.server.response_models import ProblemAnswer
+from langmem_tiers.server.dependencies import AppState
+from langmem_tiers.server.error_responses import build_invalid_problem, to_problem
+from langmem_tiers.server.response_models import ProblemResponse
 from langmem_tiers.server.routes import admin, read, recall, write
-from langmem_tiers.server.security import Guard
-from langmem_tiers.server.thread_pools import Workers
+from langmem_tiers.server.security import SecurityMiddleware
+from langmem_tiers.server.thread_pools import ThreadPools
 from langmem_tiers.version import __version__
 
 if TYPE_CHECKING:
@@ -27,30 +27,32 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.server.config import ServerConfig
 
-_INSPECTOR = Path(__file__).parent / "inspector"
-_REFUSALS = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 503)
+_INSPECTOR_FOLDER = Path(__file__).parent / "inspector"
+_ERROR_STATUSES = (400, 401, 403, 404, 405, 409, 413, 415, 421, 422, 503)
 
 
-def app_of(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegistry | None) -> FastAPI:
+def build_app(engine: MemoryEngine, config: ServerConfig, registry: CollectorRegistry | None) -> FastAPI:
     """The server on an engine."""
-    refused: dict[int | str, dict[str, Any]] = {status: {"model": ProblemAnswer} for status in _REFUSALS}
+    refused: dict[int | str, dict[str, Any]] = {
+        status: {"model": ProblemResponse} for status in _ERROR_STATUSES
+    }
     app = FastAPI(
         title="langmem-tiers",
         version=__version__,
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
         responses=refused,
-        middleware=[Middleware(Guard, config=config)],
+        middleware=[Middleware(SecurityMiddleware, config=config)],
     )
-    app.state.served = Served(engine, Workers(config), registry)
+    app.state.served = AppState(engine, ThreadPools(config), registry)
     for routes in (admin, read, recall, write):
         app.include_router(routes.router)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
     for kind in (LangmemTiersError, HTTPException):
-        app.add_exception_handler(kind, _failed)
-    app.add_api_route("/", _front, methods=["GET", "HEAD"], include_in_schema=False)
+        app.add_exception_handler(kind, _handle_error)
+    app.add_api_route("/", _redirect_to_inspector, methods=["GET", "HEAD"], include_in_schema=False)
     _document_limit(app, engine.config.recall.max_limit)
-    app.mount("/inspector", StaticFiles(directory=_INSPECTOR, html=True, check_dir=False))
+    app.mount("/inspector", StaticFiles(directory=_INSPECTOR_FOLDER, html=True, check_dir=False))
     return app
 
 
@@ -62,7 +64,7 @@ def _document_limit(app: FastAPI, most: int) -> None:
         told = made()
         (limit,) = (
             one
-            for one in told["components"]["schemas"]["AskRecall"]["properties"]["limit"]["anyOf"]
+            for one in told["components"]["schemas"]["RecallMemoriesRequest"]["properties"]["limit"]["anyOf"]
             if one["type"] == "integer"
         )
         limit["maximum"] = most
@@ -71,14 +73,14 @@ def _document_limit(app: FastAPI, most: int) -> None:
     app.openapi = document  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
-async def _front() -> Response:
+async def _redirect_to_inspector() -> Response:
     return RedirectResponse("inspector/")
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
+async def _handle_invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-    return invalid(list(error.errors())).answer()
+    return build_invalid_problem(list(error.errors())).to_response()
 
 
-async def _failed(_request: Request, error: Exception) -> Response:
-    return problem_of(error).answer()
+async def _handle_error(_request: Request, error: Exception) -> Response:
+    return to_problem(error).to_response()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from langmem_tiers.common.checks import check_positive, check_whole
-from langmem_tiers.common.namespaces import check_namespace, path_of
+from langmem_tiers.common.namespaces import check_namespace, parse_namespace
 from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
 
 
-_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_HOST = "*"
 
 
-def host_of(header: str) -> str | None:
+def parse_host_header(header: str) -> str | None:
     """The name in a Host header, without its port; None if it is none."""
     try:
         parts = urlsplit(f"//{header}")
@@ -33,21 +33,21 @@ def host_of(header: str) -> str | None:
     return parts.hostname if is_plain else None
 
 
-def allowed_name(text: str) -> str:
+def parse_allowed_host(text: str) -> str:
     """A name that a server is told to answer under, as ``host_of`` gives it: in small letters, without a port.
 
     Raises:
         InvalidConfigError: It is none.
     """
-    if text == ANY_HOST or address_of(text) is not None:
+    if text == ANY_HOST or parse_address(text) is not None:
         return text.lower()
-    name = host_of(text)
+    name = parse_host_header(text)
     if not name:
         raise InvalidConfigError(f"{text!r} is no name of a host: use e.g. 'memory.example.org'")
     return name
 
 
-def is_allowed(host: str | None, reached_at: str | None, allowed: tuple[str, ...]) -> bool:
+def is_host_allowed(host: str | None, reached_at: str | None, allowed: tuple[str, ...]) -> bool:
     """Whether a server may answer under a name.
 
     Args:
@@ -59,15 +59,15 @@ def is_allowed(host: str | None, reached_at: str | None, allowed: tuple[str, ...
         return False
     if ANY_HOST in allowed or host in allowed:
         return True
-    arrived = None if reached_at is None else address_of(reached_at)
-    if host in _THIS_MACHINE:
+    arrived = None if reached_at is None else parse_address(reached_at)
+    if host in _LOCAL_NAMES:
         return (
             arrived is None or arrived.is_loopback
         )  # None is no network: a socket of this machine, or a test
-    return arrived is not None and address_of(host) == arrived
+    return arrived is not None and parse_address(host) == arrived
 
 
-def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address that a text is, if it is one; an IPv4 one that is written as IPv6 is the same."""
     try:
         found = ipaddress.ip_address(text)
@@ -76,8 +76,8 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return getattr(found, "ipv4_mapped", None) or found
 
 
-_SHORTEST = 16
-_HOW = "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
+_MIN_TOKEN_CHARACTERS = 16
+_TOKEN_HINT = "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,16 @@ class Token:
 
     def __post_init__(self) -> None:
         if not all("!" <= one <= "~" for one in str(self.secret)):
-            raise InvalidConfigError(f"a token is made of visible ASCII characters, without spaces: {_HOW}")
-        if len(self.secret) < _SHORTEST:
             raise InvalidConfigError(
-                f"a token needs {_SHORTEST} characters or more, one has {len(self.secret)}: {_HOW}"
+                f"a token is made of visible ASCII characters, without spaces: {_TOKEN_HINT}"
+            )
+        if len(self.secret) < _MIN_TOKEN_CHARACTERS:
+            raise InvalidConfigError(
+                f"a token needs {_MIN_TOKEN_CHARACTERS} characters or more, one has {len(self.secret)}: {_TOKEN_HINT}"
             )
 
 
-def tokens_of(text: str) -> tuple[Token, ...]:
+def parse_tokens(text: str) -> tuple[Token, ...]:
     """The tokens of a file: one a line, with the namespace behind a space that it is bound to, if to any.
 
     Empty lines and those that begin with ``#`` say nothing.
@@ -113,14 +115,14 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         if not words or words[0].startswith("#"):
             continue
         try:
-            found.append(Token(words[0], path_of(words[1]) if len(words) > 1 else None))
+            found.append(Token(words[0], parse_namespace(words[1]) if len(words) > 1 else None))
         except ValueError as error:
             raise InvalidConfigError(f"line {number} of the tokens: {error}") from None
-    check_distinct(found)
+    check_distinct_tokens(found)
     return tuple(found)
 
 
-def check_distinct(tokens: Collection[Token]) -> None:
+def check_distinct_tokens(tokens: Collection[Token]) -> None:
     """Each secret stands there once: of two with the same, one could open more than the other was meant to.
 
     Raises:
@@ -130,7 +132,7 @@ def check_distinct(tokens: Collection[Token]) -> None:
         raise InvalidConfigError("a token stands there twice: give each namespace its own")
 
 
-def matching(tokens: Iterable[Token], shown: str) -> Token | None:
+def find_matching_token(tokens: Iterable[Token], shown: str) -> Token | None:
     """The token that was shown, found in a time that does not tell how much of it was right."""
     found = None
     for token in tokens:
@@ -171,8 +173,8 @@ class ServerConfig:
             put(self, name, tuple(getattr(self, name)))
         if not all(isinstance(token, Token) for token in self.tokens):
             raise InvalidConfigError("tokens must be Token objects: use Token(secret), or tokens_of(text)")
-        check_distinct(self.tokens)
-        put(self, "allowed_hosts", tuple(map(allowed_name, self.allowed_hosts)))
+        check_distinct_tokens(self.tokens)
+        put(self, "allowed_hosts", tuple(map(parse_allowed_host, self.allowed_hosts)))
         if self.namespace is not None:
             put(self, "namespace", check_namespace(self.namespace))
         for name in ("max_body_bytes", "max_threads"):

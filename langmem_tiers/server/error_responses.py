@@ -23,8 +23,8 @@ from langmem_tiers.errors import (
 )
 
 _log = logging.getLogger("langmem_tiers.server")
-_KINDS = {404: "not_found", 405: "method_not_allowed"}
-_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+_KIND_BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
+_STATUS_BY_ERROR: tuple[tuple[type[Exception], int, str], ...] = (
     (NotFoundError, 404, "not_found"),
     (NotAllowedError, 403, "forbidden"),
     (MessageConflictError, 409, "conflict"),
@@ -49,41 +49,41 @@ class Problem(HTTPException):
         super().__init__(status, message, headers)
         self.kind = kind
 
-    def answer(self) -> Response:
+    def to_response(self) -> Response:
         """As it is sent."""
         told = {"error": {"kind": self.kind, "message": self.detail}}
         body = json.dumps(told)  # ASCII: a message may name what no encoding takes
         return Response(body, self.status_code, self.headers, "application/json")
 
 
-def problem_of(error: Exception) -> Problem:
+def to_problem(error: Exception) -> Problem:
     """What a client is told of an error: of ours what they say, of the database's and of all others nothing within."""
     if isinstance(error, HTTPException):
-        return error if isinstance(error, Problem) else _named(error)
-    for kind, status, word in _STATUSES:
+        return error if isinstance(error, Problem) else _convert_http_exception(error)
+    for kind, status, word in _STATUS_BY_ERROR:
         if isinstance(error, kind):
             return Problem(status, word, str(error))
     if isinstance(error, StorageBusyError):
-        return unavailable("busy", "the database is busy: try again in a moment")
+        return build_unavailable_problem("busy", "the database is busy: try again in a moment")
     if isinstance(error, StorageError | EngineClosedError):
         _log.warning("the database cannot be used: %s", error)
         told = f"the database cannot be used now ({type(error).__name__}): try again later"
-        return unavailable("unavailable", told)
+        return build_unavailable_problem("unavailable", told)
     _log.error("a request failed", exc_info=error)
     return Problem(500, "internal", "something went wrong in the server: its log says what")
 
 
-def _named(error: HTTPException) -> Problem:
-    kind = _KINDS.get(error.status_code, "invalid")
+def _convert_http_exception(error: HTTPException) -> Problem:
+    kind = _KIND_BY_STATUS.get(error.status_code, "invalid")
     return Problem(error.status_code, kind, str(error.detail), dict(error.headers or {}))
 
 
-def unavailable(kind: str, message: str) -> Problem:
+def build_unavailable_problem(kind: str, message: str) -> Problem:
     """An answer that says to come again."""
     return Problem(503, kind, message, {"Retry-After": "1"})
 
 
-def invalid(errors: list[Any]) -> Problem:
+def build_invalid_problem(errors: list[Any]) -> Problem:
     """What is wrong with the fields of a request; what was sent is not sent back."""
     told = []
     for one in errors[:5]:

@@ -8,93 +8,101 @@ from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from langmem_tiers.common.recall_strategy import Strategy  # noqa: TC001 - as above
-from langmem_tiers.common.time_formats import written_time
+from langmem_tiers.common.time_formats import reject_numeric_time
 from langmem_tiers.config import MAX_LIMIT
 
-MOST_CHARACTERS = 20_000
+MAX_QUESTION_CHARACTERS = 20_000
 """Of a question."""
-_OWN = "the token's own, or the only one there is"
-_MOST_TOKENS = 2_000_000
-_MOST_MESSAGES = 1_000
-_MOST_NAME = 1_024
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-Cursor = Annotated[str | None, Query(description="`next` of the page before; the first page, if left out.")]
-InNamespace = Annotated[
-    str | None,
-    Query(description=f"Labels parted by slashes, as acme/alice; {_OWN}, if left out."),
+_DEFAULT_NAMESPACE_HELP = "the token's own, or the only one there is"
+_MAX_BUDGET_TOKENS = 2_000_000
+_MAX_MESSAGES = 1_000
+_MAX_NAME_CHARACTERS = 1_024
+LimitQuery = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+CursorQuery = Annotated[
+    str | None, Query(description="`next` of the page before; the first page, if left out.")
 ]
-Budget = Annotated[int | None, Query(ge=1, le=_MOST_TOKENS, description="Tokens; the engine's, if left out.")]
-InPath = Annotated[str, Path(min_length=1)]
-InSession = Annotated[
+NamespaceQuery = Annotated[
+    str | None,
+    Query(description=f"Labels parted by slashes, as acme/alice; {_DEFAULT_NAMESPACE_HELP}, if left out."),
+]
+BudgetQuery = Annotated[
+    int | None, Query(ge=1, le=_MAX_BUDGET_TOKENS, description="Tokens; the engine's, if left out.")
+]
+PathText = Annotated[str, Path(min_length=1)]
+SessionQuery = Annotated[
     str | None, Query(description="The session of a message; all are searched, if left out.")
 ]
 
 
-Moment = Annotated[Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(written_time)]
+Timestamp = Annotated[
+    Annotated[AwareDatetime, Field(strict=False)] | None, BeforeValidator(reject_numeric_time)
+]
 
 
-class Ask(BaseModel):
+class NamespaceRequest(BaseModel):
     """What all have in common."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    namespace: str | None = Field(None, description=f"Labels parted by slashes; {_OWN}, if left out.")
+    namespace: str | None = Field(
+        None, description=f"Labels parted by slashes; {_DEFAULT_NAMESPACE_HELP}, if left out."
+    )
 
 
-class NewMessage(BaseModel):
+class AddedMessage(BaseModel):
     """A message on its way in."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     role: Literal["user", "assistant", "system", "tool"]
     content: str
-    name: str | None = Field(None, max_length=_MOST_NAME)
+    name: str | None = Field(None, max_length=_MAX_NAME_CHARACTERS)
     id: str | None = Field(None, description="Adding the same id to a session twice stores it once.")
 
 
-class AskAdd(Ask):
+class AddMessagesRequest(NamespaceRequest):
     """Messages to be stored, all or none."""
 
-    messages: list[NewMessage] = Field(min_length=1, max_length=_MOST_MESSAGES)
+    messages: list[AddedMessage] = Field(min_length=1, max_length=_MAX_MESSAGES)
 
 
-class AskRecall(Ask):
+class RecallMemoriesRequest(NamespaceRequest):
     """A question to memory."""
 
-    query: str = Field(max_length=MOST_CHARACTERS)
+    query: str = Field(max_length=MAX_QUESTION_CHARACTERS)
     limit: int | None = Field(None, ge=1, le=MAX_LIMIT)  # the engine's own most holds, and is documented
     strategy: Annotated[Strategy | None, Field(strict=False)] = None
     session: str | None = None
-    since: Moment = None
-    until: Moment = None
+    since: Timestamp = None
+    until: Timestamp = None
 
 
-class AskContext(Ask):
+class PreviewContextRequest(NamespaceRequest):
     """What a context is to be built of."""
 
     session: str
-    question: str | None = Field(None, max_length=MOST_CHARACTERS)
-    budget: int | None = Field(None, ge=1, le=_MOST_TOKENS)
+    question: str | None = Field(None, max_length=MAX_QUESTION_CHARACTERS)
+    budget: int | None = Field(None, ge=1, le=_MAX_BUDGET_TOKENS)
     system: str | None = None
 
 
-class AskKnow(Ask):
+class StoreKnowledgeRequest(NamespaceRequest):
     """Something to be known."""
 
     category: str
     key: str
     value: str
     confidence: float = Field(0.5, ge=0, le=1, allow_inf_nan=False)
-    source: str | None = Field(None, max_length=_MOST_NAME)
+    source: str | None = Field(None, max_length=_MAX_NAME_CHARACTERS)
 
 
-class AskEntry(Ask):
+class PromoteMessageRequest(NamespaceRequest):
     """A memory that is to be changed."""
 
     session: str | None = Field(None, description="The session of a message.")
 
 
-class KnownName(BaseModel):
+class KnowledgeKey(BaseModel):
     """What something known is called."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -103,12 +111,12 @@ class KnownName(BaseModel):
     key: str
 
 
-class AskForget(Ask):
+class ForgetMemoryRequest(NamespaceRequest):
     """What is to be erased: one of these."""
 
     entry: str | None = Field(None, description="An entry, or a message, with its session or without.")
     session: str | None = None
-    knowledge: KnownName | None = None
+    knowledge: KnowledgeKey | None = None
     whole: bool = Field(
         default=False, description="The namespace with all that it holds; those below it stay."
     )

@@ -8,36 +8,36 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 T = TypeVar("T")
-State = Literal["full", "compressed", "recalled", "dropped"]
+TimelineState = Literal["full", "compressed", "recalled", "dropped"]
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """What all have in common."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ProblemDetails(Answer):
+class ProblemDetails(ResponseModel):
     """What is wrong."""
 
     kind: str
     message: str
 
 
-class ProblemAnswer(Answer):
+class ProblemResponse(ResponseModel):
     """An answer to a request that was refused, or that failed."""
 
     error: ProblemDetails
 
 
-class Page(Answer, Generic[T]):
+class PageResponse(ResponseModel, Generic[T]):
     """Part of a list; ``next`` is the cursor of the part behind it."""
 
     items: list[T]
     next: str | None = None
 
 
-class Health(Answer):
+class HealthResponse(ResponseModel):
     """That it answers, and its database too."""
 
     status: Literal["ok"]
@@ -45,13 +45,13 @@ class Health(Answer):
     database: Literal["sqlite", "postgresql"]
 
 
-class NamespaceItem(Answer):
+class NamespaceItem(ResponseModel):
     """A namespace."""
 
     namespace: str
 
 
-class TierItem(Answer):
+class TierUsageItem(ResponseModel):
     """What a tier holds."""
 
     tier: str
@@ -59,7 +59,7 @@ class TierItem(Answer):
     tokens: int
 
 
-class DayItem(Answer):
+class DailyUsageItem(ResponseModel):
     """What was said on a day."""
 
     day: date
@@ -67,7 +67,7 @@ class DayItem(Answer):
     tokens: int
 
 
-class Parameters(Answer):
+class OptimizerParameters(ResponseModel):
     """What the optimizer tunes."""
 
     compressionTrigger: float  # noqa: N815 - as the status report of the design names them
@@ -76,16 +76,16 @@ class Parameters(Answer):
     targetUsageRatio: float  # noqa: N815
 
 
-class OptimizerStatus(Answer):
+class OptimizerStatus(ResponseModel):
     """What the optimizer achieved."""
 
     totalOptimizations: int  # noqa: N815
     totalTokensSaved: int  # noqa: N815
     avgSavingsPerRun: int  # noqa: N815
-    currentParameters: Parameters  # noqa: N815
+    currentParameters: OptimizerParameters  # noqa: N815
 
 
-class OptimizerRun(Answer):
+class OptimizerRun(ResponseModel):
     """What a run of the optimizer did."""
 
     at: datetime
@@ -99,26 +99,26 @@ class OptimizerRun(Answer):
     entries_dropped: int
     entries_promoted: int
     is_reverted: bool
-    parameters: Parameters
+    parameters: OptimizerParameters
 
 
-class Overview(Answer):
+class OverviewResponse(ResponseModel):
     """What a namespace holds."""
 
     namespace: str
     sessions: int
     messages: int
     tokens: int
-    tiers: list[TierItem]
+    tiers: list[TierUsageItem]
     knowledge: int
-    growth: list[DayItem]
+    growth: list[DailyUsageItem]
     growth_is_whole: bool
     optimizer: OptimizerStatus
     budget: int
     """Tokens for memory that a run of the optimizer here adapts the parameters to."""
 
 
-class SessionItem(Answer):
+class SessionItem(ResponseModel):
     """A session."""
 
     session: str
@@ -129,7 +129,7 @@ class SessionItem(Answer):
     summary: bool
 
 
-class CallItem(Answer):
+class ToolCallItem(ResponseModel):
     """A call of a tool that a message makes; ``cut`` says that its arguments go on."""
 
     id: str
@@ -139,7 +139,7 @@ class CallItem(Answer):
     cut: bool
 
 
-class MessageItem(Answer):
+class MessageItem(ResponseModel):
     """A message; ``cut`` says that its text goes on."""
 
     id: str
@@ -150,18 +150,18 @@ class MessageItem(Answer):
     tokens: int
     text: str
     cut: bool
-    calls: list[CallItem]
+    calls: list[ToolCallItem]
 
 
 class TimelineItem(MessageItem):
     """A message, and what would become of it in a context; its position is told where they come oldest first."""
 
     position: int | None  # type: ignore[assignment]
-    state: State
+    state: TimelineState
     reason: str
 
 
-class EntryAnswer(Answer):
+class EntryResponse(ResponseModel):
     """A memory, whole."""
 
     id: str
@@ -172,7 +172,7 @@ class EntryAnswer(Answer):
     time: datetime
     tokens: int
     text: str
-    calls: list[CallItem]
+    calls: list[ToolCallItem]
     result: str | None
     """What came of a step of a run, whole; its text holds no more of it than recall looks at."""
     tier: str
@@ -185,7 +185,7 @@ class EntryAnswer(Answer):
     uses: int
 
 
-class Added(Answer):
+class AddResponse(ResponseModel):
     """What became of the messages that were handed in, by their ids."""
 
     ids: list[str]
@@ -196,7 +196,7 @@ class Added(Answer):
     """Not stored: they were nothing but what memory had told."""
 
 
-class HitItem(Answer):
+class HitItem(ResponseModel):
     """A memory that answers a query, and why."""
 
     id: str
@@ -207,14 +207,14 @@ class HitItem(Answer):
     time: datetime
     text: str
     cut: bool
-    calls: list[CallItem]
+    calls: list[ToolCallItem]
     score: float
     signals: dict[str, float]
     found_by: str
     why: str
 
 
-class RecallAnswer(Answer):
+class RecallResponse(ResponseModel):
     """What a query brought back."""
 
     hits: list[HitItem]
@@ -224,7 +224,7 @@ class RecallAnswer(Answer):
     seconds: float
 
 
-class SectionItem(Answer):
+class SectionItem(ResponseModel):
     """A part of a context, and what it may take at most."""
 
     name: str
@@ -232,20 +232,20 @@ class SectionItem(Answer):
     limit: int
 
 
-class PartItem(Answer):
+class ContextMessageItem(ResponseModel):
     """A message of a context."""
 
     id: str | None
     role: str
     name: str | None
     text: str
-    calls: list[CallItem]
+    calls: list[ToolCallItem]
     tokens: int
     origin: Literal["full", "compressed", "recalled", "knowledge", "system"]
     reason: str
 
 
-class LeftOutItem(Answer):
+class LeftOutItem(ResponseModel):
     """What is not in a context, or only in a few words: then it is ``compressed``."""
 
     id: str
@@ -253,19 +253,19 @@ class LeftOutItem(Answer):
     role: str | None
     text: str
     cut: bool
-    calls: list[CallItem]
+    calls: list[ToolCallItem]
     tokens: int
     origin: Literal["compressed", "dropped"]
     reason: str
 
 
-class ContextAnswer(Answer):
+class ContextResponse(ResponseModel):
     """What would go to the model."""
 
     budget: int
     used: int
     sections: list[SectionItem]
-    messages: list[PartItem]
+    messages: list[ContextMessageItem]
     left_out: list[LeftOutItem]
     """What was recalled or is known and is not told, then the newest messages without room."""
     left_out_count: int
@@ -274,7 +274,7 @@ class ContextAnswer(Answer):
     problems: list[str]
 
 
-class KnowledgeItem(Answer):
+class KnowledgeItem(ResponseModel):
     """Something known."""
 
     id: str
@@ -290,7 +290,7 @@ class KnowledgeItem(Answer):
     source: str | None
 
 
-class TaskItem(Answer):
+class TaskItem(ResponseModel):
     """A recorded run of an agent."""
 
     task: str
@@ -299,7 +299,7 @@ class TaskItem(Answer):
     updated_at: datetime
 
 
-class CycleItem(Answer):
+class CycleItem(ResponseModel):
     """One step of a run."""
 
     id: str
@@ -318,7 +318,7 @@ class CycleItem(Answer):
     loop: str | None
 
 
-class Erasure(Answer):
+class ErasureResponse(ResponseModel):
     """What was erased."""
 
     id: str

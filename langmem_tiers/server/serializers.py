@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from langmem_tiers.common.messages import Message, Role
-from langmem_tiers.context.builder import SUMMARY_SHARE
-from langmem_tiers.context.knowledge_hits import MEMORIES_ID
-from langmem_tiers.context.models import name_of
-from langmem_tiers.context.session_context import KNOWLEDGE_SHARE, RECALLED_SHARE
+from langmem_tiers.context.builder import MAX_SUMMARY_SHARE
+from langmem_tiers.context.knowledge_hits import MEMORIES_MESSAGE_ID_PREFIX
+from langmem_tiers.context.models import get_reason_key
+from langmem_tiers.context.session_context import MAX_KNOWLEDGE_SHARE, MAX_RECALLED_SHARE
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.server import response_models
-from langmem_tiers.tasks.history import step_of
+from langmem_tiers.tasks.history import parse_cycle_message
 from langmem_tiers.text.token_counting import FRAME_TOKENS, count_messages
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from langmem_tiers.knowledge.models import Knowledge
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.sessions.models import SessionInfo
-    from langmem_tiers.tasks.history import SeenCycle, TaskInfo
+    from langmem_tiers.tasks.history import TaskCycle, TaskInfo
     from langmem_tiers.tasks.models import MemoryEntry
-    from langmem_tiers.tuning.models import EfficiencyReport, Snapshot
+    from langmem_tiers.tuning.models import EfficiencyReport, TuningSnapshot
 
 
-MOST_CHARACTERS = 2_000
+MAX_LISTED_CHARACTERS = 2_000
 """Of a text in a list; ``GET /entries/{id}`` tells it whole."""
-_MOST_NAME = 1_024
-_TOLD_SIGNALS = 3
+_MAX_NAME_CHARACTERS = 1_024
+_MAX_EXPLAINED_SIGNALS = 3
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """A text as JSON can be written in UTF-8: half a surrogate pair becomes U+FFFD."""
     try:
         text.encode()
@@ -45,56 +45,61 @@ def clean(text: str) -> str:
     return text
 
 
-def _clean(text: str | None) -> str | None:
-    return None if text is None else clean(text)
+def _replace_surrogates_or_none(text: str | None) -> str | None:
+    return None if text is None else replace_surrogates(text)
 
 
-def short_name(name: str | None) -> str | None:
+def shorten_name(name: str | None) -> str | None:
     """A name or a source for a list; one that is too long goes on with a mark."""
-    if name is None or len(name) <= _MOST_NAME:
-        return _clean(name)
-    return f"{clean(name[:_MOST_NAME])}…"
+    if name is None or len(name) <= _MAX_NAME_CHARACTERS:
+        return _replace_surrogates_or_none(name)
+    return f"{replace_surrogates(name[:_MAX_NAME_CHARACTERS])}…"
 
 
-def cut(text: str) -> dict[str, Any]:
+def truncate_text(text: str) -> dict[str, Any]:
     """A text for a list, and whether it goes on."""
-    return {"text": clean(text[:MOST_CHARACTERS]), "cut": len(text) > MOST_CHARACTERS}
-
-
-def said(message: Message) -> dict[str, Any]:
-    """A message for a list."""
     return {
-        "id": clean(message.id),
-        "role": message.role.value,
-        "name": short_name(message.name),
-        "time": message.created_at,
-        "tokens": message.token_count,
-        **cut(message.content),
-        "calls": calls_of(message),
+        "text": replace_surrogates(text[:MAX_LISTED_CHARACTERS]),
+        "cut": len(text) > MAX_LISTED_CHARACTERS,
     }
 
 
-def calls_of(message: Message | None, *, whole: bool = False) -> list[response_models.CallItem]:
+def serialize_message(message: Message) -> dict[str, Any]:
+    """A message for a list."""
+    return {
+        "id": replace_surrogates(message.id),
+        "role": message.role.value,
+        "name": shorten_name(message.name),
+        "time": message.created_at,
+        "tokens": message.token_count,
+        **truncate_text(message.content),
+        "calls": serialize_tool_calls(message),
+    }
+
+
+def serialize_tool_calls(
+    message: Message | None, *, whole: bool = False
+) -> list[response_models.ToolCallItem]:
     """The calls of tools that a message makes; in lists their arguments are cut, as texts are, all together."""
-    calls, left = list[response_models.CallItem](), MOST_CHARACTERS
+    calls, left = list[response_models.ToolCallItem](), MAX_LISTED_CHARACTERS
     for call in () if message is None else message.tool_calls:
         told = call.arguments if whole else call.arguments[:left]
         left -= min(left, len(told))
         calls.append(
-            response_models.CallItem(
-                id=clean(call.id),
-                name=clean(call.name) if whole else short_name(call.name) or "",
-                arguments=clean(told),
+            response_models.ToolCallItem(
+                id=replace_surrogates(call.id),
+                name=replace_surrogates(call.name) if whole else shorten_name(call.name) or "",
+                arguments=replace_surrogates(told),
                 cut=len(told) < len(call.arguments),
             )
         )
     return calls
 
 
-def session_item(info: SessionInfo) -> response_models.SessionItem:
+def serialize_session(info: SessionInfo) -> response_models.SessionItem:
     """A session."""
     return response_models.SessionItem(
-        session=clean(info.name),
+        session=replace_surrogates(info.name),
         messages=info.message_count,
         tokens=info.token_count,
         created_at=info.created_at,
@@ -103,16 +108,16 @@ def session_item(info: SessionInfo) -> response_models.SessionItem:
     )
 
 
-def status_of(report: EfficiencyReport) -> response_models.OptimizerStatus:
+def serialize_optimizer_status(report: EfficiencyReport) -> response_models.OptimizerStatus:
     """What the optimizer achieved."""
     return response_models.OptimizerStatus.model_validate(report.as_dict())
 
 
-def run_of(snapshot: Snapshot) -> response_models.OptimizerRun:
+def serialize_optimizer_run(snapshot: TuningSnapshot) -> response_models.OptimizerRun:
     """What a run of the optimizer did."""
     return response_models.OptimizerRun(
         at=snapshot.created_at,
-        reason=clean(snapshot.reason),
+        reason=replace_surrogates(snapshot.reason),
         tokens_before=snapshot.tokens_before,
         tokens_after=snapshot.tokens_after,
         tokens_saved=snapshot.tokens_saved,
@@ -122,79 +127,82 @@ def run_of(snapshot: Snapshot) -> response_models.OptimizerRun:
         entries_dropped=snapshot.entries_dropped,
         entries_promoted=snapshot.entries_promoted,
         is_reverted=snapshot.is_reverted,
-        parameters=response_models.Parameters.model_validate(snapshot.parameters.as_dict()),
+        parameters=response_models.OptimizerParameters.model_validate(snapshot.parameters.as_dict()),
     )
 
 
-def entry_of(found: FoundEntry) -> response_models.EntryAnswer:
+def serialize_entry(found: FoundEntry) -> response_models.EntryResponse:
     """A memory, whole."""
     entry, message = found.entry, found.message
-    return response_models.EntryAnswer(
-        id=clean(entry.id),
+    return response_models.EntryResponse(
+        id=replace_surrogates(entry.id),
         kind=entry.kind,
-        session=_clean(entry.session),
+        session=_replace_surrogates_or_none(entry.session),
         role=None if entry.role is None else entry.role.value,
-        name=None if message is None else _clean(message.name),
+        name=None if message is None else _replace_surrogates_or_none(message.name),
         time=entry.created_at,
         tokens=entry.token_count if message is None else message.token_count,
-        text=clean(entry.content if message is None else message.content),
-        calls=calls_of(message, whole=True),
-        result=None if message is None else _clean(_came_of(message)),
+        text=replace_surrogates(entry.content if message is None else message.content),
+        calls=serialize_tool_calls(message, whole=True),
+        result=None if message is None else _replace_surrogates_or_none(_get_step_result(message)),
         tier=entry.tier.value,
         state=entry.state.value,
-        reason=clean(entry.reason),
+        reason=replace_surrogates(entry.reason),
         relevance=entry.relevance,
         importance=entry.importance,
-        category=_clean(entry.category),
-        source=_clean(entry.source),
+        category=_replace_surrogates_or_none(entry.category),
+        source=_replace_surrogates_or_none(entry.source),
         uses=entry.access_count,
     )
 
 
-def task_item(task: TaskInfo) -> response_models.TaskItem:
+def serialize_task(task: TaskInfo) -> response_models.TaskItem:
     """A recorded run."""
     return response_models.TaskItem(
-        task=clean(task.task), cycles=task.cycles, started_at=task.started_at, updated_at=task.updated_at
+        task=replace_surrogates(task.task),
+        cycles=task.cycles,
+        started_at=task.started_at,
+        updated_at=task.updated_at,
     )
 
 
-def cycle_item(seen: SeenCycle) -> response_models.CycleItem:
+def serialize_cycle(seen: TaskCycle) -> response_models.CycleItem:
     """One step of a run."""
     entry = seen.entry
     thought, parameters, result = map(
-        cut, (entry.thought.content, entry.action.parameters_json, _result(entry))
+        truncate_text, (entry.thought.content, entry.action.parameters_json, _get_result_text(entry))
     )
     return response_models.CycleItem(
-        id=clean(entry.entry_id),
+        id=replace_surrogates(entry.entry_id),
         number=seen.number,
         thought=thought["text"],
-        action=clean(entry.action.tool_name),
+        action=replace_surrogates(entry.action.tool_name),
         parameters=parameters["text"],
         result=result["text"],
         cut=thought["cut"] or parameters["cut"] or result["cut"],
         outcome=entry.outcome.value,
         success=not entry.outcome.is_failure,
-        url=clean(entry.url),
+        url=replace_surrogates(entry.url),
         time=datetime.fromtimestamp(entry.timestamp, UTC),
-        loop=None if seen.loop is None else clean(seen.loop.message),
+        loop=None if seen.loop is None else replace_surrogates(seen.loop.message),
     )
 
 
-def _came_of(message: Message) -> str | None:
+def _get_step_result(message: Message) -> str | None:
     try:
-        step = step_of(message)
+        step = parse_cycle_message(message)
     except InvalidInputError:  # somebody else's payload
         return None
-    return None if step is None else _result(step)
+    return None if step is None else _get_result_text(step)
 
 
-def _result(step: MemoryEntry) -> str:
+def _get_result_text(step: MemoryEntry) -> str:
     return step.error_message or ("" if step.observation is None else step.observation.text)
 
 
-def erasure_of(receipt: ErasureReceipt) -> response_models.Erasure:
+def serialize_erasure(receipt: ErasureReceipt) -> response_models.ErasureResponse:
     """What was erased."""
-    return response_models.Erasure(
+    return response_models.ErasureResponse(
         id=receipt.id,
         erased_at=receipt.erased_at,
         counts={name: count for name, count in asdict(receipt.counts).items() if count},
@@ -202,67 +210,67 @@ def erasure_of(receipt: ErasureReceipt) -> response_models.Erasure:
         elsewhere=dict(receipt.elsewhere),
         is_complete=receipt.is_complete,
         is_scrubbed=receipt.is_scrubbed,
-        left=[clean(one) for one in receipt.left],
-        notes=[clean(one) for one in receipt.notes],
+        left=[replace_surrogates(one) for one in receipt.left],
+        notes=[replace_surrogates(one) for one in receipt.notes],
     )
 
 
-def knowledge_item(known: Knowledge) -> response_models.KnowledgeItem:
+def serialize_knowledge(known: Knowledge) -> response_models.KnowledgeItem:
     """Something known."""
-    value = cut(known.value)
+    value = truncate_text(known.value)
     return response_models.KnowledgeItem(
-        id=clean(known.id),
-        category=clean(known.category),
-        key=clean(known.key),
+        id=replace_surrogates(known.id),
+        category=replace_surrogates(known.category),
+        key=replace_surrogates(known.key),
         value=value["text"],
         cut=value["cut"],
         confidence=known.confidence,
         created_at=known.created_at,
         updated_at=known.updated_at,
         uses=known.use_count,
-        source=short_name(known.source),
+        source=shorten_name(known.source),
     )
 
 
-def hit_item(hit: Hit) -> response_models.HitItem:
+def serialize_hit(hit: Hit) -> response_models.HitItem:
     """A memory that was recalled."""
     entry = hit.entry
     return response_models.HitItem(
-        id=clean(entry.id),
+        id=replace_surrogates(entry.id),
         kind=entry.kind,
         tier=entry.tier.value,
-        session=_clean(entry.session),
+        session=_replace_surrogates_or_none(entry.session),
         role=None if entry.role is None else entry.role.value,
         time=entry.created_at,
-        **cut(entry.content),
-        calls=calls_of(hit.message),
+        **truncate_text(entry.content),
+        calls=serialize_tool_calls(hit.message),
         score=hit.score,
         signals={name: round(value, 6) for name, value in hit.signals.items()},
         found_by=hit.found_by,
-        why=why(hit),
+        why=explain_hit(hit),
     )
 
 
-def why(hit: Hit) -> str:
+def explain_hit(hit: Hit) -> str:
     """Why a memory was found, in a sentence."""
-    most = sorted(hit.signals.items(), key=lambda one: -abs(one[1]))[:_TOLD_SIGNALS]
+    most = sorted(hit.signals.items(), key=lambda one: -abs(one[1]))[:_MAX_EXPLAINED_SIGNALS]
     gave = ", ".join(f"{name} {value:+.3f}" for name, value in most if value)
     return f"found by {hit.found_by}" + (f": {gave}" if gave else "")
 
 
-_SHARES = {"summary": SUMMARY_SHARE, "known": KNOWLEDGE_SHARE, "memories": RECALLED_SHARE}
+_SECTION_SHARES = {"summary": MAX_SUMMARY_SHARE, "known": MAX_KNOWLEDGE_SHARE, "memories": MAX_RECALLED_SHARE}
 """What each part may take at most; the conversation has all that is left."""
-_MOST_LEFT_OUT = 200
+_MAX_LEFT_OUT = 200
 
 
-def system_tokens(counter: TokenCounter, text: str | None) -> int:
+def count_system_tokens(counter: TokenCounter, text: str | None) -> int:
     """What a system prompt takes of a context, with its frame."""
     return counter.count(text) + FRAME_TOKENS if text else 0
 
 
-def told(
+def serialize_context(
     preview: Preview, counter: TokenCounter, *, budget: int, system: str | None
-) -> response_models.ContextAnswer:
+) -> response_models.ContextResponse:
     """A context, with the system prompt before it.
 
     Args:
@@ -272,22 +280,22 @@ def told(
         system: The system prompt, if there is one.
     """
     context = preview.context
-    before = [_system_part(counter, system)] if system else []
-    sections = _sections(context, counter, system)
-    return response_models.ContextAnswer(
+    before = [_build_system_item(counter, system)] if system else []
+    sections = _build_sections(context, counter, system)
+    return response_models.ContextResponse(
         budget=budget,
         used=sum(one.tokens for one in sections),
         sections=sections,
-        messages=[*before, *_messages(context)],
-        left_out=_left_out(preview, counter)[:_MOST_LEFT_OUT],
-        left_out_count=_left_out_count(preview),
+        messages=[*before, *_serialize_messages(context)],
+        left_out=_serialize_left_out(preview, counter)[:_MAX_LEFT_OUT],
+        left_out_count=_count_left_out(preview),
         warnings=list(preview.warnings),
-        problems=[clean(one) for one in context.problems],
+        problems=[replace_surrogates(one) for one in context.problems],
     )
 
 
-def _system_part(counter: TokenCounter, text: str) -> response_models.PartItem:
-    return response_models.PartItem(
+def _build_system_item(counter: TokenCounter, text: str) -> response_models.ContextMessageItem:
+    return response_models.ContextMessageItem(
         id=None,
         role=Role.SYSTEM.value,
         name=None,
@@ -299,22 +307,22 @@ def _system_part(counter: TokenCounter, text: str) -> response_models.PartItem:
     )
 
 
-def _sections(
+def _build_sections(
     context: Context, counter: TokenCounter, system: str | None
 ) -> list[response_models.SectionItem]:
-    room, taken = context.token_budget, system_tokens(counter, system)
+    room, taken = context.token_budget, count_system_tokens(counter, system)
     used = dict(context.sections)
     if taken and not context.messages:
         used["frame"] = count_messages(counter, ())
     parts = {"system": (taken, taken)} if taken else {}
-    parts |= {name: (tokens, int(room * _SHARES.get(name, 1.0))) for name, tokens in used.items()}
+    parts |= {name: (tokens, int(room * _SECTION_SHARES.get(name, 1.0))) for name, tokens in used.items()}
     return [
         response_models.SectionItem(name=name, tokens=tokens, limit=most)
         for name, (tokens, most) in parts.items()
     ]
 
 
-def _messages(context: Context) -> list[response_models.PartItem]:
+def _serialize_messages(context: Context) -> list[response_models.ContextMessageItem]:
     full, compressed = set(context.full), set(context.compressed)
     knows = bool(context.knowledge)
 
@@ -323,63 +331,63 @@ def _messages(context: Context) -> list[response_models.PartItem]:
             return "full"
         if message.id in compressed or message.is_summary:
             return "compressed"
-        return "recalled" if message.id.startswith(MEMORIES_ID) or not knows else "knowledge"
+        return "recalled" if message.id.startswith(MEMORIES_MESSAGE_ID_PREFIX) or not knows else "knowledge"
 
     return [
-        response_models.PartItem(
-            id=clean(one.id),
+        response_models.ContextMessageItem(
+            id=replace_surrogates(one.id),
             role=one.role.value,
-            name=None if one.name is None else clean(one.name),
-            text=clean(one.content),
-            calls=calls_of(one, whole=True),
+            name=None if one.name is None else replace_surrogates(one.name),
+            text=replace_surrogates(one.content),
+            calls=serialize_tool_calls(one, whole=True),
             tokens=one.token_count,
             origin=origin(one),
-            reason=clean(context.reasons.get(one.id, "")),
+            reason=replace_surrogates(context.reasons.get(one.id, "")),
         )
         for one in context.messages
     ]
 
 
-def _left_out(preview: Preview, counter: TokenCounter) -> list[response_models.LeftOutItem]:
+def _serialize_left_out(preview: Preview, counter: TokenCounter) -> list[response_models.LeftOutItem]:
     context = preview.context
-    in_few_words = {name_of(hit, preview.session) for hit in context.summarised}
-    hits = {name_of(hit, preview.session): hit for hit in _hits(context)}
+    in_few_words = {get_reason_key(hit, preview.session) for hit in context.summarized}
+    hits = {get_reason_key(hit, preview.session): hit for hit in _get_left_out_hits(context)}
     recalled = [
         response_models.LeftOutItem(
-            id=clean(hit.entry.id),
-            session=None if hit.session is None else clean(hit.session),
+            id=replace_surrogates(hit.entry.id),
+            session=None if hit.session is None else replace_surrogates(hit.session),
             role=None if hit.entry.role is None else hit.entry.role.value,
-            **cut(hit.entry.content),
-            calls=calls_of(hit.message),
+            **truncate_text(hit.entry.content),
+            calls=serialize_tool_calls(hit.message),
             tokens=hit.entry.token_count,
             origin="compressed" if name in in_few_words else "dropped",
-            reason=clean(context.reasons[name]),
+            reason=replace_surrogates(context.reasons[name]),
         )
         for name, hit in hits.items()
     ]
     known = [
         response_models.LeftOutItem(
-            id=clean(hit.knowledge.id),
+            id=replace_surrogates(hit.knowledge.id),
             session=None,
             role=None,
-            **cut(hit.knowledge.told),
+            **truncate_text(hit.knowledge.text),
             calls=[],
-            tokens=counter.count(hit.knowledge.told),
+            tokens=counter.count(hit.knowledge.text),
             origin="dropped",
-            reason=clean(context.reasons[hit.knowledge.id]),
+            reason=replace_surrogates(context.reasons[hit.knowledge.id]),
         )
         for hit in context.knowledge_left_out
     ]
     dropped = [
         response_models.LeftOutItem(
-            id=clean(one.id),
-            session=clean(preview.session),
+            id=replace_surrogates(one.id),
+            session=replace_surrogates(preview.session),
             role=one.role.value,
-            **cut(one.content),
-            calls=calls_of(one),
+            **truncate_text(one.content),
+            calls=serialize_tool_calls(one),
             tokens=one.token_count,
             origin="dropped",
-            reason=clean(preview.reason_of(one)),
+            reason=replace_surrogates(preview.reason_of(one)),
         )
         for one in preview.dropped
         if one.id not in hits
@@ -387,7 +395,7 @@ def _left_out(preview: Preview, counter: TokenCounter) -> list[response_models.L
     return [*recalled, *known, *dropped]
 
 
-def _left_out_count(preview: Preview) -> int:
+def _count_left_out(preview: Preview) -> int:
     context = preview.context
     dropped = set(context.dropped)
 
@@ -397,9 +405,9 @@ def _left_out_count(preview: Preview) -> int:
             return True
         return hit.entry.id not in dropped and (preview.is_whole or hit.message.is_compressed)
 
-    others = sum(map(is_one_more, _hits(context))) + len(context.knowledge_left_out)
+    others = sum(map(is_one_more, _get_left_out_hits(context))) + len(context.knowledge_left_out)
     return len(dropped) + preview.unseen + others
 
 
-def _hits(context: Context) -> tuple[Hit, ...]:
+def _get_left_out_hits(context: Context) -> tuple[Hit, ...]:
     return (*context.left_out, *context.passed_over)

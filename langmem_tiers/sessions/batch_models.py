@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from langmem_tiers.common.checks import check_positive, check_whole
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class WriterConfig:
                 f"unknown acknowledge {self.acknowledge!r}: use 'stored' or 'queued'"
             ) from None
         if self.report_path is not None:
-            object.__setattr__(self, "report_path", check_path(self.report_path))
+            object.__setattr__(self, "report_path", check_report_path(self.report_path))
 
 
-def check_path(path: object) -> Path:
+def check_report_path(path: object) -> Path:
     """The path of a report, or an error for what is none."""
     try:
         return Path(path)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def check_path(path: object) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaved:
+class UnsavedMessages:
     """What one ``add()`` handed in, and is not stored."""
 
     namespace: NamespacePath
@@ -81,7 +81,7 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriterReport(Told):
+class WriterReport(Displayable):
     """What a writer did so far, in messages."""
 
     stored: int
@@ -100,10 +100,10 @@ class WriterReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrashReport(Told):
+class CrashReport(Displayable):
     """What a writer that is closed did not store."""
 
-    unsaved: tuple[Unsaved, ...]
+    unsaved: tuple[UnsavedMessages, ...]
     path: Path | None = None
     """Where it was written; None if there was nothing, or no path."""
     problem: str | None = None
@@ -119,7 +119,7 @@ class CrashReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverReport(Told):
+class RecoverReport(Displayable):
     """What became of the messages of a crash report."""
 
     stored: int
@@ -132,11 +132,11 @@ class RecoverReport(Told):
 class UnsavedFile(Protocol):
     """A file of messages that are not stored."""
 
-    def append(self, one: Unsaved) -> None:
+    def append(self, one: UnsavedMessages) -> None:
         """Write it behind the others; it survives this process."""
         ...
 
-    def replace(self, left: Iterable[Unsaved]) -> None:
+    def replace(self, left: Iterable[UnsavedMessages]) -> None:
         """Hold these and no others; no file at all where there are none."""
         ...
 
@@ -150,7 +150,7 @@ class UnsavedFile(Protocol):
         ...
 
 
-class UnsavedFiles(Protocol):
+class UnsavedFileStore(Protocol):
     """Opens and reads such files."""
 
     def open(self, path: str | os.PathLike[str]) -> UnsavedFile:
@@ -161,7 +161,7 @@ class UnsavedFiles(Protocol):
         """
         ...
 
-    def held(self, path: str | os.PathLike[str]) -> AbstractContextManager[None]:
+    def lock(self, path: str | os.PathLike[str]) -> AbstractContextManager[None]:
         """Keep writers from a file meanwhile.
 
         Raises:
@@ -169,11 +169,11 @@ class UnsavedFiles(Protocol):
         """
         ...
 
-    def rewrite(self, path: str | os.PathLike[str], left: Iterable[Unsaved]) -> None:
+    def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
         """Leave these in a file and no others; no file where there are none."""
         ...
 
-    def read(self, path: str | os.PathLike[str]) -> tuple[Unsaved, ...]:
+    def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
         """What a file holds, oldest first.
 
         Raises:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common import fork_safety
-from langmem_tiers.common.closeable import Closing
+from langmem_tiers.common.closeable import Closeable
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers.errors import EngineClosedError, InvalidInputError, StorageError, UnsavedError
@@ -25,15 +25,15 @@ from langmem_tiers.sessions.batch_models import (
     Acknowledge,
     CrashReport,
     RecoverReport,
-    Unsaved,
+    UnsavedMessages,
     WriterConfig,
     WriterReport,
-    check_path,
+    check_report_path,
 )
-from langmem_tiers.sessions.batch_queue import BatchQueue, Waiting
+from langmem_tiers.sessions.batch_queue import BatchQueue, PendingAdd
 from langmem_tiers.sessions.models import AddReport
-from langmem_tiers.sessions.service import check_drafts, seal
-from langmem_tiers.telemetry.instruments import Verb
+from langmem_tiers.sessions.service import check_drafts, complete_drafts
+from langmem_tiers.telemetry.instruments import Operation
 
 if TYPE_CHECKING:
     import os
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.messages import MessageDraft
     from langmem_tiers.common.ports import BatchStore
-    from langmem_tiers.erasure.models import Erased
-    from langmem_tiers.sessions.batch_models import UnsavedFiles
-    from langmem_tiers.sessions.models import AppendedTo, SessionBatch
-    from langmem_tiers.sessions.service import ShortTermParts
+    from langmem_tiers.erasure.models import ErasedIds
+    from langmem_tiers.sessions.batch_models import UnsavedFileStore
+    from langmem_tiers.sessions.models import SessionAppendResult, SessionBatch
+    from langmem_tiers.sessions.service import SessionDependencies
 
 
 def add_to_sessions(
-    parts: ShortTermParts, store: BatchStore, batches: Sequence[SessionBatch], *, new_ids: bool
-) -> tuple[AppendedTo, ...]:
+    parts: SessionDependencies, store: BatchStore, batches: Sequence[SessionBatch], *, new_ids: bool
+) -> tuple[SessionAppendResult, ...]:
     """Store batches in one transaction, and note it as ``session.add`` does.
 
     Args:
@@ -59,9 +59,9 @@ def add_to_sessions(
         batches: One for each session.
         new_ids: That no session knows any of the ids, as far as can be told.
     """
-    with parts.instruments.watch(Verb.ADD) as watch:
+    with parts.instruments.measure(Operation.ADD) as watch:
         done = store.append_all(batches, parts.now(), new_ids=new_ids)
-        watch.note(
+        watch.record(
             messages=sum(len(one.stored) for one in done),
             duplicates=sum(len(one.duplicates) for one in done),
             sessions=len(batches),
@@ -69,14 +69,14 @@ def add_to_sessions(
     for batch, one in zip(batches, done, strict=True):
         if one.stored:
             parts.cache.extend(one.key, one)
-            parts.changed(batch.namespace)
+            parts.on_change(batch.namespace)
     return done
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds between two tries of a batch that failed
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0  # seconds between two tries of a batch that failed
 
 
-class BatchStoring:
+class BatchWorker:
     """The work of a writer's own thread.
 
     Args:
@@ -87,32 +87,32 @@ class BatchStoring:
     """
 
     def __init__(
-        self, parts: ShortTermParts, store: BatchStore, queue: BatchQueue, tidy: Callable[[], None]
+        self, parts: SessionDependencies, store: BatchStore, queue: BatchQueue, tidy: Callable[[], None]
     ) -> None:
-        self._parts = parts
+        self._dependencies = parts
         self._store = store
         self._queue = queue
-        self._tidy = tidy
+        self._on_batch_stored = tidy
 
     def run(self) -> None:
         """Store batch after batch, until there are none any more or what failed is given up."""
-        while batch := self._queue.take():
-            pause, is_again = _FIRST_PAUSE, False
+        while batch := self._queue.take_batch():
+            pause, is_again = _MIN_PAUSE_SECONDS, False
             while batch:
                 batch = self._attempt(batch, is_again=is_again)
                 if batch:
-                    self._queue.keep(batch)
+                    self._queue.keep_in_progress(batch)
                     if not self._queue.pause(pause):
                         return
-                    pause, is_again = min(pause * 2, _LONGEST_PAUSE), True
-            self._tidy()
+                    pause, is_again = min(pause * 2, _MAX_PAUSE_SECONDS), True
+            self._on_batch_stored()
 
-    def _attempt(self, batch: Sequence[Waiting], *, is_again: bool) -> Sequence[Waiting]:
+    def _attempt(self, batch: Sequence[PendingAdd], *, is_again: bool) -> Sequence[PendingAdd]:
         """Store a batch; what is left of it for another time."""
         try:
             self._commit(batch, is_again=is_again)
         except (StorageError, EngineClosedError) as error:
-            self._queue.failed(error)
+            self._queue.record_failure(error)
             if isinstance(error, EngineClosedError):
                 self._queue.give_up()  # it will not open again
             return batch
@@ -127,47 +127,47 @@ class BatchStoring:
                 return batch[place:]
         return ()
 
-    def _commit(self, batch: Sequence[Waiting], *, is_again: bool) -> None:
-        batches = BatchQueue.by_session(batch)
+    def _commit(self, batch: Sequence[PendingAdd], *, is_again: bool) -> None:
+        batches = BatchQueue.group_by_session(batch)
         new_ids = not is_again and all(one.is_new for one in batch)
-        done = add_to_sessions(self._parts, self._store, batches, new_ids=new_ids)
-        self._queue.done(batch, batches, done)
+        done = add_to_sessions(self._dependencies, self._store, batches, new_ids=new_ids)
+        self._queue.finish_batch(batch, batches, done)
 
 
 _log = logging.getLogger("langmem_tiers")
-_MOST_FILE_BYTES = 8 << 20  # of what is stored by now and still in the report
+_MAX_FILE_BYTES = 8 << 20  # of what is stored by now and still in the report
 
 
-class BatchWriter(Closing):
+class BatchWriter(Closeable):
     """Adds to any session, from any thread. Get it from ``engine.writer()``, and close it or use ``with``."""
 
     def __init__(
-        self, parts: ShortTermParts, store: BatchStore, files: UnsavedFiles, config: WriterConfig
+        self, parts: SessionDependencies, store: BatchStore, files: UnsavedFileStore, config: WriterConfig
     ) -> None:
-        self._parts = parts
+        self._dependencies = parts
         self._files = files
         self._config = config
         self._queue = BatchQueue(config, parts.clock.monotonic)
-        self._storing = BatchStoring(parts, store, self._queue, self._tidy_file)
+        self._worker = BatchWorker(parts, store, self._queue, self._compact_file)
         self._thread: threading.Thread | None = None
-        self._starting, self._closing = threading.Lock(), threading.RLock()
+        self._start_lock, self._close_lock = threading.Lock(), threading.RLock()
         self._report: CrashReport | None = None
         self._file = None if config.report_path is None else files.open(config.report_path)
-        fork_safety.watch(self)
-        atexit.register(self._at_exit)
+        fork_safety.register_fork_aware(self)
+        atexit.register(self._close_at_exit)
 
     def __repr__(self) -> str:
         return f"BatchWriter(acknowledge={self._config.acknowledge.value!r}, pending={self._queue.pending})"
 
     @property
-    def unsaved(self) -> tuple[Unsaved, ...]:
+    def unsaved(self) -> tuple[UnsavedMessages, ...]:
         """What was taken and is not stored: what waits, oldest first, and what was refused."""
-        return self._queue.unsaved()
+        return self._queue.list_unsaved()
 
     @property
     def report(self) -> WriterReport:
         """What it did so far."""
-        return self._queue.report()
+        return self._queue.build_report()
 
     def add(
         self,
@@ -203,7 +203,7 @@ class BatchWriter(Closing):
                 raise
             raise UnsavedError(
                 f"{len(messages)} messages were not stored within {wait:g} s"
-                f"{self._queue.because()}: they wait and will be, do not add them again; see writer.unsaved"
+                f"{self._queue.format_problem()}: they wait and will be, do not add them again; see writer.unsaved"
             ) from None
 
     def submit(
@@ -216,14 +216,14 @@ class BatchWriter(Closing):
         """As ``add()``, without waiting for the batch: a future that is done when the messages are durable."""
         path, name = check_namespace(namespace), check_name(session)
         drafts = check_drafts(messages)
-        sealed = seal(self._parts, drafts)
+        sealed = complete_drafts(self._dependencies, drafts)
         own = tuple(one for one in sealed if not is_only_fenced(one.content))
         echoes = tuple(one for one in sealed if is_only_fenced(one.content))
         future: Future[AddReport] = Future()
         if not own:
             future.set_result(AddReport(stored=(), duplicates=(), echoes=echoes))
             return future
-        self._put(Waiting(path, name, own, echoes, future), timeout_seconds)
+        self._enqueue(PendingAdd(path, name, own, echoes, future), timeout_seconds)
         return future
 
     def flush(self, timeout_seconds: float | None = None) -> WriterReport:
@@ -233,21 +233,21 @@ class BatchWriter(Closing):
             UnsavedError: Some of it could not be stored in time; it waits.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
-        if self._report is None and not self._queue.drained(wait):
+        if self._report is None and not self._queue.wait_until_drained(wait):
             raise UnsavedError(
-                f"{self._queue.pending} messages were not stored within {wait:g} s{self._queue.because()}: "
+                f"{self._queue.pending} messages were not stored within {wait:g} s{self._queue.format_problem()}: "
                 "they wait and will be; see writer.unsaved"
             )
         return self.report
 
-    def let_go(self, erased: Erased) -> None:
+    def delete_erased(self, erased: ErasedIds) -> None:
         """Hold nothing that was refused of what is erased, and have nothing in the file but what is not stored."""
         if self._report is not None:  # its file is in the hands of others
             return
         with self._queue.lock:
-            had = self._queue.drop_refused(erased)
+            had = self._queue.delete_refused(erased)
             if self._file is not None and (had or self._file.size_bytes):
-                self._file.replace(self._queue.unsaved())
+                self._file.replace(self._queue.list_unsaved())
 
     def recover(self, path: str | os.PathLike[str]) -> RecoverReport:
         """Store what a crash report holds, whatever of it is stored by now; then the file is gone.
@@ -257,25 +257,25 @@ class BatchWriter(Closing):
         Raises:
             InvalidInputError: The file is none, damaged, or of a writer that is at work; nothing was taken in.
         """
-        where = check_path(path)
-        with self._files.held(where):
-            return self._recovered(where)
+        where = check_report_path(path)
+        with self._files.lock(where):
+            return self._recover_from(where)
 
-    def _recovered(self, where: Path) -> RecoverReport:
+    def _recover_from(self, where: Path) -> RecoverReport:
         waiting = [
-            Waiting(one.namespace, one.session, one.messages, (), Future(), is_new=False)
+            PendingAdd(one.namespace, one.session, one.messages, (), Future(), is_new=False)
             for one in self._files.read(where)
         ]
         for one in waiting:
-            self._put(one, None)
+            self._enqueue(one, None)
         self.flush()
         refused = [
-            one.as_unsaved(f"{type(error).__name__}: {error}")
+            one.to_unsaved(f"{type(error).__name__}: {error}")
             for one in waiting
             if (error := one.future.exception()) is not None
         ]
         done = [one.future.result() for one in waiting if one.future.exception() is None]
-        self._queue.forgive(waiting)
+        self._queue.discard_refused(waiting)
         self._files.rewrite(where, refused)
         return RecoverReport(
             stored=sum(len(one.stored) for one in done),
@@ -290,24 +290,24 @@ class BatchWriter(Closing):
             UnsavedError: Something was not stored and there is no file for it; it is in ``unsaved`` still.
         """
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
-        self._queue.shut()
-        with self._closing:
+        self._queue.close()
+        with self._close_lock:
             if self._report is not None:
                 return self._report
-            return self._end(wait)
+            return self._shut_down(wait)
 
-    def _end(self, wait: float) -> CrashReport:
-        self._start()  # for what was added while threads could not be started
-        self._queue.drained(wait)
+    def _shut_down(self, wait: float) -> CrashReport:
+        self._start_thread()  # for what was added while threads could not be started
+        self._queue.wait_until_drained(wait)
         self._queue.give_up()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(1.0)  # it may be waiting for the database: what it holds counts as unsaved
-        atexit.unregister(self._at_exit)
-        self._report = self._crash_report()
-        return self._told(self._report)
+        atexit.unregister(self._close_at_exit)
+        self._report = self._write_crash_report()
+        return self._raise_or_warn(self._report)
 
-    def _crash_report(self) -> CrashReport:
-        problem, unsaved = self._queue.problem, self._queue.abandon()
+    def _write_crash_report(self) -> CrashReport:
+        problem, unsaved = self._queue.problem, self._queue.fail_unsaved()
         path = None
         if self._file is not None:
             self._file.replace(unsaved)
@@ -316,7 +316,7 @@ class BatchWriter(Closing):
         return CrashReport(unsaved=unsaved, path=path, problem=problem)
 
     @staticmethod
-    def _told(report: CrashReport) -> CrashReport:
+    def _raise_or_warn(report: CrashReport) -> CrashReport:
         if report and report.path is None:
             raise UnsavedError(
                 f"{report.messages} messages were not stored ({report.problem}): they are in writer.unsaved; "
@@ -329,42 +329,42 @@ class BatchWriter(Closing):
             )
         return report
 
-    def _at_exit(self) -> None:
+    def _close_at_exit(self) -> None:
         try:
             self.close()
         except Exception as error:  # noqa: BLE001 - the process ends either way, and says so
             _log.error("at the end of the process: %s", error)
 
-    def _put(self, one: Waiting, timeout_seconds: float | None) -> None:
+    def _enqueue(self, one: PendingAdd, timeout_seconds: float | None) -> None:
         wait = self._config.timeout_seconds if timeout_seconds is None else timeout_seconds
         if len(one.messages) > self._config.max_pending:
             raise InvalidInputError(
                 f"{len(one.messages)} messages at once are more than max_pending, {self._config.max_pending}: "
                 "add them in parts"
             )
-        self._queue.put(one, wait, self._noted)
-        self._start()
+        self._queue.put(one, wait, self._write_ahead)
+        self._start_thread()
 
-    def _noted(self, one: Waiting) -> None:
+    def _write_ahead(self, one: PendingAdd) -> None:
         # Before anybody is told that it was taken.
         if self._file is not None and self._config.acknowledge is Acknowledge.QUEUED:
-            self._file.append(one.as_unsaved())
+            self._file.append(one.to_unsaved())
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         if self._thread is not None and self._thread.is_alive():
             return
-        with self._starting, suppress(RuntimeError):  # at the end of a process none can be started
+        with self._start_lock, suppress(RuntimeError):  # at the end of a process none can be started
             if (self._thread is None or not self._thread.is_alive()) and self._queue.pending:
-                thread = threading.Thread(target=self._storing.run, name="langmem-tiers-writer", daemon=True)
+                thread = threading.Thread(target=self._worker.run, name="langmem-tiers-writer", daemon=True)
                 thread.start()
                 self._thread = thread
 
-    def _tidy_file(self) -> None:
+    def _compact_file(self) -> None:
         with self._queue.lock, suppress(StorageError):  # too much in it is no harm: ids tell what is stored
             if self._file is None or not self._file.size_bytes:
                 return
-            if not self._queue.pending or self._file.size_bytes > _MOST_FILE_BYTES:
-                self._file.replace(self._queue.unsaved())
+            if not self._queue.pending or self._file.size_bytes > _MAX_FILE_BYTES:
+                self._file.replace(self._queue.list_unsaved())
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of adding."""
@@ -376,9 +376,9 @@ class BatchWriter(Closing):
 
     def after_fork_in_child(self) -> None:
         """What waits is the parent's to store, and so is the file."""
-        self._queue.begin_anew(is_shut=self._file is not None)
+        self._queue.reset(is_shut=self._file is not None)
         self._queue.lock.acquire()  # given back after the fork, as in the parent
-        self._thread, self._starting, self._closing = None, threading.Lock(), threading.RLock()
+        self._thread, self._start_lock, self._close_lock = None, threading.Lock(), threading.RLock()
         if self._file is not None:
             self._file.close(quietly=True)
             self._file = None

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from langmem_tiers.common.tool_call_groups import groups_of
+from langmem_tiers.common.tool_call_groups import group_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,15 +26,15 @@ class Partition:
     """What is pinned, full and compressed takes together; what is added to the pinned part fits the budget."""
 
 
-class Sized(NamedTuple):
+class GroupSize(NamedTuple):
     """A group as the partition sees it: how many messages, how many tokens."""
 
     messages: int
     tokens: int
 
 
-def partition(
-    groups: Sequence[Sized],
+def partition_groups(
+    groups: Sequence[GroupSize],
     budget: TokenBudget,
     *,
     compressed_tokens: Callable[[int], int] | None = None,
@@ -98,9 +98,9 @@ def partition_messages(
     messages: Sequence[Message], budget: TokenBudget
 ) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
     """The messages that stay full, those to compress and those to drop, tool calls with their results."""
-    groups = groups_of(messages)
-    sizes = [Sized(end - start, sum(m.token_count for m in messages[start:end])) for start, end in groups]
-    parts = partition(sizes, budget)
+    groups = group_tool_calls(messages)
+    sizes = [GroupSize(end - start, sum(m.token_count for m in messages[start:end])) for start, end in groups]
+    parts = partition_groups(sizes, budget)
 
     def members(indexes: tuple[int, ...]) -> tuple[Message, ...]:
         return tuple(m for index in indexes for m in messages[slice(*groups[index])])

@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.lru_cache import WeighedCache
+from langmem_tiers.common.lru_cache import SizedLruCache
 from langmem_tiers.config import MAX_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langmem_tiers.common.entries import Shown
+    from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.ports import EntryStore
     from langmem_tiers.config import CacheConfig
-    from langmem_tiers.sessions.models import Appended, Tail, View
+    from langmem_tiers.sessions.models import AppendResult, StoredView, VersionedMessages
 
 
-_OVERHEAD = 500  # characters that a message weighs beside its text and payload
+_OVERHEAD_CHARACTERS = 500  # characters that a message weighs beside its text and payload
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedTail:
     messages: tuple[Message, ...]
     revision: int
-    whole: bool
+    is_whole: bool
     """Whether these are all messages of the session."""
 
 
@@ -39,13 +39,13 @@ class SessionCache:
 
     def __init__(self, config: CacheConfig, timer: Callable[[], float]) -> None:
         self.window = config.window
-        self.enabled = config.max_characters > 0
-        self._tails: WeighedCache[_CachedTail] = WeighedCache(config, timer)
+        self.is_enabled = config.max_characters > 0
+        self._tails: SizedLruCache[_CachedTail] = SizedLruCache(config, timer)
 
-    def could_serve(self, key: int, count: int) -> bool:
+    def can_serve(self, key: int, count: int) -> bool:
         """Whether it is worth asking for the session's revision."""
         held = self._tails.get(key)
-        return held is not None and (held.whole or count <= len(held.messages))
+        return held is not None and (held.is_whole or count <= len(held.messages))
 
     def get(self, key: int, count: int, revision: int | None) -> tuple[Message, ...] | None:
         """The newest ``count`` messages, if they are held as of that revision."""
@@ -53,51 +53,55 @@ class SessionCache:
         if held is None:
             return None
         if held.revision != revision:
-            self._tails.drop(key)
+            self._tails.invalidate(key)
             return None
         if count < len(held.messages):
             return held.messages[len(held.messages) - count :]
-        return held.messages if held.whole or count == len(held.messages) else None
+        return held.messages if held.is_whole or count == len(held.messages) else None
 
-    def put(self, key: int, tail: Tail, *, whole: bool) -> None:
+    def put(self, key: int, tail: VersionedMessages, *, whole: bool) -> None:
         """Hold what was just read."""
-        if self.enabled:
-            self._hold(key, tail.messages, tail.revision, whole=whole)
+        if self.is_enabled:
+            self._put(key, tail.messages, tail.revision, whole=whole)
 
-    def extend(self, key: int, done: Appended) -> None:
+    def extend(self, key: int, done: AppendResult) -> None:
         """Hold what this process just wrote, if nobody else wrote in between."""
-        if done.is_late:  # a tail may be of before it or of after it, which its revision does not tell
-            self._tails.drop(key)
+        if (
+            done.has_recovered_messages
+        ):  # a tail may be of before it or of after it, which its revision does not tell
+            self._tails.invalidate(key)
             return
         held = self._tails.get(key)
         if held is not None and held.revision == done.revision - 1:
             messages = held.messages + done.stored
-            self._hold(
+            self._put(
                 key,
                 messages[-self.window :],
                 done.revision,
-                whole=held.whole and len(messages) <= self.window,
+                whole=held.is_whole and len(messages) <= self.window,
             )
 
-    def drop(self, key: int | None = None) -> None:
+    def invalidate(self, key: int | None = None) -> None:
         """Forget one session, or all."""
-        self._tails.drop(key)
+        self._tails.invalidate(key)
 
-    def _hold(self, key: int, messages: tuple[Message, ...], revision: int, *, whole: bool) -> None:
+    def _put(self, key: int, messages: tuple[Message, ...], revision: int, *, whole: bool) -> None:
         self._tails.put(
-            key, _CachedTail(messages, revision, whole), _OVERHEAD + sum(weight_of(each) for each in messages)
+            key,
+            _CachedTail(messages, revision, whole),
+            _OVERHEAD_CHARACTERS + sum(estimate_message_weight(each) for each in messages),
         )
 
 
-def weight_of(message: Message) -> int:
+def estimate_message_weight(message: Message) -> int:
     """Characters that a message takes in memory, about."""
     calls = sum(len(call.arguments) for call in message.tool_calls)
-    return _OVERHEAD + len(message.content) + len(message.payload_json or "") + calls
+    return _OVERHEAD_CHARACTERS + len(message.content) + len(message.payload_json or "") + calls
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedView:
-    view: View
+    view: StoredView
     weight: int
 
 
@@ -112,31 +116,33 @@ class ViewCache:
 
     def __init__(self, entries: EntryStore, config: CacheConfig, timer: Callable[[], float]) -> None:
         self._entries = entries
-        self._held: WeighedCache[_CachedView] = WeighedCache(config, timer)
+        self._views: SizedLruCache[_CachedView] = SizedLruCache(config, timer)
 
-    def read(self, key: int) -> View:
+    def get(self, key: int) -> StoredView:
         """What a session shows now, whoever wrote to it."""
-        held = self._held.get(key)
+        held = self._views.get(key)
         if held is None:
-            view = self._entries.view(key, MAX_LIMIT)
-            self._held.put(key, _CachedView(view, weight := _weight(view.items)), weight)
+            view = self._entries.get_view(key, MAX_LIMIT)
+            self._views.put(key, _CachedView(view, weight := _estimate_view_weight(view.items)), weight)
             return view
-        view = self._entries.view(key, MAX_LIMIT, held=held.view)
+        view = self._entries.get_view(key, MAX_LIMIT, held=held.view)
         if view is not held.view:
             known = len(held.view.items) if view.revision == held.view.revision else 0
             if known:
-                view.follow(held.view)
-            weight = (held.weight if known else 0) + _weight(view.items[known:])
-            self._held.put(key, _CachedView(view, weight), weight)
+                view.set_previous(held.view)
+            weight = (held.weight if known else 0) + _estimate_view_weight(view.items[known:])
+            self._views.put(key, _CachedView(view, weight), weight)
         return view
 
-    def drop(self, key: int | None = None) -> None:
+    def invalidate(self, key: int | None = None) -> None:
         """Forget one session, or all."""
-        self._held.drop(key)
+        self._views.invalidate(key)
 
 
-def _weight(items: Iterable[Shown]) -> int:
+def _estimate_view_weight(items: Iterable[ViewItem]) -> int:
     # The compressed form is made of what the mark holds already.
     return sum(
-        weight_of(item.message) + len("" if item.mark is None else item.mark.content or "") for item in items
+        estimate_message_weight(item.message)
+        + len("" if item.override is None else item.override.content or "")
+        for item in items
     )

@@ -7,8 +7,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from langmem_tiers.common.entries import EntryState
-from langmem_tiers.common.tool_call_groups import groups_of
-from langmem_tiers.sessions.session_view import Standing
+from langmem_tiers.common.tool_call_groups import group_tool_calls
+from langmem_tiers.sessions.session_view import SessionView
 from langmem_tiers.text.token_counting import count_framed
 
 if TYPE_CHECKING:
@@ -17,140 +17,152 @@ if TYPE_CHECKING:
     from langmem_tiers.common.budget import TokenBudget
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.sessions.analysis import Analyzer
-    from langmem_tiers.sessions.compression_plan import Sketch
+    from langmem_tiers.sessions.compression_plan import PlanDraft
     from langmem_tiers.tuning.models import TuningParameters
 
-SLACK = 0.08
+TARGET_SLACK_SHARE = 0.08
 """Fitting goes this far below the target, and is not called for again before it can save as much."""
-FLOOR = 0.1
+MAX_UNDERSHOOT_SHARE = 0.1
 """And never further than this, if one step less will do."""
 SUMMARY_SHARES = (0.05, 0.1, 0.25)
 """A summary takes its target or a tenth of the budget; a quarter at most, a twentieth at least."""
-SUMMARY_OF_ROOM = 0.75
+MAX_SUMMARY_ROOM_SHARE = 0.75
 """What a summary takes at most of the room that the window leaves."""
-SUMMARY_OF_HIDDEN = 0.3
+SUMMARY_GROWTH_RATIO = 0.3
 """What a summary grows by for each token that newly stands behind it, as long as there is room."""
-EXPECTED_RATIO = 0.2
+EXPECTED_COMPRESSION_RATIO = 0.2
 """What a compressed message is expected to take of its full size."""
-LONG_VIEW = 5000
+LONG_VIEW_MESSAGES = 5000
 """Messages in a view from which on the oldest go behind a summary, however few tokens they take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class CompressionTarget:
     """What a session should take, and from when on something is done about it."""
 
-    pressure: int
-    tokens: int
-    ceiling: int
+    trigger_tokens: int
+    target_tokens: int
+    ceiling_tokens: int
     """The target itself: good enough where one more step would fall below the floor."""
-    floor: int
-    worthwhile: int
+    floor_tokens: int
+    min_saving_tokens: int
     """What must be there to save for a new summary to be worth it."""
-    summary_tokens: tuple[int, int]
+    summary_token_range: tuple[int, int]
     """The least and the most that a summary takes."""
 
     @classmethod
-    def of(cls, budget: TokenBudget, parameters: TuningParameters, summary_target: int) -> Goal:
+    def from_budget(
+        cls, budget: TokenBudget, parameters: TuningParameters, summary_target: int
+    ) -> CompressionTarget:
         """The goal under a budget."""
         target = parameters.target_usage
         least, usual, most = (budget.share(share) for share in SUMMARY_SHARES)
         return cls(
-            pressure=budget.share(max(target, parameters.compression_trigger)),
-            tokens=budget.share(max(0.0, target - SLACK)),
-            ceiling=budget.share(target),
-            floor=budget.share(max(0.0, target - FLOOR)),
-            worthwhile=budget.share(SLACK),
-            summary_tokens=(least, min(most, max(usual, summary_target))),
+            trigger_tokens=budget.share(max(target, parameters.compression_trigger)),
+            target_tokens=budget.share(max(0.0, target - TARGET_SLACK_SHARE)),
+            ceiling_tokens=budget.share(target),
+            floor_tokens=budget.share(max(0.0, target - MAX_UNDERSHOOT_SHARE)),
+            min_saving_tokens=budget.share(TARGET_SLACK_SHARE),
+            summary_token_range=(least, min(most, max(usual, summary_target))),
         )
 
     def is_reached(self, tokens: float, step: float) -> bool:
         """Whether to stop, where going on would take off so many tokens."""
-        return tokens <= self.tokens or (tokens <= self.ceiling and tokens - step < self.floor)
+        return tokens <= self.target_tokens or (
+            tokens <= self.ceiling_tokens and tokens - step < self.floor_tokens
+        )
 
-    def summary_for(self, window_tokens: int) -> int:
+    def compute_summary_tokens(self, window_tokens: int) -> int:
         """What a summary may take beside a window of that size."""
-        least, most = self.summary_tokens
-        return max(least, min(most, int((self.tokens - window_tokens) * SUMMARY_OF_ROOM)))
+        least, most = self.summary_token_range
+        return max(least, min(most, int((self.target_tokens - window_tokens) * MAX_SUMMARY_ROOM_SHARE)))
 
-    def summary_beside(self, left: Load) -> int:
+    def compute_summary_tokens_beside(self, left: SessionLoad) -> int:
         """What a summary may take beside all that is left: the room up to the goal, if it needs it."""
-        room = self.tokens - left.window - left.older
-        return max(self.summary_for(left.window), min(self.summary_tokens[1], room))
+        room = self.target_tokens - left.window_tokens - left.older_tokens
+        return max(self.compute_summary_tokens(left.window_tokens), min(self.summary_token_range[1], room))
 
 
-class Load:
+class SessionLoad:
     """What a session takes: its window, what is older, and its summary."""
 
-    def __init__(self, standing: Standing, counter: TokenCounter) -> None:
-        self.standing = standing
-        self.sizes = standing.sizes(counter)
-        self.summary = 0
+    def __init__(self, standing: SessionView, counter: TokenCounter) -> None:
+        self.session_view = standing
+        self.item_tokens = standing.count_tokens_per_item(counter)
+        self.summary_tokens = 0
         if standing.summary is not None:
-            self.summary, self.sizes[0] = self.sizes[0], 0
-        self._before = [0, *accumulate(self.sizes)]
-        self.window = sum(self.sizes[standing.window_start :])
-        self.older = sum(self.sizes[: standing.window_start])
+            self.summary_tokens, self.item_tokens[0] = self.item_tokens[0], 0
+        self._cumulative_tokens = [0, *accumulate(self.item_tokens)]
+        self.window_tokens = sum(self.item_tokens[standing.window_start :])
+        self.older_tokens = sum(self.item_tokens[: standing.window_start])
 
     @property
     def tokens(self) -> int:
         """All of it."""
-        return self.window + self.older + self.summary
+        return self.window_tokens + self.older_tokens + self.summary_tokens
 
-    def is_pressed(self, goal: Goal) -> bool:
+    def needs_compression(self, goal: CompressionTarget) -> bool:
         """Whether it takes more than it should, and something can be done about it."""
-        if len(self.standing.items) > LONG_VIEW:
+        if len(self.session_view.items) > LONG_VIEW_MESSAGES:
             return True
-        excess = max(0, self.summary - goal.summary_for(self.window))
-        return self.tokens > goal.pressure and self.older + excess > goal.worthwhile
+        excess = max(0, self.summary_tokens - goal.compute_summary_tokens(self.window_tokens))
+        return self.tokens > goal.trigger_tokens and self.older_tokens + excess > goal.min_saving_tokens
 
-    def summary_if(self, hidden: int, goal: Goal) -> int:
+    def estimate_summary_tokens(self, hidden: int, goal: CompressionTarget) -> int:
         """What the summary will take, about, when so many of the oldest stand behind it."""
-        more = self._before[hidden] * SUMMARY_OF_HIDDEN
-        return min(goal.summary_for(self.window), int(self.summary + more)) if hidden else self.summary
+        more = self._cumulative_tokens[hidden] * SUMMARY_GROWTH_RATIO
+        return (
+            min(goal.compute_summary_tokens(self.window_tokens), int(self.summary_tokens + more))
+            if hidden
+            else self.summary_tokens
+        )
 
 
-def fit(sketch: Sketch, analyzer: Analyzer, goal: Goal, window: int, now: datetime) -> int:
+def compress_to_target(
+    sketch: PlanDraft, analyzer: Analyzer, goal: CompressionTarget, window: int, now: datetime
+) -> int:
     """Compress what is older than the window, oldest first, until the goal is reached.
 
     Returns:
         How many of the oldest entries must go behind a summary to reach it; 0 if that is enough.
     """
     counter = analyzer.compressor.counter
-    load = Load(Standing.of_items(sketch.items, window), counter)
-    if not load.is_pressed(goal):
+    load = SessionLoad(SessionView.from_items(sketch.items, window), counter)
+    if not load.needs_compression(goal):
         return 0
-    hidden = _how_many_to_hide(load, goal, EXPECTED_RATIO)  # these need not be compressed
-    tokens = sum(load.sizes[hidden:]) + load.summary_if(hidden, goal)
-    for index in range(hidden, load.standing.window_start):
-        if goal.is_reached(tokens, load.sizes[index] * (1 - EXPECTED_RATIO)):
+    hidden = _count_to_hide(load, goal, EXPECTED_COMPRESSION_RATIO)  # these need not be compressed
+    tokens = sum(load.item_tokens[hidden:]) + load.estimate_summary_tokens(hidden, goal)
+    for index in range(hidden, load.session_view.window_start):
+        if goal.is_reached(tokens, load.item_tokens[index] * (1 - EXPECTED_COMPRESSION_RATIO)):
             return hidden
         item = sketch.items[index]
         if item.state is EntryState.FULL and not item.message.is_summary:
-            reason = f"the session takes {tokens} tokens, {goal.tokens} are its goal"
+            reason = f"the session takes {tokens} tokens, {goal.target_tokens} are its goal"
             analyzer.compress(sketch, index, reason, analyzer.score(item, now), now)
-            tokens += count_framed(counter, sketch.items[index].as_marked()) - load.sizes[index]
-    if tokens <= goal.ceiling:
+            tokens += (
+                count_framed(counter, sketch.items[index].get_overridden_message()) - load.item_tokens[index]
+            )
+    if tokens <= goal.ceiling_tokens:
         return hidden
-    compressed = Load(Standing(sketch.items, load.standing.window_start), counter)
-    return _how_many_to_hide(compressed, goal, 1.0)
+    compressed = SessionLoad(SessionView(sketch.items, load.session_view.window_start), counter)
+    return _count_to_hide(compressed, goal, 1.0)
 
 
-def _how_many_to_hide(load: Load, goal: Goal, ratio: float) -> int:
+def _count_to_hide(load: SessionLoad, goal: CompressionTarget, ratio: float) -> int:
     # As few of the oldest as it takes for the rest to fit beside the summary that stands for them,
     # full ones at that ratio of their size.
-    items, hidden = load.standing.items, 0
+    items, hidden = load.session_view.items, 0
     kept = sum(
         size * (ratio if item.state is EntryState.FULL else 1.0)
-        for item, size in zip(items[: load.standing.window_start], load.sizes, strict=False)
+        for item, size in zip(items[: load.session_view.window_start], load.item_tokens, strict=False)
     )
-    for begin, end in groups_of([item.message for item in items[: load.standing.window_start]]):
+    for begin, end in group_tool_calls([item.message for item in items[: load.session_view.window_start]]):
         step = sum(
-            load.sizes[index] * (ratio if items[index].state is EntryState.FULL else 1.0)
+            load.item_tokens[index] * (ratio if items[index].state is EntryState.FULL else 1.0)
             for index in range(begin, end)
         )
-        tokens = load.window + kept + load.summary_if(hidden, goal)
-        if goal.is_reached(tokens, step) and len(items) - hidden <= LONG_VIEW // 2:
+        tokens = load.window_tokens + kept + load.estimate_summary_tokens(hidden, goal)
+        if goal.is_reached(tokens, step) and len(items) - hidden <= LONG_VIEW_MESSAGES // 2:
             break
         kept -= step
         hidden = end

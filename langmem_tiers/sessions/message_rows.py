@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langmem_tiers.common.messages import Message, Role, ToolCall
 from langmem_tiers.common.namespaces import escape, unescape
-from langmem_tiers.storage.column_types import pack_json, storable, unpack_json
+from langmem_tiers.storage.column_types import pack_json, to_storable_text, unpack_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _ROLES = {role.value: role for role in Role}
 
 
-def to_row(message: Message, session_pk: int, position: int) -> dict[str, Any]:
+def to_message_row(message: Message, session_pk: int, position: int) -> dict[str, Any]:
     """The columns of a message."""
-    content = storable(message.content)
+    content = to_storable_text(message.content)
     return {
         "session_pk": session_pk,
         "position": position,
@@ -29,12 +29,12 @@ def to_row(message: Message, session_pk: int, position: int) -> dict[str, Any]:
         "created_at": message.created_at,
         "token_count": message.token_count,
         "token_counter": message.token_counter,
-        "extra": _extra(message, exact=content is not message.content),
+        "extra": _pack_extra(message, exact=content is not message.content),
         "payload": None if message.payload_json is None else pack_json(message.payload_json),
     }
 
 
-def to_message(row: AnyRow, view: tuple[int, int]) -> Message:
+def from_message_row(row: AnyRow, view: tuple[int, int]) -> Message:
     """The message of a row, as the session whose view starts there shows it."""
     extra: dict[str, Any] = {} if row.extra is None else json.loads(unpack_json(row.extra))
     return Message(
@@ -52,7 +52,7 @@ def to_message(row: AnyRow, view: tuple[int, int]) -> Message:
     )
 
 
-def _extra(message: Message, *, exact: bool) -> str | None:
+def _pack_extra(message: Message, *, exact: bool) -> str | None:
     extra: dict[str, object] = {}
     if exact:
         extra["content"] = message.content

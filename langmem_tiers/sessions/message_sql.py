@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from langmem_tiers.sessions.models import IN_LIST, Listing
-from langmem_tiers.storage.schema import POSITION_STEP, RECORD, entries, listings, messages, sessions
+from langmem_tiers.storage.schema import MESSAGE_COLUMNS, POSITION_STEP, entries, listings, messages, sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, CompoundSelect, ScalarSelect, Select
@@ -33,46 +33,49 @@ _advance = update(sessions).values(
     revision=sessions.c.revision + 1,
     updated_at=bindparam("now"),
 )
-ADVANCE_ONE = _advance.where(sessions.c.pk == bindparam("key"))
-_told = (sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
-ADVANCE = ADVANCE_ONE.returning(*_told)
-_was = (
+ADVANCE_SESSION = _advance.where(sessions.c.pk == bindparam("key"))
+_session_columns = (sessions.c.last_position, sessions.c.revision, sessions.c.namespace_pk)
+ADVANCE_RETURNING = ADVANCE_SESSION.returning(*_session_columns)
+_previous_state = (
     select(sessions.c.pk, sessions.c.updated_at)
     .where(sessions.c.pk == bindparam("key"))
     .with_for_update()
     .subquery("was")
 )
-ADVANCE_KNOWING = _advance.where(sessions.c.pk == _was.c.pk).returning(
-    *_told, _was.c.updated_at.label("was_at")
+ADVANCE_RETURNING_PREVIOUS = _advance.where(sessions.c.pk == _previous_state.c.pk).returning(
+    *_session_columns, _previous_state.c.updated_at.label("was_at")
 )
 """The same, and when the session was last written to before; SQLite cannot say that."""
-INSERT = insert(messages)
-COLUMNS = [column.name for column in messages.c if column.name != "pk"]
-_moved = ADVANCE_KNOWING.cte("moved")
-_GIVEN = [name for name in COLUMNS if name != "position"]
-APPEND_ONE = (  # where a question to the server costs more than its work
+INSERT_MESSAGE = insert(messages)
+INSERT_COLUMNS = [column.name for column in messages.c if column.name != "pk"]
+_advanced = ADVANCE_RETURNING_PREVIOUS.cte("moved")
+_BOUND_COLUMNS = [name for name in INSERT_COLUMNS if name != "position"]
+APPEND_MESSAGE = (  # where a question to the server costs more than its work
     insert(messages)
     .from_select(
-        [*_GIVEN, "position"],
+        [*_BOUND_COLUMNS, "position"],
         select(
-            *(cast(bindparam(name, type_=messages.c[name].type), messages.c[name].type) for name in _GIVEN),
-            _moved.c.last_position,
+            *(
+                cast(bindparam(name, type_=messages.c[name].type), messages.c[name].type)
+                for name in _BOUND_COLUMNS
+            ),
+            _advanced.c.last_position,
         ),
     )
-    .returning(select(_moved.c.revision).scalar_subquery(), select(_moved.c.was_at).scalar_subquery())
+    .returning(select(_advanced.c.revision).scalar_subquery(), select(_advanced.c.was_at).scalar_subquery())
 )
-SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
+SELECT_SESSION = select(sessions.c.revision, sessions.c.view_position, sessions.c.view_message).where(
     sessions.c.pk == bindparam("key")
 )
 
 # Each read is one statement, so that the session's row and its messages belong together on
 # every database, whatever others write meanwhile. The session comes first and at least once.
 _position, _pk = messages.c.position, messages.c.pk
-_of_session = select(*RECORD).where(messages.c.session_pk == bindparam("key"))
-_backwards = (_position.desc(), _pk.desc())
+_session_messages = select(*MESSAGE_COLUMNS).where(messages.c.session_pk == bindparam("key"))
+_newest_first = (_position.desc(), _pk.desc())
 
 
-def _with_session(
+def _join_session(
     rows: Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]],
 ) -> Select[*tuple[Any, ...]]:
     found = rows.subquery("found")
@@ -92,24 +95,26 @@ def _with_session(
 
 
 # A mark's columns beside those of its message, which have the same names.
-MARK_COLUMNS = tuple(column.label(f"mark_{column.name}") for column in entries.c)
+OVERRIDE_COLUMNS = tuple(column.label(f"mark_{column.name}") for column in entries.c)
 
 
-def _with_marks(rows: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+def _join_overrides(rows: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     found = rows.subquery("marked")
     return (
-        select(found, *MARK_COLUMNS)
+        select(found, *OVERRIDE_COLUMNS)
         .select_from(found.outerjoin(entries, entries.c.message_pk == found.c.pk))
         .order_by(found.c.position, found.c.pk)
     )
 
 
-def _from(position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool) -> ColumnElement[bool]:
+def _is_from_position(
+    position: ScalarSelect[int], pk: ScalarSelect[int], *, inclusive: bool
+) -> ColumnElement[bool]:
     # As a row comparison, but so that the index on the position is used for its range.
     return and_(_position >= position, or_(_position > position, _pk >= pk if inclusive else _pk > pk))
 
 
-def _of_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
+def _select_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
     return (
         select(column)
         .where(messages.c.session_pk == bindparam("key"), messages.c.id == bindparam("after"))
@@ -118,7 +123,7 @@ def _of_cursor(column: ColumnElement[int]) -> ScalarSelect[int]:
     )
 
 
-def _of_view(column: ColumnElement[int]) -> ScalarSelect[int]:
+def _select_view_start(column: ColumnElement[int]) -> ScalarSelect[int]:
     return select(column).where(sessions.c.pk == bindparam("key")).correlate(None).scalar_subquery()
 
 
@@ -131,54 +136,65 @@ def _is_listed(*as_what: Listing) -> ColumnElement[bool]:
 IS_REMOVED = _is_listed(Listing.REMOVED)
 IS_IN_LIST = ~_is_listed(*(one for one in Listing if one not in IN_LIST))
 
-LATEST = _with_session(_of_session.order_by(*_backwards).limit(bindparam("limit")))
-FIRST_PAGE = _with_session(_of_session.order_by(_position, _pk).limit(bindparam("limit")))
-NEXT_PAGE = _with_session(
-    _of_session.where(_from(_of_cursor(_position), _of_cursor(_pk), inclusive=False))
+SELECT_LATEST = _join_session(_session_messages.order_by(*_newest_first).limit(bindparam("limit")))
+SELECT_FIRST_PAGE = _join_session(_session_messages.order_by(_position, _pk).limit(bindparam("limit")))
+SELECT_NEXT_PAGE = _join_session(
+    _session_messages.where(
+        _is_from_position(_select_cursor(_position), _select_cursor(_pk), inclusive=False)
+    )
     .order_by(_position, _pk)
     .limit(bindparam("limit"))
 )
-_at, _its_pk = _of_cursor(_position), _of_cursor(_pk)
-PREVIOUS_PAGE = _with_session(
-    _of_session.where(and_(_position <= _at, or_(_position < _at, _pk < _its_pk)))
-    .order_by(*_backwards)
+_cursor_position, _cursor_pk = _select_cursor(_position), _select_cursor(_pk)
+SELECT_PREVIOUS_PAGE = _join_session(
+    _session_messages.where(
+        and_(_position <= _cursor_position, or_(_position < _cursor_position, _pk < _cursor_pk))
+    )
+    .order_by(*_newest_first)
     .limit(bindparam("limit"))
 )
-_view_position, _view_message = _of_view(sessions.c.view_position), _of_view(sessions.c.view_message)
-_shown = _of_session.where(_from(_view_position, _view_message, inclusive=True), IS_IN_LIST)
-_summary = _of_session.where(_pk == _view_message)
-VIEW = _with_session(
+_view_position, _view_message = (
+    _select_view_start(sessions.c.view_position),
+    _select_view_start(sessions.c.view_message),
+)
+_visible_messages = _session_messages.where(
+    _is_from_position(_view_position, _view_message, inclusive=True), IS_IN_LIST
+)
+_summary_message = _session_messages.where(_pk == _view_message)
+SELECT_VIEW = _join_session(
     union_all(
-        select(_shown.order_by(*_backwards).limit(bindparam("limit")).subquery()),
-        select(_summary.subquery()),
+        select(_visible_messages.order_by(*_newest_first).limit(bindparam("limit")).subquery()),
+        select(_summary_message.subquery()),
     )
 )
-ONE = _with_session(_of_session.where(messages.c.id == bindparam("id")))
-MARKED_VIEW = _with_marks(VIEW)
-MARKED_ONE = _with_marks(ONE)
-MARKED_NEWER = _with_marks(
-    _with_session(
-        _of_session.where(_position > bindparam("newest"), IS_IN_LIST)
+SELECT_MESSAGE = _join_session(_session_messages.where(messages.c.id == bindparam("id")))
+SELECT_VIEW_WITH_OVERRIDES = _join_overrides(SELECT_VIEW)
+SELECT_MESSAGE_WITH_OVERRIDE = _join_overrides(SELECT_MESSAGE)
+SELECT_NEWER_WITH_OVERRIDES = _join_overrides(
+    _join_session(
+        _session_messages.where(_position > bindparam("newest"), IS_IN_LIST)
         .order_by(_position, _pk)
         .limit(bindparam("limit"))
     )
 )
 
 # Messages of a list as it stands; summaries, which stand between two messages, are none.
-_listing = func.coalesce(listings.c.listing, Listing.ACTIVE.value)
-_of_list = _of_session.outerjoin(listings, listings.c.message_pk == _pk).where(
-    _position % POSITION_STEP == 0, _listing.in_(bindparam("listings", expanding=True))
+_listing_or_active = func.coalesce(listings.c.listing, Listing.ACTIVE.value)
+_listed_messages = _session_messages.outerjoin(listings, listings.c.message_pk == _pk).where(
+    _position % POSITION_STEP == 0, _listing_or_active.in_(bindparam("listings", expanding=True))
 )
-LIST = _with_session(_of_list.order_by(_position, _pk).limit(bindparam("limit")).offset(bindparam("offset")))
-LIST_END = _with_session(_of_list.order_by(*_backwards).limit(bindparam("limit")))
+SELECT_LIST = _join_session(
+    _listed_messages.order_by(_position, _pk).limit(bindparam("limit")).offset(bindparam("offset"))
+)
+SELECT_LIST_END = _join_session(_listed_messages.order_by(*_newest_first).limit(bindparam("limit")))
 # Nothing at all if there is no such session.
-LIST_COUNT = select(
+COUNT_LIST = select(
     select(func.count())
     .select_from(messages.outerjoin(listings, listings.c.message_pk == _pk))
     .where(
         messages.c.session_pk == bindparam("key"),
         _position % POSITION_STEP == 0,
-        _listing.in_(bindparam("listings", expanding=True)),
+        _listing_or_active.in_(bindparam("listings", expanding=True)),
     )
     .scalar_subquery()
 ).where(sessions.c.pk == bindparam("key"))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.common.tool_call_groups import groups_of
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.common.tool_call_groups import group_tool_calls
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
-    from langmem_tiers.common.entries import Shown
+    from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.namespaces import NamespacePath
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StoredView:
     """What of a session is shown, as of one moment."""
 
-    items: tuple[Shown, ...]
+    items: tuple[ViewItem, ...]
     """Oldest first; the summary in force, if there is one, comes first."""
-    hidden: int
+    hidden_count: int
     """How many messages stand behind summaries."""
     session: int
     """The session's key."""
     revision: int = 0
     """Grows with every mark and every summary, and not with new messages."""
-    newest: int = 0
+    newest_position: int = 0
     """Where the newest message stands in the record."""
     derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What was worked out from it, for whoever asks again."""
@@ -42,18 +42,18 @@ class View:
         """Its items as half-open ranges that must not be parted."""
         found: Sequence[tuple[int, int]] | None = self.derived.get("groups")
         if found is None:
-            found = self.derived["groups"] = self._grown_groups() or groups_of(
+            found = self.derived["groups"] = self._extend_groups() or group_tool_calls(
                 [i.message for i in self.items]
             )
         return found
 
     @property
-    def earlier(self) -> View | None:
+    def previous(self) -> StoredView | None:
         """The view that this one has grown from by new messages, if that is at hand."""
-        found: View | None = self.derived.get("earlier")
+        found: StoredView | None = self.derived.get("earlier")
         return found
 
-    def only(self, ids: AbstractSet[str]) -> View:
+    def restrict_to(self, ids: AbstractSet[str]) -> StoredView:
         """The view with no other messages than these, besides the summary in force."""
         others = frozenset(
             item.message.id
@@ -62,20 +62,20 @@ class View:
         )
         if not others:
             return self
-        known: View | None = self.derived.get(("only", others))
+        known: StoredView | None = self.derived.get(("only", others))
         if known is None:
             left = tuple(item for item in self.items if item.message.id not in others)
             known = self.derived["only", others] = replace(self, items=left)
         return known
 
-    def follow(self, earlier: View) -> None:
+    def set_previous(self, earlier: StoredView) -> None:
         """Remember what it has grown from, so that what was worked out need not be worked out again."""
         self.derived["earlier"] = earlier
         earlier.derived.pop("earlier", None)
 
-    def _grown_groups(self) -> list[tuple[int, int]] | None:
+    def _extend_groups(self) -> list[tuple[int, int]] | None:
         # Only where nothing is open at the end and nothing new belongs to a call.
-        earlier = self.earlier  # read once: another thread may let go of it
+        earlier = self.previous  # read once: another thread may let go of it
         known: list[tuple[int, int]] | None = None if earlier is None else earlier.derived.get("groups")
         if not known:
             return None
@@ -90,33 +90,33 @@ class RollUp:
     """A summary that takes the place of the oldest messages of a view."""
 
     summary: Message
-    before: str
+    first_visible_id: str
     """Id of the first message that stays in sight."""
-    hidden: int
+    hidden_count: int
     """How many messages it newly stands for."""
     digest: dict[str, Any] | None = None
     """What it was made of; kept as long as it is in force."""
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class LocatedItem:
     """A long-term entry and where it comes from."""
 
-    shown: Shown
+    item: ViewItem
     session: str
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """What a store did with a batch."""
 
     stored: tuple[Message, ...]
     duplicates: tuple[Message, ...]
     revision: int
     """Of the session, after the batch."""
-    is_late: bool = field(default=False, kw_only=True)
+    has_recovered_messages: bool = field(default=False, kw_only=True)
     """Whether some of it was kept by a try whose answer was lost: others may have written since."""
-    was_at: datetime | None = field(default=None, kw_only=True)
+    previous_write_at: datetime | None = field(default=None, kw_only=True)
     """When the session was last written to before this; None if the store cannot tell."""
 
 
@@ -130,7 +130,7 @@ class SessionBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendedTo(Appended):
+class SessionAppendResult(AppendResult):
     """What a store did with a batch for a session that it looked up by itself."""
 
     key: int
@@ -138,7 +138,7 @@ class AppendedTo(Appended):
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class VersionedMessages:
     """The newest messages of a session, oldest first, and the revision they were read at."""
 
     messages: tuple[Message, ...]
@@ -168,15 +168,15 @@ OUT_OF_LIST = (Listing.REPLACED, Listing.REMOVED)
 class ListChange:
     """A change of a list, all of it or nothing."""
 
-    listed: dict[str, Listing]
+    listing_by_id: dict[str, Listing]
     """What becomes of messages that are there, by their ids."""
     added: tuple[Message, ...]
     """What comes behind them."""
-    added_as: Listing = Listing.ACTIVE
+    added_listing: Listing = Listing.ACTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceReport(Told):
+class ReplaceReport(Displayable):
     """What became of a list that was put in place of another."""
 
     kept: int
@@ -187,7 +187,7 @@ class ReplaceReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo(Told):
+class SessionInfo(Displayable):
     """A session as it stands: the record's size and what of it is shown in full."""
 
     namespace: NamespacePath
@@ -202,7 +202,7 @@ class SessionInfo(Told):
     revision: int
     """Grows with every change of the session, whoever made it."""
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "session": self.name,
             "messages": self.message_count,
@@ -213,7 +213,7 @@ class SessionInfo(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddReport(Told):
+class AddReport(Displayable):
     """What became of the messages that were handed in, all of them in order."""
 
     stored: tuple[Message, ...]
@@ -238,7 +238,7 @@ class AddReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePage(Told):
+class MessagePage(Displayable):
     """A page of a session's record: oldest first from ``page()``, newest first from ``page_back()``."""
 
     messages: tuple[Message, ...]
@@ -247,7 +247,7 @@ class MessagePage(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPage(Told):
+class SessionPage(Displayable):
     """A page of a namespace's sessions, newest first."""
 
     sessions: tuple[SessionInfo, ...]
@@ -256,7 +256,7 @@ class SessionPage(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompressReport(Told):
+class CompressReport(Displayable):
     """What a compression put behind a summary."""
 
     summary: Message | None
@@ -272,7 +272,7 @@ class CompressReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteReport(Told):
+class DeleteReport(Displayable):
     """What was erased."""
 
     sessions: int

@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from langmem_tiers.common.entries import EntryState, Mark, Shown, Tier
+from langmem_tiers.common.entries import EntryOverride, EntryState, Tier, ViewItem
 from langmem_tiers.common.messages import ToolCall
-from langmem_tiers.common.namespaces import escape, namespace_key, unescape
+from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, StorageCorruptError
-from langmem_tiers.sessions.message_repository import is_hidden_still, no_session, put_summary
-from langmem_tiers.sessions.message_rows import to_message
+from langmem_tiers.sessions.message_repository import (
+    build_session_not_found_error,
+    insert_summary,
+    lock_and_check_hidden,
+)
+from langmem_tiers.sessions.message_rows import from_message_row
 from langmem_tiers.sessions.message_sql import (
     IS_REMOVED,
-    MARK_COLUMNS,
-    MARKED_NEWER,
-    MARKED_ONE,
-    MARKED_VIEW,
+    OVERRIDE_COLUMNS,
+    SELECT_MESSAGE_WITH_OVERRIDE,
+    SELECT_NEWER_WITH_OVERRIDES,
+    SELECT_VIEW_WITH_OVERRIDES,
 )
-from langmem_tiers.sessions.models import Promoted, View
+from langmem_tiers.sessions.models import LocatedItem, StoredView
 from langmem_tiers.storage.column_types import pack_json, unpack_json
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import repeatable
-from langmem_tiers.storage.schema import RECORD, entries, messages, namespaces, sessions
+from langmem_tiers.storage.retry_read import retry_on_disconnect
+from langmem_tiers.storage.schema import MESSAGE_COLUMNS, entries, messages, namespaces, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,15 +41,15 @@ if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
 _KEYS_PER_QUERY = 500
-_WITH_SESSION = select(*RECORD, *MARK_COLUMNS, sessions.c.name.label("session_name")).add_columns(
-    sessions.c.view_position, sessions.c.view_message
-)
-_MARKED = _WITH_SESSION.select_from(
+_SELECT_WITH_SESSION = select(
+    *MESSAGE_COLUMNS, *OVERRIDE_COLUMNS, sessions.c.name.label("session_name")
+).add_columns(sessions.c.view_position, sessions.c.view_message)
+_SELECT_OVERRIDDEN = _SELECT_WITH_SESSION.select_from(
     entries.join(messages, messages.c.pk == entries.c.message_pk).join(
         sessions, sessions.c.pk == messages.c.session_pk
     )
 )
-_ANY = _WITH_SESSION.select_from(
+_SELECT_ANY = _SELECT_WITH_SESSION.select_from(
     sessions.join(messages, messages.c.session_pk == sessions.c.pk).outerjoin(
         entries, entries.c.message_pk == messages.c.pk
     )
@@ -57,103 +61,119 @@ class SqlEntryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._newer = DriverStatement(MARKED_NEWER, database.dialect)
+        self._newer = DriverStatement(SELECT_NEWER_WITH_OVERRIDES, database.dialect)
 
-    @repeatable
-    def view(self, key: int, limit: int, *, held: View | None = None) -> View:
+    @retry_on_disconnect
+    def get_view(self, key: int, limit: int, *, held: StoredView | None = None) -> StoredView:
         """The view of a session with its marks."""
         if held is not None:
             with self._database.read_raw() as connection:
-                rows = self._newer.named(connection, {"key": key, "limit": limit + 1, "newest": held.newest})
+                rows = self._newer.fetch_named(
+                    connection, {"key": key, "limit": limit + 1, "newest": held.newest_position}
+                )
             if not rows:
-                raise no_session()
+                raise build_session_not_found_error()
             if rows[0].view_revision == held.revision and len(held.items) + len(rows) <= limit:
-                return held if rows[0].pk is None else self._view(key, rows, held.items)
-        return self._view(key, self._read(MARKED_VIEW, {"key": key, "limit": limit}))
-
-    def _view(self, key: int, rows: list[AnyRow], before: tuple[Shown, ...] = ()) -> View:
-        first, newest = rows[0], rows[-1].position
-        return View(
-            items=(*before, *self._shown(rows)),
-            hidden=first.compressed_count,
-            session=key,
-            revision=first.view_revision,
-            newest=0 if newest is None else newest,
+                return held if rows[0].pk is None else self._build_view(key, rows, held.items)
+        return self._build_view(
+            key, self._select_rows(SELECT_VIEW_WITH_OVERRIDES, {"key": key, "limit": limit})
         )
 
-    def find(self, key: int, message_id: str) -> Shown | None:
+    def _build_view(self, key: int, rows: list[AnyRow], before: tuple[ViewItem, ...] = ()) -> StoredView:
+        first, newest = rows[0], rows[-1].position
+        return StoredView(
+            items=(*before, *self._to_items(rows)),
+            hidden_count=first.compressed_count,
+            session=key,
+            revision=first.view_revision,
+            newest_position=0 if newest is None else newest,
+        )
+
+    def get(self, key: int, message_id: str) -> ViewItem | None:
         """One message of the record with its mark."""
-        found = self._shown(self._read(MARKED_ONE, {"key": key, "id": escape(message_id)}))
+        found = self._to_items(
+            self._select_rows(SELECT_MESSAGE_WITH_OVERRIDE, {"key": key, "id": escape(message_id)})
+        )
         return found[0] if found else None
 
-    @repeatable
-    def _read(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> list[AnyRow]:
+    @retry_on_disconnect
+    def _select_rows(self, statement: Select[*tuple[Any, ...]], values: dict[str, Any]) -> list[AnyRow]:
         with self._database.read() as connection:
             rows = list(connection.execute(statement, values))
         if not rows:
-            raise no_session()
+            raise build_session_not_found_error()
         return rows
 
-    def _shown(self, rows: list[AnyRow]) -> list[Shown]:
-        return shown_of(rows, self._database.label)
+    def _to_items(self, rows: list[AnyRow]) -> list[ViewItem]:
+        return to_view_items(rows, self._database.label)
 
     def apply(
         self,
         key: int,
-        marks: Mapping[int, Mark | None],
+        marks: Mapping[int, EntryOverride | None],
         *,
         roll_up: RollUp | None,
         was_hidden: int,
-        seen: Mapping[int, Mark | None] | None = None,
+        seen: Mapping[int, EntryOverride | None] | None = None,
     ) -> bool:
         """Write all marks and the summary in one transaction."""
         with self._database.write() as connection:
-            if not is_hidden_still(connection, key, was_hidden) or not _as_seen(connection, key, seen or {}):
+            if not lock_and_check_hidden(connection, key, was_hidden) or not _are_overrides_unchanged(
+                connection, key, seen or {}
+            ):
                 return False
-            put_marks(connection, key, marks)
+            replace_overrides(connection, key, marks)
             if roll_up is not None:
-                _put_digest(connection, key, roll_up)
+                _replace_summary(connection, key, roll_up)
             return True
 
-    @repeatable
-    def promoted(self, namespace: NamespacePath, *, before: int | None, limit: int) -> tuple[Promoted, ...]:
+    @retry_on_disconnect
+    def list_promoted(
+        self, namespace: NamespacePath, *, before: int | None, limit: int
+    ) -> tuple[LocatedItem, ...]:
         """The long-term entries of a namespace, newest message first."""
         query = (
-            _MARKED.join(namespaces, namespaces.c.pk == entries.c.namespace_pk)
-            .where(namespaces.c.path == namespace_key(namespace), entries.c.tier == Tier.LONG_TERM.value)
+            _SELECT_OVERRIDDEN.join(namespaces, namespaces.c.pk == entries.c.namespace_pk)
+            .where(
+                namespaces.c.path == build_namespace_key(namespace), entries.c.tier == Tier.LONG_TERM.value
+            )
             .where(~IS_REMOVED)
             .order_by(entries.c.message_pk.desc())
             .limit(limit)
         )
         if before is not None:
             query = query.where(entries.c.message_pk < before)
-        return self._with_sessions(query)
+        return self._select_located_items(query)
 
-    @repeatable
-    def anywhere(self, namespace: NamespacePath, message_id: str, *, limit: int) -> tuple[Promoted, ...]:
+    @retry_on_disconnect
+    def list_by_message_id(
+        self, namespace: NamespacePath, message_id: str, *, limit: int
+    ) -> tuple[LocatedItem, ...]:
         """The messages of that id in any session of a namespace."""
         query = (
-            _ANY.join(namespaces, namespaces.c.pk == sessions.c.namespace_pk)
-            .where(namespaces.c.path == namespace_key(namespace), messages.c.id == escape(message_id))
+            _SELECT_ANY.join(namespaces, namespaces.c.pk == sessions.c.namespace_pk)
+            .where(namespaces.c.path == build_namespace_key(namespace), messages.c.id == escape(message_id))
             .limit(limit)
         )
-        return self._with_sessions(query)
+        return self._select_located_items(query)
 
-    def _with_sessions(self, query: Select[*tuple[Any, ...]]) -> tuple[Promoted, ...]:
+    def _select_located_items(self, query: Select[*tuple[Any, ...]]) -> tuple[LocatedItem, ...]:
         with self._database.read() as connection:
             rows = list(connection.execute(query))
         return tuple(
-            Promoted(shown, unescape(row.session_name))
-            for shown, row in zip(self._shown(rows), rows, strict=True)
+            LocatedItem(shown, unescape(row.session_name))
+            for shown, row in zip(self._to_items(rows), rows, strict=True)
         )
 
 
-def shown_of(rows: list[AnyRow], label: str) -> list[Shown]:
+def to_view_items(rows: list[AnyRow], label: str) -> list[ViewItem]:
     """The messages of rows with their marks, each once."""
     unique = {row.pk: row for row in rows if row.pk is not None}  # a summary may come twice
     try:
         return [
-            Shown(row.pk, to_message(row, (row.view_position, row.view_message)), _mark(row))
+            ViewItem(
+                row.pk, from_message_row(row, (row.view_position, row.view_message)), _from_override_row(row)
+            )
             for row in unique.values()
         ]
     except LangmemTiersError:
@@ -165,7 +185,7 @@ def shown_of(rows: list[AnyRow], label: str) -> list[Shown]:
         ) from None
 
 
-def put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]) -> None:
+def replace_overrides(connection: Connection, key: int, marks: Mapping[int, EntryOverride | None]) -> None:
     """Write marks of a session in a transaction of the caller's; None takes one away."""
     if not marks:
         return
@@ -184,12 +204,18 @@ def put_marks(connection: Connection, key: int, marks: Mapping[int, Mark | None]
                 "a plan marks messages that are not of this session: apply it to the session it was made for"
             )
         connection.execute(delete(entries).where(entries.c.message_pk.in_(some)))
-    rows = [_row(mark, message_pk, namespace_pk) for message_pk, mark in marks.items() if mark is not None]
+    rows = [
+        _to_override_row(mark, message_pk, namespace_pk)
+        for message_pk, mark in marks.items()
+        if mark is not None
+    ]
     if rows:
         connection.execute(insert(entries), rows)
 
 
-def _as_seen(connection: Connection, key: int, seen: Mapping[int, Mark | None]) -> bool:
+def _are_overrides_unchanged(
+    connection: Connection, key: int, seen: Mapping[int, EntryOverride | None]
+) -> bool:
     keys = list(seen)
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         some = keys[start : start + _KEYS_PER_QUERY]
@@ -197,31 +223,31 @@ def _as_seen(connection: Connection, key: int, seen: Mapping[int, Mark | None]) 
         ours = select(func.count()).where(messages.c.session_pk == key, messages.c.pk.in_(some))
         if connection.execute(ours).scalar_one() != len(some):
             return False
-        rows = connection.execute(select(*MARK_COLUMNS).where(entries.c.message_pk.in_(some)))
-        there = {row.mark_message_pk: _mark(row) for row in rows}
+        rows = connection.execute(select(*OVERRIDE_COLUMNS).where(entries.c.message_pk.in_(some)))
+        there = {row.mark_message_pk: _from_override_row(row) for row in rows}
         if any(there.get(key) != seen[key] for key in some):
             return False
     return True
 
 
-def _put_digest(connection: Connection, key: int, roll_up: RollUp) -> None:
+def _replace_summary(connection: Connection, key: int, roll_up: RollUp) -> None:
     # Beside the summary in force and only there: the one before it needs none any more.
     former = select(sessions.c.view_message).where(sessions.c.pk == key).scalar_subquery()
     connection.execute(delete(entries).where(entries.c.message_pk == former))
-    summary_pk = put_summary(connection, key, roll_up)
+    summary_pk = insert_summary(connection, key, roll_up)
     if roll_up.digest is not None:
-        mark = Mark(digest=roll_up.digest, changed_at=roll_up.summary.created_at)
-        put_marks(connection, key, {summary_pk: mark})
+        mark = EntryOverride(digest=roll_up.digest, changed_at=roll_up.summary.created_at)
+        replace_overrides(connection, key, {summary_pk: mark})
 
 
-def _row(mark: Mark, message_pk: int, namespace_pk: int) -> dict[str, Any]:
+def _to_override_row(mark: EntryOverride, message_pk: int, namespace_pk: int) -> dict[str, Any]:
     calls = mark.tool_calls
     body = {
         "content": mark.content,
         "token_counter": mark.token_counter,
         "reason": mark.reason,
         "tool_calls": None if calls is None else [[call.id, call.name, call.arguments] for call in calls],
-        "is_kept": mark.is_kept,
+        "is_kept": mark.is_pinned,
         "digest": mark.digest,
     }
     return {
@@ -236,12 +262,12 @@ def _row(mark: Mark, message_pk: int, namespace_pk: int) -> dict[str, Any]:
     }
 
 
-def _mark(row: AnyRow) -> Mark | None:
+def _from_override_row(row: AnyRow) -> EntryOverride | None:
     if row.mark_pk is None:
         return None
     body = json.loads(unpack_json(row.mark_body))
     calls = body["tool_calls"]
-    return Mark(
+    return EntryOverride(
         tier=Tier(row.mark_tier),
         state=EntryState(row.mark_state),
         relevance=row.mark_relevance,
@@ -249,7 +275,7 @@ def _mark(row: AnyRow) -> Mark | None:
         tool_calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
         token_count=row.mark_token_count,
         token_counter=body["token_counter"],
-        is_kept=body["is_kept"],
+        is_pinned=body["is_kept"],
         digest=body["digest"],
         reason=body["reason"],
         changed_at=row.mark_changed_at,

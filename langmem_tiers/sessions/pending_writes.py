@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.erasure.models import Erased
-    from langmem_tiers.services import MemoryParts
+    from langmem_tiers.erasure.models import ErasedIds
+    from langmem_tiers.services import EngineServices
     from langmem_tiers.sessions.batch_writer import BatchWriter
 
 
-def flush_all(parts: MemoryParts, namespace: NamespacePath | None = None, session: str | None = None) -> None:
+def flush_all(
+    parts: EngineServices, namespace: NamespacePath | None = None, session: str | None = None
+) -> None:
     """Store what waits in writers and in working memories, and uses that were counted; each, whatever fails.
 
     Args:
@@ -24,20 +26,20 @@ def flush_all(parts: MemoryParts, namespace: NamespacePath | None = None, sessio
         StorageError: The database took it not, or not all; what it did not take is held on.
     """
     with ExitStack() as stack:  # it begins with the last
-        stack.callback(parts.lasting.uses.flush)
+        stack.callback(parts.long_term.access_counter.flush)
         stack.callback(parts.working.flush, namespace, session)
-        for writer in _writers(parts):
+        for writer in _list_writers(parts):
             stack.callback(writer.flush)
 
 
-def let_writers_go(parts: MemoryParts, erased: Erased) -> dict[str, int]:
+def delete_erased_from_writers(parts: EngineServices, erased: ErasedIds) -> dict[str, int]:
     """Have writers hold nothing of what is erased, nor their files."""
-    for writer in _writers(parts):
-        writer.let_go(erased)
+    for writer in _list_writers(parts):
+        writer.delete_erased(erased)
     return {}
 
 
-def _writers(parts: MemoryParts) -> list[BatchWriter]:
+def _list_writers(parts: EngineServices) -> list[BatchWriter]:
     while True:
         try:
             return list(parts.writers)

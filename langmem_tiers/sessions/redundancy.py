@@ -25,25 +25,25 @@ from langmem_tiers.text.negation import DATE_WORDS, NEGATIONS, NUMBER_WORDS, OPP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-Turning: TypeAlias = tuple[str, ...]
+MeaningMarkers: TypeAlias = tuple[str, ...]
 
-DEFAULT_THRESHOLD = 0.9
+DEFAULT_REDUNDANCY_THRESHOLD = 0.9
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _DIGIT = re.compile(r"\d")
 _SIGNS = ("<", ">", "≤", "≥", "==", "!=", "= ", "+ ", "− ", "- ")
-_SIGN = re.compile(r"(?<!\S)\S*?(?:[<>≤≥]|[=!]=)\S*|(?<!\S)[=+−-]{1,3}(?!\S)")
-_TURNING_WORDS = NUMBER_WORDS | DATE_WORDS | OPPOSITES | NEGATIONS
+_SIGN_PATTERN = re.compile(r"(?<!\S)\S*?(?:[<>≤≥]|[=!]=)\S*|(?<!\S)[=+−-]{1,3}(?!\S)")
+_MEANING_WORDS = NUMBER_WORDS | DATE_WORDS | OPPOSITES | NEGATIONS
 _NEGATING_PREFIXES = ("un", "in", "im", "ir", "il", "dis", "non", "mis", "de")
 _PREFIX_STARTS = frozenset(prefix[:2] for prefix in _NEGATING_PREFIXES)
-_AROUND_NEGATION = 4  # words before and behind it that say what it denies
-_AROUND_NUMBER = 2  # words before it that say what it counts; its unit stands behind it
-_EDGES = ".,;:!?()[]\"'"
-_FEW_WORDS = 1000
+_NEGATION_CONTEXT_WORDS = 4  # words before and behind it that say what it denies
+_NUMBER_CONTEXT_WORDS = 2  # words before it that say what it counts; its unit stands behind it
+_EDGE_PUNCTUATION = ".,;:!?()[]\"'"
+_SMALL_VOCABULARY_WORDS = 1000
 """A vocabulary so small that its words, and pairs of them, are in too many texts."""
-_BITS = 512
+_SIGNATURE_BITS = 512
 """Of a text's signature."""
-_COMBINED = ((40, 3), (60, 2))
+_COMBINATION_DEPTHS = ((40, 3), (60, 2))
 """Texts of up to so many words are found by combinations of so many rare words, longer ones by single words."""
 
 
@@ -52,37 +52,37 @@ class Fingerprint:
     """What decides whether two texts are duplicates."""
 
     words: frozenset[str]
-    turning: Turning
+    meaning_markers: MeaningMarkers
 
 
-def fingerprint(text: str) -> Fingerprint:
+def compute_fingerprint(text: str) -> Fingerprint:
     """The word set of a text, and what in it could turn its meaning around."""
     lowered = text.lower()
     words = _WORD.findall(lowered)
     there = frozenset(words)
-    return Fingerprint(there, (*_turning_words(lowered, words, there), *_turning_marks(lowered)))
+    return Fingerprint(there, (*_find_meaning_words(lowered, words, there), *_find_meaning_signs(lowered)))
 
 
-def _turning_words(lowered: str, words: Sequence[str], there: frozenset[str]) -> list[str]:
+def _find_meaning_words(lowered: str, words: Sequence[str], there: frozenset[str]) -> list[str]:
     is_denying = "n't" in lowered or "n’t" in lowered
     if is_denying:
         words = ["not" if word.endswith(("n't", "n’t")) else word for word in words]
-    denied = _denied_words(there)
-    if not is_denying and not denied and _TURNING_WORDS.isdisjoint(there):
+    denied = _find_denied_words(there)
+    if not is_denying and not denied and _MEANING_WORDS.isdisjoint(there):
         return []
     turning: list[str] = []
     for index, word in enumerate(words):
         if word in NEGATIONS:
             # "not A but B" and "not B but A" are made of the same words.
-            turning += words[max(0, index - _AROUND_NEGATION) : index + _AROUND_NEGATION + 1]
+            turning += words[max(0, index - _NEGATION_CONTEXT_WORDS) : index + _NEGATION_CONTEXT_WORDS + 1]
         elif word in NUMBER_WORDS:
-            turning += words[max(0, index - _AROUND_NUMBER) : index + 2]
-        elif word in _TURNING_WORDS or word in denied:
+            turning += words[max(0, index - _NUMBER_CONTEXT_WORDS) : index + 2]
+        elif word in _MEANING_WORDS or word in denied:
             turning.append(word)
     return turning
 
 
-def _denied_words(there: frozenset[str]) -> set[str]:
+def _find_denied_words(there: frozenset[str]) -> set[str]:
     # "valid here, invalid there": where a word stands with its opposite, their order counts.
     prefixed = [word for word in there if word[:2] in _PREFIX_STARTS]
     return {
@@ -94,19 +94,21 @@ def _denied_words(there: frozenset[str]) -> set[str]:
     }
 
 
-def _turning_marks(lowered: str) -> Iterator[str]:
+def _find_meaning_signs(lowered: str) -> Iterator[str]:
     if _DIGIT.search(lowered):
-        tokens = [token.lstrip("([\"'").rstrip(_EDGES) for token in lowered.split()]
+        tokens = [token.lstrip("([\"'").rstrip(_EDGE_PUNCTUATION) for token in lowered.split()]
         for index, token in enumerate(tokens):
             if _DIGIT.search(token):
-                yield " ".join(tokens[max(0, index - _AROUND_NUMBER) : index + 2])
+                yield " ".join(tokens[max(0, index - _NUMBER_CONTEXT_WORDS) : index + 2])
     if any(sign in lowered for sign in _SIGNS):
-        yield from _SIGN.findall(lowered)
+        yield from _SIGN_PATTERN.findall(lowered)
 
 
-def are_duplicates(one: Fingerprint, other: Fingerprint, threshold: float = DEFAULT_THRESHOLD) -> bool:
+def are_duplicates(
+    one: Fingerprint, other: Fingerprint, threshold: float = DEFAULT_REDUNDANCY_THRESHOLD
+) -> bool:
     """Whether the two say the same."""
-    if not one.words or one.turning != other.turning:
+    if not one.words or one.meaning_markers != other.meaning_markers:
         return False
     common = len(one.words & other.words)
     if common < threshold * (len(one.words) + len(other.words) - common) - 1e-9:
@@ -114,7 +116,7 @@ def are_duplicates(one: Fingerprint, other: Fingerprint, threshold: float = DEFA
     return not _negate_each_other(one.words - other.words, other.words - one.words)
 
 
-def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_THRESHOLD) -> dict[int, int]:
+def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_REDUNDANCY_THRESHOLD) -> dict[int, int]:
     """The texts, oldest first, that a newer one makes redundant: each index with that of its duplicate.
 
     Args:
@@ -123,7 +125,7 @@ def find_redundant(texts: Sequence[str], threshold: float = DEFAULT_THRESHOLD) -
     """
     if check_fraction(threshold, "the redundancy threshold") == 0:
         raise InvalidConfigError("a redundancy threshold of 0 makes everything a duplicate: use e.g. 0.9")
-    prints = [fingerprint(text) for text in texts]
+    prints = [compute_fingerprint(text) for text in texts]
     index = _PrefixIndex(prints, threshold)
     found: dict[int, int] = {}
     for position in range(len(texts) - 1, -1, -1):
@@ -146,74 +148,84 @@ class _PrefixIndex:
             frequency.update(one.words)
         by_rarity = sorted(frequency, key=lambda word: (frequency[word], word))
         self._rank = {word: rank for rank, word in enumerate(by_rarity)}
-        self._combined = _COMBINED if len(by_rarity) < _FEW_WORDS else _COMBINED[1:]
-        self._meanings: dict[Turning, int] = {}
-        self._prints = prints
+        self._combination_depths = (
+            _COMBINATION_DEPTHS if len(by_rarity) < _SMALL_VOCABULARY_WORDS else _COMBINATION_DEPTHS[1:]
+        )
+        self._marker_ids: dict[MeaningMarkers, int] = {}
+        self._fingerprints = prints
         self._threshold = threshold
-        self._same: dict[Fingerprint, int] = {}
-        self._held: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-        self._depths: dict[int, frozenset[int]] = {}
-        self._bits: dict[int, int] = {}
+        self._position_by_fingerprint: dict[Fingerprint, int] = {}
+        self._postings: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        self._depths_by_size: dict[int, frozenset[int]] = {}
+        self._signatures: dict[int, int] = {}
 
     def find_or_add(self, position: int) -> int | None:
         """The newer duplicate of the text at that position; it is remembered for older ones."""
-        one = self._prints[position]
+        one = self._fingerprints[position]
         if not one.words:
             return None
-        if one in self._same:  # the same set finds the same candidates: it need not be held twice
-            return self._same[one]
-        meaning = self._meanings.setdefault(one.turning, len(self._meanings))
+        if (
+            one in self._position_by_fingerprint
+        ):  # the same set finds the same candidates: it need not be held twice
+            return self._position_by_fingerprint[one]
+        meaning = self._marker_ids.setdefault(one.meaning_markers, len(self._marker_ids))
         ranks = sorted(map(self._rank.__getitem__, one.words))
-        found = self._find(position, self._keys(meaning, ranks, self._depth(len(ranks))))
-        self._same[one] = position
-        for depth in self._depths_of_similar(len(ranks)):
-            for key in self._keys(meaning, ranks, depth):
-                self._held[key].append(position)
+        found = self._find_duplicate(
+            position, self._build_keys(meaning, ranks, self._choose_depth(len(ranks)))
+        )
+        self._position_by_fingerprint[one] = position
+        for depth in self._find_depths_of_similar(len(ranks)):
+            for key in self._build_keys(meaning, ranks, depth):
+                self._postings[key].append(position)
         return found
 
-    def _least_overlap(self, size: int) -> int:
+    def _compute_min_overlap(self, size: int) -> int:
         return math.ceil(self._threshold * size - 1e-9)
 
-    def _depth(self, size: int) -> int:
-        overlap = self._least_overlap(self._least_overlap(size))  # with the smallest that can be similar
-        return next((depth for most, depth in self._combined if size <= most and overlap >= depth), 1)
+    def _choose_depth(self, size: int) -> int:
+        overlap = self._compute_min_overlap(
+            self._compute_min_overlap(size)
+        )  # with the smallest that can be similar
+        return next(
+            (depth for most, depth in self._combination_depths if size <= most and overlap >= depth), 1
+        )
 
-    def _depths_of_similar(self, size: int) -> frozenset[int]:
+    def _find_depths_of_similar(self, size: int) -> frozenset[int]:
         # All the ways in which a text of a similar size may look for this one.
-        if size not in self._depths:
-            sizes = range(self._least_overlap(size), int(size / self._threshold + 1e-9) + 1)
-            self._depths[size] = frozenset(map(self._depth, sizes))
-        return self._depths[size]
+        if size not in self._depths_by_size:
+            sizes = range(self._compute_min_overlap(size), int(size / self._threshold + 1e-9) + 1)
+            self._depths_by_size[size] = frozenset(map(self._choose_depth, sizes))
+        return self._depths_by_size[size]
 
-    def _keys(self, meaning: int, ranks: Sequence[int], depth: int) -> Iterator[tuple[int, ...]]:
-        rarest = ranks[: len(ranks) - self._least_overlap(len(ranks)) + depth]
+    def _build_keys(self, meaning: int, ranks: Sequence[int], depth: int) -> Iterator[tuple[int, ...]]:
+        rarest = ranks[: len(ranks) - self._compute_min_overlap(len(ranks)) + depth]
         return ((meaning, *combination) for combination in combinations(rarest, depth))
 
-    def _find(self, position_of_one: int, keys: Iterator[tuple[int, ...]]) -> int | None:
-        prints, one = self._prints, self._prints[position_of_one]
+    def _find_duplicate(self, position_of_one: int, keys: Iterator[tuple[int, ...]]) -> int | None:
+        prints, one = self._fingerprints, self._fingerprints[position_of_one]
         size = len(one.words)
         differing = (1 - self._threshold) / (1 + self._threshold)  # words, as a share of both sizes
         seen: set[int] = set()
         for key in keys:
-            for position in self._held.get(key, ()):
+            for position in self._postings.get(key, ()):
                 if position in seen:
                     continue
                 seen.add(position)
                 other = prints[position]
                 # Each bit in which the two differ is a word at least: most candidates end here.
                 most = differing * (size + len(other.words)) + 1e-9
-                differences = self._signature(position_of_one) ^ self._signature(position)
+                differences = self._get_signature(position_of_one) ^ self._get_signature(position)
                 if differences.bit_count() <= most and are_duplicates(one, other, self._threshold):
                     return position
         return None
 
-    def _signature(self, position: int) -> int:
+    def _get_signature(self, position: int) -> int:
         # Made when it is first needed: most texts have no candidate at all.
-        if (bits := self._bits.get(position)) is None:
+        if (bits := self._signatures.get(position)) is None:
             bits = 0
-            for word in self._prints[position].words:
-                bits |= 1 << (self._rank[word] % _BITS)
-            self._bits[position] = bits
+            for word in self._fingerprints[position].words:
+                bits |= 1 << (self._rank[word] % _SIGNATURE_BITS)
+            self._signatures[position] = bits
         return bits
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.archived_session_names import aside_name
+from langmem_tiers.common.archived_session_names import build_archived_name
 from langmem_tiers.common.messages import (
     COUNTED_BY_CALLER,
     SUMMARY_PREFIX,
@@ -18,10 +18,10 @@ from langmem_tiers.common.messages import (
 )
 from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.common.prompt_fences import is_only_fenced
-from langmem_tiers.common.tool_call_groups import safe_cut, without_orphans
+from langmem_tiers.common.tool_call_groups import find_safe_cut, remove_orphans
 from langmem_tiers.config import MAX_LIMIT, check_limit
-from langmem_tiers.display.displayable import Listed, Showing, table_of
-from langmem_tiers.display.tables import Sheet
+from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable, build_table
+from langmem_tiers.display.tables import DisplayContent
 from langmem_tiers.errors import (
     InvalidInputError,
     InvalidMessageError,
@@ -35,7 +35,7 @@ from langmem_tiers.sessions.models import (
     MessagePage,
     SessionInfo,
 )
-from langmem_tiers.telemetry.instruments import SILENT, SUMMARIES, TOKENS_SAVED, Verb
+from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, SUMMARIES, TOKENS_SAVED, Operation
 from langmem_tiers.text.token_counting import count_draft
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.cache import SessionCache
     from langmem_tiers.telemetry.instruments import Instruments
 
-_PAGE = 1000  # messages read at a time when a whole session is walked
+_PAGE_SIZE = 1000  # messages read at a time when a whole session is walked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortTermParts:
+class SessionDependencies:
     """What a session stands on, handed in by the engine."""
 
     sessions: SessionStore
@@ -64,9 +64,9 @@ class ShortTermParts:
     clock: Clock
     ids: IdSource
     cache: SessionCache
-    changed: Callable[[NamespacePath], None]
+    on_change: Callable[[NamespacePath], None]
     """Told of every namespace that was written to."""
-    instruments: Instruments = SILENT
+    instruments: Instruments = SILENT_INSTRUMENTS
     """Told how long things take."""
 
     def now(self) -> datetime:
@@ -74,14 +74,14 @@ class ShortTermParts:
         return check_time(self.clock.now())
 
 
-_SHOWN = 5  # of the newest messages, where a session shows itself
+_DISPLAYED_MESSAGES = 5  # of the newest messages, where a session shows itself
 
 
-class ShortTerm(Showing):
+class SessionRecord(NotebookDisplayable):
     """The record of one session: what was said, and what of it is shown."""
 
-    def __init__(self, parts: ShortTermParts, info: SessionInfo) -> None:
-        self._parts = parts
+    def __init__(self, parts: SessionDependencies, info: SessionInfo) -> None:
+        self._dependencies = parts
         self.key: int = info.key
         self.namespace: NamespacePath = info.namespace
         self.name: str = info.name
@@ -89,10 +89,12 @@ class ShortTerm(Showing):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join(self.namespace)!r}, {self.name!r})"
 
-    def _sheet(self) -> Sheet:
-        info = self._parts.sessions.find(self.namespace, self.name)
+    def _to_display(self) -> DisplayContent:
+        info = self._dependencies.sessions.get(self.namespace, self.name)
         if info is None or info.key != self.key:
-            return Sheet(repr(self), {"state": "it is gone: deleted, or set aside under another name"})
+            return DisplayContent(
+                repr(self), {"state": "it is gone: deleted, or set aside under another name"}
+            )
         facts = {
             "messages": info.message_count,
             "behind a summary": info.compressed_count,
@@ -100,15 +102,17 @@ class ShortTerm(Showing):
             "begun": info.created_at,
             "updated": info.updated_at,
         }
-        newest = self.latest(_SHOWN) if info.message_count else ()
-        return Sheet(repr(self), facts, (table_of(newest, "the newest messages"),) if newest else ())
+        newest = self.latest(_DISPLAYED_MESSAGES) if info.message_count else ()
+        return DisplayContent(
+            repr(self), facts, (build_table(newest, "the newest messages"),) if newest else ()
+        )
 
     def add(self, message: MessageDraft | Role | str, content: str | None = None) -> AddReport:
         """Store one message: ``add("user", "Hello")`` or ``add(MessageDraft(...))``.
 
         When it returns, the message is durable.
         """
-        return self.add_many([one_draft(message, content)])
+        return self.add_many([coerce_draft(message, content)])
 
     def add_many(self, messages: Iterable[MessageDraft], *, expect_new: bool = False) -> AddReport:
         """Store the messages in one transaction: all of them or none.
@@ -126,39 +130,45 @@ class ShortTerm(Showing):
         """
         handed_in = check_drafts(messages)
         drafts = [draft for draft in handed_in if not is_only_fenced(draft.content)]
-        echoes = tuple(seal(self._parts, [draft for draft in handed_in if is_only_fenced(draft.content)]))
+        echoes = tuple(
+            complete_drafts(
+                self._dependencies, [draft for draft in handed_in if is_only_fenced(draft.content)]
+            )
+        )
         new_ids = expect_new or all(draft.id is None for draft in drafts)
-        return self._stored(seal(self._parts, drafts), echoes, new_ids=new_ids)
+        return self._store(complete_drafts(self._dependencies, drafts), echoes, new_ids=new_ids)
 
-    def add_sealed(self, messages: Sequence[Message]) -> AddReport:
+    def add_messages(self, messages: Sequence[Message]) -> AddReport:
         """Store messages that have their ids, times and counts already, as ``add_many()`` does."""
         echoes = tuple(message for message in messages if is_only_fenced(message.content))
         said = [message for message in messages if not is_only_fenced(message.content)]
-        return self._stored(said, echoes, new_ids=False)
+        return self._store(said, echoes, new_ids=False)
 
-    def _stored(self, batch: Sequence[Message], echoes: tuple[Message, ...], *, new_ids: bool) -> AddReport:
+    def _store(self, batch: Sequence[Message], echoes: tuple[Message, ...], *, new_ids: bool) -> AddReport:
         if not batch:
             return AddReport(stored=(), duplicates=(), echoes=echoes)
-        with self._parts.instruments.watch(Verb.ADD) as watch:
-            done = self._parts.messages.append(self.key, batch, self._parts.now(), new_ids=new_ids)
-            watch.note(messages=len(done.stored), duplicates=len(done.duplicates))
+        with self._dependencies.instruments.measure(Operation.ADD) as watch:
+            done = self._dependencies.messages.append(
+                self.key, batch, self._dependencies.now(), new_ids=new_ids
+            )
+            watch.record(messages=len(done.stored), duplicates=len(done.duplicates))
         if done.stored:
-            self._parts.cache.extend(self.key, done)
-            self._parts.changed(self.namespace)
+            self._dependencies.cache.extend(self.key, done)
+            self._dependencies.on_change(self.namespace)
         return AddReport(stored=done.stored, duplicates=done.duplicates, echoes=echoes)
 
     def latest(self, count: int = 30) -> tuple[Message, ...]:
         """The newest messages of the record, oldest first, whether compressed or not."""
         check_limit(count)
-        parts, cache = self._parts, self._parts.cache
-        if cache.could_serve(self.key, count):
-            held = cache.get(self.key, count, parts.sessions.revision(self.key))
+        parts, cache = self._dependencies, self._dependencies.cache
+        if cache.can_serve(self.key, count):
+            held = cache.get(self.key, count, parts.sessions.get_revision(self.key))
             if held is not None:
-                return Listed(held)
-        tail = parts.messages.latest(self.key, count)
+                return DisplayableTuple(held)
+        tail = parts.messages.list_latest(self.key, count)
         if count <= cache.window:
             cache.put(self.key, tail, whole=len(tail.messages) < count)
-        return Listed(tail.messages)
+        return DisplayableTuple(tail.messages)
 
     def page(self, after: str | None = None, limit: int = 100) -> MessagePage:
         """A page of the record, oldest first.
@@ -169,7 +179,7 @@ class ShortTerm(Showing):
         """
         check_limit(limit)
         after = None if after is None else check_name(after, "message id")
-        found = self._parts.messages.page(self.key, after=after, limit=limit + 1)
+        found = self._dependencies.messages.list_after(self.key, after=after, limit=limit + 1)
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
@@ -182,7 +192,7 @@ class ShortTerm(Showing):
         """
         check_limit(limit)
         before = None if before is None else check_name(before, "message id")
-        found = self._parts.messages.page_back(self.key, before=before, limit=limit + 1)[::-1]
+        found = self._dependencies.messages.list_before(self.key, before=before, limit=limit + 1)[::-1]
         more = len(found) > limit
         return MessagePage(messages=found[:limit], next_after=found[limit - 1].id if more else None)
 
@@ -190,9 +200,9 @@ class ShortTerm(Showing):
         """The whole record, oldest first, read in pages."""
         after = None
         while True:
-            page = self._parts.messages.page(self.key, after=after, limit=_PAGE)
+            page = self._dependencies.messages.list_after(self.key, after=after, limit=_PAGE_SIZE)
             yield from page
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_SIZE:
                 return
             after = page[-1].id
 
@@ -205,24 +215,26 @@ class ShortTerm(Showing):
             limit: At most so many messages: the summary, if there is one, and the newest.
         """
         if limit is None:
-            return without_orphans(self._shown())
-        shown = self._parts.messages.view(self.key, check_limit(limit))
+            return remove_orphans(self._read_visible())
+        shown = self._dependencies.messages.list_visible(self.key, check_limit(limit))
         if len(shown) > limit:  # the summary and one message too many behind it
             shown = shown[:1] + shown[2:]
-        return without_orphans(shown)
+        return remove_orphans(shown)
 
     def get(self, message_id: str) -> Message:
         """One message of the record."""
-        message = self._parts.messages.get(self.key, check_name(message_id, "message id"))
+        message = self._dependencies.messages.get(self.key, check_name(message_id, "message id"))
         if message is None:
             raise MessageNotFoundError(
                 f"session {self.name!r} holds no message {message_id!r}: use an id that page() or add() gave"
             )
         return message
 
-    def holds(self, ids: Iterable[str]) -> AbstractSet[str]:
+    def find_known_ids(self, ids: Iterable[str]) -> AbstractSet[str]:
         """Those of the message ids that the record has."""
-        return self._parts.messages.holds(self.key, [check_name(one, "message id") for one in ids])
+        return self._dependencies.messages.find_known_ids(
+            self.key, [check_name(one, "message id") for one in ids]
+        )
 
     def count(self) -> int:
         """How many messages the record holds, summaries among them."""
@@ -230,7 +242,7 @@ class ShortTerm(Showing):
 
     def info(self) -> SessionInfo:
         """The session as it stands."""
-        info = self._parts.sessions.find(self.namespace, self.name)
+        info = self._dependencies.sessions.get(self.namespace, self.name)
         if info is None or info.key != self.key:
             raise SessionNotFoundError(
                 f"{self!r} was deleted or set aside: open it anew with engine.session(...)"
@@ -252,7 +264,7 @@ class ShortTerm(Showing):
         check_name(older_than, "message id")
         while True:
             info = self.info()
-            hidden, boundary = self._split(older_than)
+            hidden, boundary = self._split_at(older_than)
             if not hidden:
                 return CompressReport(
                     summary=None,
@@ -261,8 +273,10 @@ class ShortTerm(Showing):
                     tokens_after=0,
                     boundary=boundary.id,
                 )
-            (message,) = seal(self._parts, [MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary}")])
-            if self._parts.messages.compress(
+            (message,) = complete_drafts(
+                self._dependencies, [MessageDraft(Role.SYSTEM, f"{SUMMARY_PREFIX}\n{summary}")]
+            )
+            if self._dependencies.messages.compress(
                 info.key,
                 message,
                 before=boundary.id,
@@ -270,8 +284,8 @@ class ShortTerm(Showing):
                 was_hidden=info.compressed_count,
             ):
                 before = sum(m.token_count for m in hidden)
-                self._parts.instruments.count(SUMMARIES)
-                self._parts.instruments.count(TOKENS_SAVED, before - message.token_count)
+                self._dependencies.instruments.count(SUMMARIES)
+                self._dependencies.instruments.count(TOKENS_SAVED, before - message.token_count)
                 return CompressReport(
                     summary=message,
                     compressed=len(hidden),
@@ -293,39 +307,39 @@ class ShortTerm(Showing):
             SessionNotFoundError: Somebody else has deleted it or set it aside.
         """
         self.info()
-        now = self._parts.now()
+        now = self._dependencies.now()
         for number in itertools.count(1):
-            name = aside_name(self.name, now, number)
-            if self._parts.sessions.rename(self.key, name):
+            name = build_archived_name(self.name, now, number)
+            if self._dependencies.sessions.rename(self.key, name):
                 self.name = name
-                self._parts.changed(self.namespace)
+                self._dependencies.on_change(self.namespace)
                 break
         return self.name
 
     def delete(self) -> DeleteReport:
         """Erase the session and all its messages."""
-        self._parts.cache.drop(self.key)
-        return self._parts.sessions.delete(self.key)
+        self._dependencies.cache.invalidate(self.key)
+        return self._dependencies.sessions.delete(self.key)
 
-    def _shown(self) -> tuple[Message, ...]:
-        shown = self._parts.messages.view(self.key, MAX_LIMIT)
+    def _read_visible(self) -> tuple[Message, ...]:
+        shown = self._dependencies.messages.list_visible(self.key, MAX_LIMIT)
         if len(shown) >= MAX_LIMIT:
             raise InvalidInputError(
                 f"{self!r} shows {MAX_LIMIT} messages or more: read it with a limit, or compress it earlier"
             )
         return shown
 
-    def _split(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
-        shown = self._shown()
+    def _split_at(self, older_than: str) -> tuple[tuple[Message, ...], Message]:
+        shown = self._read_visible()
         place = next((index for index, message in enumerate(shown) if message.id == older_than), None)
         if place is None:
             there = self.get(older_than)  # says so if it does not exist at all
             return (), shown[0] if shown else there
-        cut = safe_cut(shown, place)
+        cut = find_safe_cut(shown, place)
         return shown[:cut], shown[cut]
 
 
-def seal(parts: ShortTermParts, drafts: Sequence[MessageDraft]) -> list[Message]:
+def complete_drafts(parts: SessionDependencies, drafts: Sequence[MessageDraft]) -> list[Message]:
     """Fill in what the drafts leave out: id, time, token count."""
     now, counter, ids = parts.now(), parts.counter, parts.ids
     return [
@@ -345,7 +359,7 @@ def seal(parts: ShortTermParts, drafts: Sequence[MessageDraft]) -> list[Message]
     ]
 
 
-def one_draft(message: MessageDraft | Role | str, content: str | None) -> MessageDraft:
+def coerce_draft(message: MessageDraft | Role | str, content: str | None) -> MessageDraft:
     """A message that was handed in as a draft, or as its role and its text."""
     if isinstance(message, MessageDraft):
         if content is not None:
@@ -378,9 +392,9 @@ def check_drafts(drafts: object) -> list[MessageDraft]:
 def _check_summary(summary: object) -> None:
     if not isinstance(summary, str) or not summary.strip():
         raise InvalidInputError(
-            f"a summary must say something, got {_named(summary)}: pass the text that stands for the messages"
+            f"a summary must say something, got {_describe_value(summary)}: pass the text that stands for the messages"
         )
 
 
-def _named(value: object) -> str:
+def _describe_value(value: object) -> str:
     return repr(value) if value is None or value == "" else f"a {type(value).__name__} without words"

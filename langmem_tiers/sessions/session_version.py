@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select
 
-from langmem_tiers.common.clock import microseconds
+from langmem_tiers.common.clock import to_microseconds
 from langmem_tiers.storage.driver import DriverStatement
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import namespaces, sessions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-_STAMP = (
+_SELECT_VERSION = (
     select(
         sessions.c.revision,
         sessions.c.updated_at,
@@ -35,7 +35,7 @@ _STAMP = (
 
 
 @dataclass(frozen=True, slots=True)
-class SessionStamp:
+class SessionVersion:
     """One state of a session.
 
     The revision alone would do for one database. Its time and whose session it is tell apart what a restored backup
@@ -48,41 +48,41 @@ class SessionStamp:
     """Of the session: when it was made, its namespace and its name."""
 
     def __str__(self) -> str:
-        return f"{self.revision}.{microseconds(self.updated_at)}.{self.identity}"
+        return f"{self.revision}.{to_microseconds(self.updated_at)}.{self.identity}"
 
-    def after(self, revision: int, now: datetime) -> SessionStamp:
+    def advance(self, revision: int, now: datetime) -> SessionVersion:
         """The state that a write at that time has led to."""
         return replace(self, revision=revision, updated_at=now)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SessionWrite:
     """What led from one state of a session to the next."""
 
     key: int
     """The session's."""
-    before: SessionStamp
-    after: SessionStamp
+    before: SessionVersion
+    after: SessionVersion
     added: Sequence[Message]
 
 
-class SqlStamps:
+class SqlSessionVersions:
     """Reads stamps; each costs one look-up by key."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._statement = DriverStatement(_STAMP, database.dialect)
+        self._statement = DriverStatement(_SELECT_VERSION, database.dialect)
 
-    @repeatable
-    def get(self, key: int) -> SessionStamp | None:
+    @retry_on_disconnect
+    def get(self, key: int) -> SessionVersion | None:
         """The state of a session now; None if it is gone."""
         with self._database.read_raw() as connection:
-            rows = self._statement.named(connection, {"key": key})
-        return stamp_of(rows[0]) if rows else None
+            rows = self._statement.fetch_named(connection, {"key": key})
+        return to_session_version(rows[0]) if rows else None
 
 
-def stamp_of(row: AnyRow) -> SessionStamp:
+def to_session_version(row: AnyRow) -> SessionVersion:
     """The state that a session's row shows; needs the path of its namespace as well."""
-    whose = f"{microseconds(row.created_at)}\0{row.path}\0{row.name}"
+    whose = f"{to_microseconds(row.created_at)}\0{row.path}\0{row.name}"
     identity = hashlib.blake2b(whose.encode(), digest_size=8).hexdigest()
-    return SessionStamp(row.revision, row.updated_at, identity)
+    return SessionVersion(row.revision, row.updated_at, identity)

@@ -8,32 +8,34 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from langmem_tiers.common.tool_call_groups import groups_of, orphans, window_start
-from langmem_tiers.sessions.budget_partition import Sized
+from langmem_tiers.common.tool_call_groups import find_orphans, find_window_start, group_tool_calls
+from langmem_tiers.sessions.budget_partition import GroupSize
 from langmem_tiers.text.token_counting import count_framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.common.budget import TokenBudget
-    from langmem_tiers.common.entries import Shown
+    from langmem_tiers.common.entries import ViewItem
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.ports import TokenCounter
-    from langmem_tiers.sessions.models import View
+    from langmem_tiers.sessions.models import StoredView
 
 
-WHOLE_WINDOW_SHARE = 0.75
+MAX_WHOLE_WINDOW_SHARE = 0.75
 """Up to this share of the budget the window of recent messages is whole."""
-CUT_WINDOW_SHARE = 0.4
+TRIMMED_WINDOW_SHARE = 0.4
 """A window that takes more is cut to this share, so that what is older keeps its facts."""
 
 
-def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, counter: TokenCounter) -> int:
+def fit_window_to_budget(
+    items: Sequence[ViewItem], window: int, budget: TokenBudget, counter: TokenCounter
+) -> int:
     """How many of the newest ``window`` messages the budget can afford to show as they were said."""
     newest = [count_framed(counter, item.message) for item in items[-window:]]
-    if sum(newest) <= budget.share(WHOLE_WINDOW_SHARE):
+    if sum(newest) <= budget.share(MAX_WHOLE_WINDOW_SHARE):
         return window
-    room, kept = budget.share(CUT_WINDOW_SHARE), 0
+    room, kept = budget.share(TRIMMED_WINDOW_SHARE), 0
     for tokens in reversed(newest):
         room -= tokens
         if room < 0:
@@ -43,23 +45,23 @@ def window_within(items: Sequence[Shown], window: int, budget: TokenBudget, coun
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class VisibleGroups:
     """Groups of which something is shown, as ranges of the view, and what each takes."""
 
     ranges: Sequence[tuple[int, int]] = ()
-    sizes: Sequence[Sized] = ()
-    of: Sequence[tuple[int, int]] = ()
+    sizes: Sequence[GroupSize] = ()
+    view_groups: Sequence[tuple[int, int]] = ()
     """The groups of the view that they are taken from."""
 
-    def still_there(self, of: Sequence[tuple[int, int]], end: int) -> Groups:
+    def get_unchanged(self, of: Sequence[tuple[int, int]], end: int) -> VisibleGroups:
         """The first of them, up to a place; none, if a late result has made other groups of the view."""
-        if not self.of or list(of[: len(self.of)]) != list(self.of):
-            return Groups()
+        if not self.view_groups or list(of[: len(self.view_groups)]) != list(self.view_groups):
+            return VisibleGroups()
         count = bisect_right(self.ranges, end, key=itemgetter(1))
-        return Groups(self.ranges[:count], self.sizes[:count])
+        return VisibleGroups(self.ranges[:count], self.sizes[:count])
 
 
-class Standing:
+class SessionView:
     """The entries of a view as they are shown, and where its window of recent messages begins.
 
     In the window everything is shown as it was said, whatever its mark says; before it, compressed
@@ -71,37 +73,46 @@ class Standing:
         former: The standing of the first of these entries, from which all that holds still is taken.
     """
 
-    def __init__(self, items: Sequence[Shown], start: int, former: Standing | None = None) -> None:
+    def __init__(self, items: Sequence[ViewItem], start: int, former: SessionView | None = None) -> None:
         self.items = items
         self.window_start = start
         kept = 0 if former is None else min(start, former.window_start)
-        marked = [item.message if item.mark is None else item.shown() for item in items[kept:start]]
+        marked = [
+            item.message if item.override is None else item.get_visible_message()
+            for item in items[kept:start]
+        ]
         new = [*marked, *(item.message for item in items[start:])]
-        self.shown: Sequence[Message | None] = new if former is None else [*former.shown[:kept], *new]
+        self.visible_messages: Sequence[Message | None] = (
+            new if former is None else [*former.visible_messages[:kept], *new]
+        )
         """Each entry as it is shown; None if it is not."""
         there = zip(items[kept:], new, strict=True)
-        same = [message is not None and says_the_same(message, item.message) for item, message in there]
-        self.as_said: Sequence[bool] = same if former is None else [*former.as_said[:kept], *same]
+        same = [message is not None and is_verbatim(message, item.message) for item, message in there]
+        self.verbatim_flags: Sequence[bool] = (
+            same if former is None else [*former.verbatim_flags[:kept], *same]
+        )
         """Whether each is shown as it was said."""
-        self._sizes: dict[str, list[int]] = {}
-        self._sized: dict[str, Groups] = {}
-        self._former = None if former is None else (kept, former._sizes, former._sized)  # noqa: SLF001 - one of us
+        self._tokens_by_counter: dict[str, list[int]] = {}
+        self._groups_by_counter: dict[str, VisibleGroups] = {}
+        self._previous = None
+        if former is not None:
+            self._previous = kept, former._tokens_by_counter, former._groups_by_counter  # noqa: SLF001 - same class
 
     @classmethod
-    def of(cls, view: View, window: int) -> Standing:
+    def from_view(cls, view: StoredView, window: int) -> SessionView:
         """The standing of a view with a window of so many messages; the same one for the same view."""
         name = "standing", window
-        known: Standing | None = view.derived.get(name)
+        known: SessionView | None = view.derived.get(name)
         if known is None:
-            earlier = view.earlier  # read once: another thread may let go of it
+            earlier = view.previous  # read once: another thread may let go of it
             former = None if earlier is None else earlier.derived.get(name)
-            known = view.derived[name] = cls(view.items, window_start(view.groups, window), former)
+            known = view.derived[name] = cls(view.items, find_window_start(view.groups, window), former)
         return known
 
     @classmethod
-    def of_items(cls, items: Sequence[Shown], window: int) -> Standing:
+    def from_items(cls, items: Sequence[ViewItem], window: int) -> SessionView:
         """The same of entries that are no view yet."""
-        return cls(items, window_start(groups_of([item.message for item in items]), window))
+        return cls(items, find_window_start(group_tool_calls([item.message for item in items]), window))
 
     @property
     def summary(self) -> Message | None:
@@ -109,55 +120,57 @@ class Standing:
         first = self.items[0].message if self.items else None
         return first if first is not None and first.is_summary else None
 
-    def sizes(self, counter: TokenCounter) -> list[int]:
+    def count_tokens_per_item(self, counter: TokenCounter) -> list[int]:
         """What each entry takes as it is shown."""
-        if counter.name not in self._sizes:
-            kept, known, _ = self._former or (0, {}, {})
+        if counter.name not in self._tokens_by_counter:
+            kept, known, _ = self._previous or (0, {}, {})
             before = known[counter.name][:kept] if counter.name in known else []
             new = (
                 0 if message is None else count_framed(counter, message)
-                for message in self.shown[len(before) :]
+                for message in self.visible_messages[len(before) :]
             )
-            self._sizes[counter.name] = [*before, *new]
-        return self._sizes[counter.name].copy()
+            self._tokens_by_counter[counter.name] = [*before, *new]
+        return self._tokens_by_counter[counter.name].copy()
 
-    def groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter) -> Groups:
+    def get_visible_groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter) -> VisibleGroups:
         """Those of the groups of which anything is shown, and what they take.
 
         Args:
             of: The groups of the view.
             counter: Counts tokens.
         """
-        known = self._sized.get(counter.name)
+        known = self._groups_by_counter.get(counter.name)
         if known is None:
-            kept, _, former = self._former or (0, {}, {})
-            before = former.get(counter.name, Groups()).still_there(of, kept)
-            known = self._sized[counter.name] = self._new_groups(of, counter, before)
-            self._former = None
+            kept, _, former = self._previous or (0, {}, {})
+            before = former.get(counter.name, VisibleGroups()).get_unchanged(of, kept)
+            known = self._groups_by_counter[counter.name] = self._build_groups(of, counter, before)
+            self._previous = None
         return known
 
-    def _new_groups(self, of: Sequence[tuple[int, int]], counter: TokenCounter, before: Groups) -> Groups:
+    def _build_groups(
+        self, of: Sequence[tuple[int, int]], counter: TokenCounter, before: VisibleGroups
+    ) -> VisibleGroups:
         done = before.ranges[-1][1] if before.ranges else 0
         ranges, sizes = list(before.ranges), list(before.sizes)
-        tokens = self.sizes(counter)
+        tokens = self.count_tokens_per_item(counter)
         for start, end in of[bisect_right(of, done - 1, key=itemgetter(0)) if done else 0 :]:
-            there = sum([message is not None for message in self.shown[start:end]])
+            there = sum([message is not None for message in self.visible_messages[start:end]])
             if there:
                 ranges.append((start, end))
-                sizes.append(Sized(there, sum(tokens[start:end])))
-        return Groups(ranges, sizes, of)
+                sizes.append(GroupSize(there, sum(tokens[start:end])))
+        return VisibleGroups(ranges, sizes, of)
 
     @cached_property
-    def orphans(self) -> Sequence[int]:
+    def orphan_indexes(self) -> Sequence[int]:
         """Where results of tools stand whose call is not in view."""
-        return orphans(self.shown)
+        return find_orphans(self.visible_messages)
 
-    def tokens(self, counter: TokenCounter) -> int:
+    def count_tokens(self, counter: TokenCounter) -> int:
         """What all that is shown takes."""
-        return sum(self.sizes(counter))
+        return sum(self.count_tokens_per_item(counter))
 
 
-def says_the_same(message: Message, original: Message) -> bool:
+def is_verbatim(message: Message, original: Message) -> bool:
     """Whether a message is shown as it was said."""
     return message is original or (
         (message.content, message.tool_calls) == (original.content, original.tool_calls)

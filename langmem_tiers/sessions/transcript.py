@@ -12,23 +12,23 @@ from langmem_tiers.common.checks import check_whole
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers.errors import InvalidInputError, MessageConflictError, MessageNotFoundError
 from langmem_tiers.sessions.models import IN_LIST, AddReport, ListChange, Listing, ReplaceReport
-from langmem_tiers.sessions.service import check_drafts, seal
+from langmem_tiers.sessions.service import check_drafts, complete_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langmem_tiers.common.messages import Message, MessageDraft
-    from langmem_tiers.sessions.models import Tail
-    from langmem_tiers.sessions.service import ShortTerm, ShortTermParts
+    from langmem_tiers.sessions.models import VersionedMessages
+    from langmem_tiers.sessions.service import SessionDependencies, SessionRecord
 
-_TRIES = 3  # then others wait
-_LISTINGS = {one.value: one for one in Listing}
+_MAX_ATTEMPTS = 3  # then others wait
+_LISTING_BY_VALUE = {one.value: one for one in Listing}
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-class _Make(Protocol[_T_co]):
-    def __call__(self, there: Tail, *, alone: bool) -> tuple[ListChange, _T_co] | None:
+class _ChangeFactory(Protocol[_T_co]):
+    def __call__(self, there: VersionedMessages, *, alone: bool) -> tuple[ListChange, _T_co] | None:
         """What to do with a list; alone, while others wait, it must use no store."""
         ...
 
@@ -36,8 +36,8 @@ class _Make(Protocol[_T_co]):
 class Transcript:
     """The list of one session. Get it from ``session.transcript``."""
 
-    def __init__(self, parts: ShortTermParts, session: ShortTerm) -> None:
-        self._parts = parts
+    def __init__(self, parts: SessionDependencies, session: SessionRecord) -> None:
+        self._dependencies = parts
         self._session = session
 
     def messages(
@@ -47,16 +47,18 @@ class Transcript:
         wanted = _check_listings(listings)
         limit = None if limit is None else check_whole(limit, 0, "limit")
         offset = check_whole(offset, 0, "offset")
-        return self._parts.transcripts.read(self._session.key, wanted, limit=limit, offset=offset).messages
+        return self._dependencies.transcripts.list_messages(
+            self._session.key, wanted, limit=limit, offset=offset
+        ).messages
 
     def latest(self, count: int = 30, listings: Sequence[Listing] = IN_LIST) -> tuple[Message, ...]:
         """The newest messages that stand so in the list, oldest first."""
         wanted, count = _check_listings(listings), check_whole(count, 0, "count")
-        return self._parts.transcripts.latest(self._session.key, wanted, count).messages
+        return self._dependencies.transcripts.list_latest(self._session.key, wanted, count).messages
 
     def count(self, listings: Sequence[Listing] = IN_LIST) -> int:
         """How many messages stand so in the list."""
-        return self._parts.transcripts.count(self._session.key, _check_listings(listings))
+        return self._dependencies.transcripts.count(self._session.key, _check_listings(listings))
 
     def add(self, drafts: Sequence[MessageDraft], listing: Listing = Listing.ACTIVE) -> AddReport:
         """Put messages at the end of the list, in one transaction.
@@ -71,19 +73,19 @@ class Transcript:
             return self._session.add_many(drafts)
         drafts = check_drafts(drafts)
         try:
-            return self._add_as(drafts, listing)
+            return self._add_with_listing(drafts, listing)
         except MessageConflictError:  # somebody else may have stored the same in between: look again
-            return self._add_as(drafts, listing)
+            return self._add_with_listing(drafts, listing)
 
-    def _add_as(self, drafts: Sequence[MessageDraft], listing: Listing) -> AddReport:
-        held = self._session.holds(draft.id for draft in drafts if draft.id is not None)
+    def _add_with_listing(self, drafts: Sequence[MessageDraft], listing: Listing) -> AddReport:
+        held = self._session.find_known_ids(draft.id for draft in drafts if draft.id is not None)
         known = {
             index for index, draft in enumerate(drafts) if draft.id in held or is_only_fenced(draft.content)
         }
         left_out = self._session.add_many(drafts[index] for index in sorted(known))
         new = [draft for index, draft in enumerate(drafts) if index not in known]
-        added = tuple(seal(self._parts, new))
-        self._write(ListChange({}, added, listing), None)
+        added = tuple(complete_drafts(self._dependencies, new))
+        self._write_change(ListChange({}, added, listing), None)
         return AddReport(stored=added, duplicates=left_out.duplicates, echoes=left_out.echoes)
 
     def move(self, ids: Iterable[str], listing: Listing) -> None:
@@ -93,21 +95,21 @@ class Transcript:
             MessageNotFoundError: The session holds no message with that id; nothing was changed.
         """
         listing, wanted = _check_listing(listing), _check_ids(ids)
-        held = self._session.holds(wanted)
+        held = self._session.find_known_ids(wanted)
         if (missing := next((one for one in wanted if one not in held), None)) is not None:
             raise MessageNotFoundError(
                 f"{self._session!r} holds no message {missing!r}: use an id that messages() gave"
             )
-        self._write(ListChange(dict.fromkeys(wanted, listing), ()), None)
+        self._write_change(ListChange(dict.fromkeys(wanted, listing), ()), None)
 
     def move_oldest(self, count: int, listing: Listing) -> tuple[Message, ...]:
         """The same with the oldest of the active messages; those that it concerned."""
         listing, count = _check_listing(listing), check_whole(count, 0, "count")
 
-        def change(there: Tail, *, alone: bool) -> tuple[ListChange, tuple[Message, ...]]:  # noqa: ARG001 - asks none
+        def change(there: VersionedMessages, *, alone: bool) -> tuple[ListChange, tuple[Message, ...]]:  # noqa: ARG001 - asks none
             return ListChange({one.id: listing for one in there.messages}, ()), there.messages
 
-        return self._carry_out((Listing.ACTIVE,), change, limit=count) or ()
+        return self._apply_change((Listing.ACTIVE,), change, limit=count) or ()
 
     def replace(
         self,
@@ -138,67 +140,69 @@ class Transcript:
         wanted = [draft for draft in check_drafts(drafts) if not is_only_fenced(draft.content)]
         otherwise = [one for one in IN_LIST if one is not listing]
 
-        def change(there: Tail, *, alone: bool) -> tuple[ListChange, ReplaceReport] | None:
-            kept, new = _matched(there.messages, wanted)
+        def change(there: VersionedMessages, *, alone: bool) -> tuple[ListChange, ReplaceReport] | None:
+            kept, new = _match_drafts(there.messages, wanted)
             out = [message for message in there.messages if message.id not in kept]
             if not behind_summaries and any(message.is_compressed for message in out):
                 return None
-            added = tuple(seal(self._parts, new))
+            added = tuple(complete_drafts(self._dependencies, new))
             listed = dict.fromkeys((message.id for message in out), former)
             if alone or self.count(otherwise):
                 listed |= dict.fromkeys(kept, listing)
             report = ReplaceReport(kept=len(kept), added=added, replaced=len(out))
             return ListChange(listed, added, listing), report
 
-        return self._carry_out(IN_LIST, change)
+        return self._apply_change(IN_LIST, change)
 
-    def _carry_out(self, listings: Sequence[Listing], make: _Make[_T], limit: int | None = None) -> _T | None:
-        parts, key = self._parts, self._session.key
-        for _ in range(_TRIES):
-            there = parts.transcripts.read(key, listings, limit=limit)
+    def _apply_change(
+        self, listings: Sequence[Listing], make: _ChangeFactory[_T], limit: int | None = None
+    ) -> _T | None:
+        parts, key = self._dependencies, self._session.key
+        for _ in range(_MAX_ATTEMPTS):
+            there = parts.transcripts.list_messages(key, listings, limit=limit)
             made = make(there, alone=False)
             if made is None:
                 return None
-            if self._write(made[0], there.revision):
+            if self._write_change(made[0], there.revision):
                 return made[1]
             # somebody else wrote in between: look again
         results: list[_T] = []
 
-        def decide(there: Tail) -> ListChange | None:
+        def decide(there: VersionedMessages) -> ListChange | None:
             made = make(there, alone=True)
             if made is None:
                 return None
             results.append(made[1])
             return made[0]
 
-        if parts.transcripts.decide(key, listings, decide, parts.now(), limit=limit):
-            self._has_changed()
+        if parts.transcripts.apply_locked_change(key, listings, decide, parts.now(), limit=limit):
+            self._notify_changed()
         return results[0] if results else None
 
-    def _write(self, change: ListChange, revision: int | None) -> bool:
-        parts, key = self._parts, self._session.key
-        if not change.listed and not change.added:
+    def _write_change(self, change: ListChange, revision: int | None) -> bool:
+        parts, key = self._dependencies, self._session.key
+        if not change.listing_by_id and not change.added:
             return True
-        if parts.transcripts.change(key, change, parts.now(), revision=revision) is None:
+        if parts.transcripts.apply_change(key, change, parts.now(), revision=revision) is None:
             return False
-        self._has_changed()
+        self._notify_changed()
         return True
 
-    def _has_changed(self) -> None:
-        self._parts.cache.drop(self._session.key)
-        self._parts.changed(self._session.namespace)
+    def _notify_changed(self) -> None:
+        self._dependencies.cache.invalidate(self._session.key)
+        self._dependencies.on_change(self._session.namespace)
 
 
-def _matched(
+def _match_drafts(
     there: Sequence[Message], drafts: Sequence[MessageDraft]
 ) -> tuple[set[str], Sequence[MessageDraft]]:
     # In order, from the front: which messages stay, and the drafts from the first that is not there.
     places: dict[object, list[int]] = {}
     for place in reversed(range(len(there))):
-        places.setdefault(_said(there[place]), []).append(place)
+        places.setdefault(_build_content_key(there[place]), []).append(place)
     kept, least = set[str](), 0
     for number, draft in enumerate(drafts):
-        found = places.get(_said(draft), [])
+        found = places.get(_build_content_key(draft), [])
         while found and found[-1] < least:
             found.pop()
         if not found:
@@ -208,7 +212,7 @@ def _matched(
     return kept, ()
 
 
-def _said(message: Message | MessageDraft) -> object:
+def _build_content_key(message: Message | MessageDraft) -> object:
     return (
         message.role,
         message.content,
@@ -220,9 +224,9 @@ def _said(message: Message | MessageDraft) -> object:
 
 
 def _check_listing(listing: object) -> Listing:
-    if isinstance(listing, str) and (known := _LISTINGS.get(listing)) is not None:
+    if isinstance(listing, str) and (known := _LISTING_BY_VALUE.get(listing)) is not None:
         return known
-    raise InvalidInputError(f"unknown listing {listing!r}: use one of {', '.join(_LISTINGS)}")
+    raise InvalidInputError(f"unknown listing {listing!r}: use one of {', '.join(_LISTING_BY_VALUE)}")
 
 
 def _check_listings(listings: object) -> list[Listing]:

@@ -9,11 +9,11 @@ from sqlalchemy import delete, insert, select, update
 
 from langmem_tiers.common.namespaces import escape
 from langmem_tiers.errors import MessageConflictError
-from langmem_tiers.sessions.message_repository import no_session, pieces
-from langmem_tiers.sessions.message_sql import LIST, LIST_COUNT, LIST_END
+from langmem_tiers.sessions.message_repository import build_session_not_found_error, split_by_query_limit
+from langmem_tiers.sessions.message_sql import COUNT_LIST, SELECT_LIST, SELECT_LIST_END
 from langmem_tiers.sessions.models import Listing
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import listings, messages, namespaces, sessions
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from langmem_tiers.sessions.message_repository import SqlMessageStore
     from langmem_tiers.sessions.message_rows import AnyRow
-    from langmem_tiers.sessions.models import ListChange, Tail
+    from langmem_tiers.sessions.models import ListChange, VersionedMessages
     from langmem_tiers.storage.database import Database
 
-_ALL = 2**62
+_NO_LIMIT = 2**62
 
 
 class SqlTranscriptStore:
@@ -42,45 +42,47 @@ class SqlTranscriptStore:
         self._database = database
         self._messages = messages
 
-    def read(
+    def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
-    ) -> Tail:
+    ) -> VersionedMessages:
         """The messages that stand so in the list, oldest first."""
-        return self._messages.read(LIST, _values(key, listings, limit, offset))
+        return self._messages.query(SELECT_LIST, _build_parameters(key, listings, limit, offset))
 
-    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+    def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
         """The newest of these, oldest first."""
         values = {"key": key, "listings": [one.value for one in listings], "limit": limit}
-        return self._messages.read(LIST_END, values)
+        return self._messages.query(SELECT_LIST_END, values)
 
-    @repeatable
+    @retry_on_disconnect
     def count(self, key: int, listings: Sequence[Listing]) -> int:
         """How many messages stand so in the list."""
         values = {"key": key, "listings": [one.value for one in listings]}
         with self._database.read() as connection:
-            found: int | None = connection.execute(LIST_COUNT, values).scalar()
+            found: int | None = connection.execute(COUNT_LIST, values).scalar()
         if found is None:
-            raise no_session()
+            raise build_session_not_found_error()
         return found
 
-    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+    def apply_change(
+        self, key: int, change: ListChange, now: datetime, *, revision: int | None
+    ) -> int | None:
         """Carry a change out in one transaction."""
         try:
             with self._database.write() as connection:
-                if change.listed or change.added_as is not Listing.ACTIVE:
+                if change.listing_by_id or change.added_listing is not Listing.ACTIVE:
                     _lock_namespace(connection, key)
-                there = _lock(connection, key)
+                there = _lock_session(connection, key)
                 if revision is not None and there != revision:
                     return None
-                return self._carried_out(connection, key, change, now, there)
-        except OutrunError:
-            raise self._conflict(key, change) from None
+                return self._apply_change(connection, key, change, now, there)
+        except ConcurrentWriteError:
+            raise self._build_conflict_error(key, change) from None
 
-    def decide(
+    def apply_locked_change(
         self,
         key: int,
         listings: Sequence[Listing],
-        make: Callable[[Tail], ListChange | None],
+        make: Callable[[VersionedMessages], ListChange | None],
         now: datetime,
         *,
         limit: int | None = None,
@@ -90,28 +92,32 @@ class SqlTranscriptStore:
         try:
             with self._database.write() as connection:
                 _lock_namespace(connection, key)
-                revision = _lock(connection, key)
-                change = make(self._messages.read_in(connection, LIST, _values(key, listings, limit, 0)))
+                revision = _lock_session(connection, key)
+                change = make(
+                    self._messages.query_in_transaction(
+                        connection, SELECT_LIST, _build_parameters(key, listings, limit, 0)
+                    )
+                )
                 if change is not None:
-                    self._carried_out(connection, key, change, now, revision)
-        except OutrunError:
-            raise self._conflict(key, change) from None
+                    self._apply_change(connection, key, change, now, revision)
+        except ConcurrentWriteError:
+            raise self._build_conflict_error(key, change) from None
         return change is not None
 
-    def _carried_out(
+    def _apply_change(
         self, connection: Connection, key: int, change: ListChange, now: datetime, revision: int
     ) -> int:
         if change.added:
-            revision = self._messages.append_in(connection, key, change.added, now)
-        listed = dict(change.listed)
-        if change.added_as is not Listing.ACTIVE:
-            listed |= dict.fromkeys((one.id for one in change.added), change.added_as)
-        return _put(connection, key, listed, now) or revision
+            revision = self._messages.append_in_transaction(connection, key, change.added, now)
+        listed = dict(change.listing_by_id)
+        if change.added_listing is not Listing.ACTIVE:
+            listed |= dict.fromkeys((one.id for one in change.added), change.added_listing)
+        return _update_listings(connection, key, listed, now) or revision
 
-    def _conflict(self, key: int, change: ListChange | None) -> MessageConflictError:
+    def _build_conflict_error(self, key: int, change: ListChange | None) -> MessageConflictError:
         # Whoever holds the session's lock is outrun by nobody: an id of a new message is taken.
         times = Counter(one.id for one in change.added) if change is not None else Counter[str]()
-        held = self._messages.holds(key, list(times))
+        held = self._messages.find_known_ids(key, list(times))
         taken = next((one for one, count in times.items() if one in held or count > 1), None)
         return MessageConflictError(
             f"the session holds a message with the id {taken!r} already: a message that comes anew, or to another "
@@ -119,39 +125,43 @@ class SqlTranscriptStore:
         )
 
 
-def _values(key: int, listings: Sequence[Listing], limit: int | None, offset: int) -> dict[str, Any]:
+def _build_parameters(
+    key: int, listings: Sequence[Listing], limit: int | None, offset: int
+) -> dict[str, Any]:
     return {
         "key": key,
         "listings": [one.value for one in listings],
-        "limit": _ALL if limit is None else limit,
+        "limit": _NO_LIMIT if limit is None else limit,
         "offset": offset,
     }
 
 
 def _lock_namespace(connection: Connection, key: int) -> None:
     # Before the session's, as for all who erase: two that lock in another order wait for ever.
-    ours = namespaces.c.pk == _namespace_of(key)
+    ours = namespaces.c.pk == _select_namespace(key)
     connection.execute(select(namespaces.c.pk).where(ours).with_for_update(key_share=True))
 
 
-def _namespace_of(key: int) -> ScalarSelect[int]:
+def _select_namespace(key: int) -> ScalarSelect[int]:
     return select(sessions.c.namespace_pk).where(sessions.c.pk == key).scalar_subquery()
 
 
-def _lock(connection: Connection, key: int) -> int:
+def _lock_session(connection: Connection, key: int) -> int:
     # The row of the session is the lock of its list, as of its record.
     revision = connection.execute(
         select(sessions.c.revision).where(sessions.c.pk == key).with_for_update()
     ).scalar()
     if revision is None:
-        raise no_session()
+        raise build_session_not_found_error()
     return int(revision)
 
 
-def _put(connection: Connection, key: int, listed: Mapping[str, Listing], now: datetime) -> int | None:
+def _update_listings(
+    connection: Connection, key: int, listed: Mapping[str, Listing], now: datetime
+) -> int | None:
     by_id = {escape(one): listing for one, listing in listed.items()}
     changed: list[AnyRow] = []
-    for ids in pieces(list(by_id)):
+    for ids in split_by_query_limit(list(by_id)):
         query = (
             select(messages.c.pk, messages.c.id, listings.c.listing)
             .select_from(messages.outerjoin(listings, listings.c.message_pk == messages.c.pk))
@@ -170,16 +180,16 @@ def _put(connection: Connection, key: int, listed: Mapping[str, Listing], now: d
     if new:
         connection.execute(insert(listings), new)
     if any(Listing.REMOVED in (by_id[row.id], row.listing) for row in changed):
-        _have_recall_read_anew(connection, key)
-    return _advance(connection, key, now)
+        _invalidate_recall_index(connection, key)
+    return _advance_revision(connection, key, now)
 
 
-def _have_recall_read_anew(connection: Connection, key: int) -> None:
-    ours = namespaces.c.pk == _namespace_of(key)
+def _invalidate_recall_index(connection: Connection, key: int) -> None:
+    ours = namespaces.c.pk == _select_namespace(key)
     connection.execute(update(namespaces).where(ours).values(erased=namespaces.c.erased + 1))
 
 
-def _advance(connection: Connection, key: int, now: datetime) -> int:
+def _advance_revision(connection: Connection, key: int, now: datetime) -> int:
     # Whoever holds the view in memory sees by this that it has to be read anew.
     changed = (
         update(sessions)

@@ -16,44 +16,46 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.common.messages import Message, Role, ToolCall, check_time
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, StorageBusyError
-from langmem_tiers.sessions.batch_models import Unsaved
-from langmem_tiers.storage.file_io import file_faults, write_whole
-from langmem_tiers.storage.file_locks import locked
+from langmem_tiers.sessions.batch_models import UnsavedMessages
+from langmem_tiers.storage.file_io import replace_file, translate_file_errors
+from langmem_tiers.storage.file_locks import hold_file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_HEAD = {"format": "langmem-tiers unsaved messages", "version": 1}
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_HEADER = {"format": "langmem-tiers unsaved messages", "version": 1}
+_APPEND_FLAGS = (
+    os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
 
 
-def _taken(path: Path, refusal: InvalidInputError) -> ExitStack:
+def _lock_file(path: Path, refusal: InvalidInputError) -> ExitStack:
     """The right to a file, until it is closed; the refusal, if somebody else has it."""
     held = ExitStack()
     try:
-        with file_faults(path, "opened"):
-            held.enter_context(locked(path.with_name(f".{path.name}.lock"), 0.0))
+        with translate_file_errors(path, "opened"):
+            held.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), 0.0))
     except StorageBusyError:
         raise refusal from None
     return held
 
 
-class JsonLinesUnsavedFiles:
+class JsonLinesUnsavedFileStore:
     """Serves the ``UnsavedFiles`` port."""
 
     def open(self, path: str | os.PathLike[str]) -> JsonLinesUnsavedFile:
         """A new file, of this writer alone for as long as it is open."""
         where = Path(path)
         refusal = f"another writer reports to {str(where)!r}: give each writer a path of its own"
-        held = _taken(where, InvalidConfigError(refusal))
+        held = _lock_file(where, InvalidConfigError(refusal))
         try:
-            self._refuse_if_used(where)
+            self._check_unused(where)
         except BaseException:
             held.close()
             raise
         return JsonLinesUnsavedFile(where, held)
 
-    def _refuse_if_used(self, path: Path) -> None:
+    def _check_unused(self, path: Path) -> None:
         if path.exists() and (left := self.read(path)):
             raise InvalidConfigError(
                 f"{str(path)!r} holds {sum(len(one.messages) for one in left)} messages that were not stored: "
@@ -61,41 +63,41 @@ class JsonLinesUnsavedFiles:
             )
 
     @contextmanager
-    def held(self, path: str | os.PathLike[str]) -> Iterator[None]:
+    def lock(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Keep writers from a file meanwhile."""
         where = Path(path)
         if not where.is_file():  # before it is locked: nothing is left where there was nothing
             raise InvalidInputError(f"there is no file {str(where)!r}: name the writer's report_path")
         told = f"a writer that is at work reports to {str(where)!r}: close it, or wait until its process has ended"
-        with _taken(where, InvalidInputError(told)):
+        with _lock_file(where, InvalidInputError(told)):
             yield
 
-    def rewrite(self, path: str | os.PathLike[str], left: Iterable[Unsaved]) -> None:
+    def rewrite(self, path: str | os.PathLike[str], left: Iterable[UnsavedMessages]) -> None:
         """Leave these in a file and no others."""
-        where, lines = Path(path), [_line(_fields(one)) for one in left]
-        with file_faults(where, "written"):
+        where, lines = Path(path), [_encode_line(_to_fields(one)) for one in left]
+        with translate_file_errors(where, "written"):
             if lines:
-                write_whole(where, b"".join([_line(_HEAD), *lines]))
+                replace_file(where, b"".join([_encode_line(_HEADER), *lines]))
             else:
                 where.unlink(missing_ok=True)
 
-    def read(self, path: str | os.PathLike[str]) -> tuple[Unsaved, ...]:
+    def read(self, path: str | os.PathLike[str]) -> tuple[UnsavedMessages, ...]:
         """What a file holds; what was being written when its process died is no part of it."""
         where = Path(path)
-        with file_faults(where, "read"):
+        with translate_file_errors(where, "read"):
             lines = where.read_bytes().split(b"\n")[:-1]
         if not lines:
             return ()
-        head = _json(where, 1, lines[0])
-        if head.get("format") != _HEAD["format"]:
+        head = _parse_json(where, 1, lines[0])
+        if head.get("format") != _HEADER["format"]:
             raise InvalidInputError(
                 f"{str(where)!r} is no report of unsaved messages: name the writer's file"
             )
-        if head.get("version") != _HEAD["version"]:
+        if head.get("version") != _HEADER["version"]:
             raise InvalidInputError(
                 f"{str(where)!r} has the version {head.get('version')!r}, this release reads 1: use a newer one"
             )
-        return tuple(_unsaved(where, number, line) for number, line in enumerate(lines[1:], 2))
+        return tuple(_parse_unsaved(where, number, line) for number, line in enumerate(lines[1:], 2))
 
 
 class JsonLinesUnsavedFile:
@@ -103,75 +105,75 @@ class JsonLinesUnsavedFile:
 
     def __init__(self, path: Path, held: ExitStack) -> None:
         self._path = path
-        self._held = held
+        self._file_lock = held
         self._handle: int | None = None
-        self._size = 0
+        self._appended_bytes = 0
 
     @property
     def size_bytes(self) -> int:
         """What was appended since it was last replaced."""
-        return self._size
+        return self._appended_bytes
 
-    def append(self, one: Unsaved) -> None:
+    def append(self, one: UnsavedMessages) -> None:
         """Write it behind the others."""
-        with file_faults(self._path, "written"):
+        with translate_file_errors(self._path, "written"):
             if self._handle is None:
-                self._handle = os.open(self._path, _APPEND, 0o600)
+                self._handle = os.open(self._path, _APPEND_FLAGS, 0o600)
                 if not os.fstat(self._handle).st_size:
-                    _write(self._handle, _line(_HEAD))
-            line = _line(_fields(one))
+                    _write_fully(self._handle, _encode_line(_HEADER))
+            line = _encode_line(_to_fields(one))
             before = os.fstat(self._handle).st_size
             try:
-                _write(self._handle, line)
+                _write_fully(self._handle, line)
             except BaseException:
                 os.ftruncate(self._handle, before)  # half a line would spoil the next
                 raise
-            self._size += len(line)
+            self._appended_bytes += len(line)
 
-    def replace(self, left: Iterable[Unsaved]) -> None:
+    def replace(self, left: Iterable[UnsavedMessages]) -> None:
         """Hold these and no others."""
-        lines = [_line(_fields(one)) for one in left]
-        with file_faults(self._path, "written"):
+        lines = [_encode_line(_to_fields(one)) for one in left]
+        with translate_file_errors(self._path, "written"):
             if lines:
-                self._release()
+                self._close_handle()
                 if not self._path.exists():
-                    os.close(os.open(self._path, _APPEND, 0o600))  # it holds what people said
-                write_whole(self._path, b"".join([_line(_HEAD), *lines]))
+                    os.close(os.open(self._path, _APPEND_FLAGS, 0o600))  # it holds what people said
+                replace_file(self._path, b"".join([_encode_line(_HEADER), *lines]))
             elif self._handle is not None:
-                os.ftruncate(self._handle, len(_line(_HEAD)))
+                os.ftruncate(self._handle, len(_encode_line(_HEADER)))
             else:
                 self._path.unlink(missing_ok=True)
-        self._size = 0
+        self._appended_bytes = 0
 
     def close(self, *, quietly: bool = False) -> None:
         """Let go of it, and leave nothing behind where it holds nothing."""
-        self._release()
+        self._close_handle()
         if quietly:
             return
-        with file_faults(self._path, "removed"):
-            if self._path.exists() and self._path.stat().st_size <= len(_line(_HEAD)):
+        with translate_file_errors(self._path, "removed"):
+            if self._path.exists() and self._path.stat().st_size <= len(_encode_line(_HEADER)):
                 self._path.unlink()
             self._path.with_name(f".{self._path.name}.lock").unlink(missing_ok=True)
-        self._held.close()
+        self._file_lock.close()
 
-    def _release(self) -> None:
+    def _close_handle(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
-def _write(handle: int, line: bytes) -> None:
+def _write_fully(handle: int, line: bytes) -> None:
     written = os.write(handle, line)
     while written < len(line):
         written += os.write(handle, line[written:])
 
 
-def _line(fields: dict[str, Any]) -> bytes:
+def _encode_line(fields: dict[str, Any]) -> bytes:
     # ASCII: a lone surrogate comes back as it was.
     return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _fields(one: Unsaved) -> dict[str, Any]:
+def _to_fields(one: UnsavedMessages) -> dict[str, Any]:
     return {
         "namespace": one.namespace,
         "session": one.session,
@@ -194,20 +196,20 @@ def _fields(one: Unsaved) -> dict[str, Any]:
     }
 
 
-def _unsaved(path: Path, number: int, line: bytes) -> Unsaved:
-    fields = _json(path, number, line)
+def _parse_unsaved(path: Path, number: int, line: bytes) -> UnsavedMessages:
+    fields = _parse_json(path, number, line)
     try:
-        return Unsaved(
+        return UnsavedMessages(
             namespace=check_namespace(fields["namespace"]),
             session=check_name(fields["session"]),
-            messages=tuple(_message(one) for one in fields["messages"]),
+            messages=tuple(_parse_message(one) for one in fields["messages"]),
             problem=fields["problem"],
         )
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise _damaged(path, number) from None
+        raise _build_damaged_error(path, number) from None
 
 
-def _message(fields: dict[str, Any]) -> Message:
+def _parse_message(fields: dict[str, Any]) -> Message:
     return Message(
         **fields
         | {
@@ -219,17 +221,17 @@ def _message(fields: dict[str, Any]) -> Message:
     )
 
 
-def _json(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _parse_json(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except ValueError:
-        raise _damaged(path, number) from None
+        raise _build_damaged_error(path, number) from None
     if not isinstance(fields, dict):
-        raise _damaged(path, number)
+        raise _build_damaged_error(path, number)
     return fields
 
 
-def _damaged(path: Path, number: int) -> InvalidInputError:
+def _build_damaged_error(path: Path, number: int) -> InvalidInputError:
     return InvalidInputError(
         f"line {number} of {str(path)!r} is damaged: mend or remove it; nothing of the file was taken in"
     )

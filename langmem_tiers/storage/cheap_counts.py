@@ -15,13 +15,13 @@ from sqlalchemy import func, select, text
 
 from langmem_tiers.errors import EngineClosedError, StorageError
 from langmem_tiers.storage.schema import knowledge, memories, messages, sessions
-from langmem_tiers.telemetry.instruments import Figures
+from langmem_tiers.telemetry.instruments import EngineGauges
 
 if TYPE_CHECKING:
     from langmem_tiers.storage.database import Database
 
-_PATIENCE_SECONDS = 0.2  # for a migration that holds the tables: figures can wait
-_ESTIMATE = text(
+_LOCK_TIMEOUT_SECONDS = 0.2  # for a migration that holds the tables: figures can wait
+_ESTIMATE_ROWS = text(
     """
     SELECT wanted.name,
            greatest(class.reltuples, coalesce(stats.n_live_tup, 0), 0)::bigint AS live
@@ -30,7 +30,7 @@ _ESTIMATE = text(
     LEFT JOIN pg_stat_user_tables AS stats ON stats.relid = class.oid
     """
 )
-_BYTES = text(
+_TOTAL_BYTES = text(
     """
     SELECT coalesce(sum(pg_total_relation_size(class.oid)), 0)::bigint
     FROM pg_class AS class
@@ -38,25 +38,25 @@ _BYTES = text(
       AND class.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('lmt_messages'))
     """
 )
-_MEMORIES = (knowledge.name, memories.name)
+_MEMORY_TABLES = (knowledge.name, memories.name)
 
 
-class SqlFigures:
+class DatabaseStatsReader:
     """Tells how a database stands."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read(self) -> Figures:
+    def read(self) -> EngineGauges:
         """What can be told now; whoever asks does not wait for a connection, and not for those who hold tables."""
         told: dict[str, Any] = {"messages": None, "memories": None, "storage_bytes": None}
         if not self._database.is_exhausted:
             with suppress(StorageError, EngineClosedError):
-                told = self._sqlite() if self._database.is_sqlite else self._postgres()
+                told = self._read_sqlite() if self._database.is_sqlite else self._read_postgres()
         active = None if self._database.is_sqlite else self._database.pool_active
-        return Figures(pool_active=active, **told)
+        return EngineGauges(pool_active=active, **told)
 
-    def _sqlite(self) -> dict[str, int]:
+    def _read_sqlite(self) -> dict[str, int]:
         with self._database.read() as connection:
             said = connection.execute(
                 select(func.coalesce(func.sum(sessions.c.message_count), 0))
@@ -69,9 +69,9 @@ class SqlFigures:
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
                 for name in ("page_count", "page_size")
             )
-        return {"messages": said, "memories": made, "storage_bytes": pages * size + self._log_bytes()}
+        return {"messages": said, "memories": made, "storage_bytes": pages * size + self._get_wal_bytes()}
 
-    def _log_bytes(self) -> int:
+    def _get_wal_bytes(self) -> int:
         if self._database.is_memory:
             return 0
         try:
@@ -79,14 +79,14 @@ class SqlFigures:
         except OSError:
             return 0
 
-    def _postgres(self) -> dict[str, int]:
+    def _read_postgres(self) -> dict[str, int]:
         # In a transaction, whose time limit for locks is its own.
-        with self._database.write(_PATIENCE_SECONDS) as connection:
-            rows = connection.execute(_ESTIMATE, {"names": [messages.name, *_MEMORIES]})
+        with self._database.write(_LOCK_TIMEOUT_SECONDS) as connection:
+            rows = connection.execute(_ESTIMATE_ROWS, {"names": [messages.name, *_MEMORY_TABLES]})
             live = {row.name: int(row.live) for row in rows}
-            taken = connection.execute(_BYTES).scalar_one()
+            taken = connection.execute(_TOTAL_BYTES).scalar_one()
         return {
             "messages": live.get(messages.name, 0),
-            "memories": sum(live.get(name, 0) for name in _MEMORIES),
+            "memories": sum(live.get(name, 0) for name in _MEMORY_TABLES),
             "storage_bytes": int(taken),
         }

@@ -14,27 +14,31 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
 
-_REFUSED = re.compile("[\0\ud800-\udfff]")
-_EXACT_PREFIX = "base64:"  # JSON never starts like this
+_UNSTORABLE_CHARACTERS = re.compile("[\0\ud800-\udfff]")
+_BASE64_PREFIX = "base64:"  # JSON never starts like this
 
 
-def storable(text: str) -> str:
+def to_storable_text(text: str) -> str:
     """The text with every character that a database refuses replaced; the same object if there is none."""
-    return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text) if _REFUSED.search(text) else text
+    return (
+        _UNSTORABLE_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
+        if _UNSTORABLE_CHARACTERS.search(text)
+        else text
+    )
 
 
 def pack_json(text: str) -> str:
     """JSON text in a form that every database takes."""
-    if _REFUSED.search(text) is None:
+    if _UNSTORABLE_CHARACTERS.search(text) is None:
         return text
-    return _EXACT_PREFIX + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
+    return _BASE64_PREFIX + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
 
 
 def unpack_json(stored: str) -> str:
     """The JSON text that was packed."""
-    if not stored.startswith(_EXACT_PREFIX):
+    if not stored.startswith(_BASE64_PREFIX):
         return stored
-    return base64.b64decode(stored[len(_EXACT_PREFIX) :]).decode("utf-8", "surrogatepass")
+    return base64.b64decode(stored[len(_BASE64_PREFIX) :]).decode("utf-8", "surrogatepass")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -73,5 +77,5 @@ class TextVector(UserDefinedType[str]):
 
 
 # Names compare byte by byte everywhere: PostgreSQL's default collation would order them by locale.
-NAME = Text().with_variant(Text(collation="C"), "postgresql")
-KEY = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only
+NAME_TYPE = Text().with_variant(Text(collation="C"), "postgresql")
+KEY_TYPE = BigInteger().with_variant(Integer(), "sqlite")  # SQLite gives row ids to INTEGER only

@@ -13,22 +13,22 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from langmem_tiers.common.clock import SystemClock
 from langmem_tiers.config import Durability, EngineConfig, PostgresConfig
 from langmem_tiers.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.storage.urls import is_memory, label_of
+from langmem_tiers.storage.urls import is_memory, redact_url
 
 if TYPE_CHECKING:
     from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-_OLDEST_SQLITE = (3, 35, 0)  # the first with RETURNING
+_MIN_SQLITE_VERSION = (3, 35, 0)  # the first with RETURNING
 
 
 def connect_sqlite(url: URL, config: EngineConfig) -> Engine:
     """An engine for a SQLite file or memory; nothing is opened yet."""
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+    if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
         raise InvalidConfigError(
             f"this Python has SQLite {sqlite3.sqlite_version}: use one with at least 3.35, or PostgreSQL"
         )
     arguments: dict[str, Any] = {"check_same_thread": False, "timeout": config.busy_timeout_seconds}
-    engine = _engine(url, config, arguments, StaticPool if is_memory(url) else QueuePool)
+    engine = _create_engine(url, config, arguments, StaticPool if is_memory(url) else QueuePool)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
@@ -42,7 +42,9 @@ def connect_sqlite(url: URL, config: EngineConfig) -> Engine:
     def begin(connection: Connection) -> None:
         options = connection.get_execution_options()
         if "lmt_patience" in options:
-            _begin_soon(connection.connection, options["lmt_patience"], config.busy_timeout_seconds)
+            _begin_write_with_timeout(
+                connection.connection, options["lmt_patience"], config.busy_timeout_seconds
+            )
         elif options.get("lmt_write"):
             begin_write(connection.connection)
 
@@ -77,7 +79,7 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
         "client_encoding": "utf8",
         "options": f"{' '.join(given)} {options}".strip(),
     }
-    engine = _engine(url, config, arguments, QueuePool)
+    engine = _create_engine(url, config, arguments, QueuePool)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -85,11 +87,11 @@ def connect_postgres(url: URL, config: EngineConfig) -> Engine:
         if patience is not None:
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(patience * 1000))}")
 
-    _try_before_use(engine, config.postgres.ping_after_seconds)
+    _ping_before_use(engine, config.postgres.ping_after_seconds)
     return engine
 
 
-def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
+def _ping_before_use(engine: Engine, ping_after_seconds: float) -> None:
     # A server that goes away closes its connections, and that can be seen without asking it: what is said on a
     # connection that nobody asked anything is its end. Only then, or after a long rest, a question is worth its time.
     now, dialect = SystemClock().monotonic, engine.dialect
@@ -116,7 +118,7 @@ def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
     @event.listens_for(engine, "checkout")
     def look(connection: Any, record: ConnectionPoolEntry, _proxy: object) -> None:  # noqa: ANN401 - psycopg's own
         since = record.info.get("lmt_resting_since")
-        if since is None or (now() - since < ping_after_seconds and not _has_news(connection)):
+        if since is None or (now() - since < ping_after_seconds and not _has_pending_input(connection)):
             return
         try:
             dialect.do_ping(connection)
@@ -124,7 +126,7 @@ def _try_before_use(engine: Engine, ping_after_seconds: float) -> None:
             raise exc.InvalidatePoolError from error  # all others are as old: each is made anew when it is needed
 
 
-def _has_news(connection: Any) -> bool:  # noqa: ANN401 - psycopg's own
+def _has_pending_input(connection: Any) -> bool:  # noqa: ANN401 - psycopg's own
     if connection.closed:
         return True
     if not hasattr(select, "poll"):  # as on Windows
@@ -134,7 +136,7 @@ def _has_news(connection: Any) -> bool:  # noqa: ANN401 - psycopg's own
     return bool(poll.poll(0))
 
 
-def _begin_soon(connection: Any, patience_seconds: float, usual_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
+def _begin_write_with_timeout(connection: Any, patience_seconds: float, usual_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
     connection.execute(f"PRAGMA busy_timeout = {int(patience_seconds * 1000)}")
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -142,7 +144,7 @@ def _begin_soon(connection: Any, patience_seconds: float, usual_seconds: float) 
         connection.execute(f"PRAGMA busy_timeout = {int(usual_seconds * 1000)}")
 
 
-def use_wal(connection: Any, patience_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
+def enable_wal(connection: Any, patience_seconds: float) -> None:  # noqa: ANN401 - sqlite3's own
     """Switch a file to write-ahead logging, which happens once in its life.
 
     SQLite does not wait its busy timeout for that: when several processes open a new file
@@ -169,7 +171,7 @@ def use_wal(connection: Any, patience_seconds: float) -> None:  # noqa: ANN401 -
         connection.execute(f"PRAGMA busy_timeout = {int(patience_seconds * 1000)}")
 
 
-def _engine(url: URL, config: EngineConfig, arguments: dict[str, Any], pool: type[Pool]) -> Engine:
+def _create_engine(url: URL, config: EngineConfig, arguments: dict[str, Any], pool: type[Pool]) -> Engine:
     sizes: dict[str, Any] = {}
     if pool is QueuePool:
         own = PostgresConfig() if url.get_backend_name() == "sqlite" else config.postgres
@@ -189,5 +191,5 @@ def _engine(url: URL, config: EngineConfig, arguments: dict[str, Any], pool: typ
         ) from error
     except (exc.ArgumentError, TypeError, ValueError):
         raise InvalidConfigError(
-            f"the URL of {label_of(url)!r} holds a setting that is none: leave it out"
+            f"the URL of {redact_url(url)!r} holds a setting that is none: leave it out"
         ) from None

@@ -16,11 +16,18 @@ from sqlalchemy import exc
 from sqlalchemy.pool import QueuePool
 
 from langmem_tiers.common.clock import SystemClock
-from langmem_tiers.common.fork_safety import watch
+from langmem_tiers.common.fork_safety import register_fork_aware
 from langmem_tiers.errors import EngineClosedError, StorageBusyError, StorageUnavailableError
-from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, use_wal
-from langmem_tiers.storage.driver_errors import ConnectionLostError, translated, unreachable
-from langmem_tiers.storage.urls import file_identity, is_memory, label_of, parse_url, reopening, shared_memory
+from langmem_tiers.storage.connect import begin_write, connect_postgres, connect_sqlite, enable_wal
+from langmem_tiers.storage.driver_errors import ConnectionLostError, build_connection_error, translate_errors
+from langmem_tiers.storage.urls import (
+    build_reopen_url,
+    get_file_identity,
+    is_memory,
+    parse_url,
+    redact_url,
+    to_shared_memory_url,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +38,8 @@ if TYPE_CHECKING:
     from langmem_tiers.config import EngineConfig
 
 T = TypeVar("T")
-_TRIES = 3  # a server that restarts breaks a connection once, a second one right after it once more
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
+_MAX_TRIES = 3  # a server that restarts breaks a connection once, a second one right after it once more
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.5
 
 
 class Database:
@@ -44,8 +51,8 @@ class Database:
 
     def __init__(self, url: str | os.PathLike[str], config: EngineConfig) -> None:
         self.url = parse_url(url)
-        self.label = label_of(self.url)
-        self.reopen_url = reopening(self.url)
+        self.label = redact_url(self.url)
+        self.reopen_url = build_reopen_url(self.url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.is_memory = self.is_sqlite and is_memory(self.url)
         self.config = config
@@ -53,14 +60,14 @@ class Database:
         self._interrupted = False
         self._was_reached = False
         self._pid = os.getpid()
-        self._file: tuple[int, int] | None = None
+        self._file_identity: tuple[int, int] | None = None
         if self.is_memory:
-            self.url = shared_memory(self.url)
+            self.url = to_shared_memory_url(self.url)
         self._engine = (
             connect_sqlite(self.url, config) if self.is_sqlite else connect_postgres(self.url, config)
         )
         # An engine that is dropped without close() gives its connections back all the same.
-        self._release = weakref.finalize(self, _release, self._engine, self._hold_memory())
+        self._release = weakref.finalize(self, _release, self._engine, self._open_memory_anchor())
         self.dialect = self._engine.dialect
         self._driver = self.dialect.loaded_dbapi
         self._reader = (
@@ -74,7 +81,7 @@ class Database:
         # A database in memory has one connection, so its readers queue as well.
         self._write_lock = threading.RLock()
         self._gate = _Gate()
-        watch(self)
+        register_fork_aware(self)
 
     @property
     def is_closed(self) -> bool:
@@ -97,7 +104,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for single statements, each of which sees all that was committed before it."""
-        with self._guard(locked=self.is_memory), self._reached(self._reader) as connection:
+        with self._guard(locked=self.is_memory), self._connect(self._reader) as connection:
             yield connection
 
     @contextmanager
@@ -122,7 +129,7 @@ class Database:
             writer = writer.execution_options(lmt_patience=patience_seconds)
         with (
             self._guard(locked=self.is_sqlite, patience=patience_seconds),
-            self._reached(writer, patience_seconds) as connection,
+            self._connect(writer, patience_seconds) as connection,
             connection.begin(),
         ):
             yield connection
@@ -144,32 +151,32 @@ class Database:
                 raise
 
     @contextmanager
-    def write_one(self) -> Iterator[PoolProxiedConnection]:
+    def write_statement(self) -> Iterator[PoolProxiedConnection]:
         """As ``write_raw()``, for one statement, which PostgreSQL needs no transaction around."""
         with self.write_raw() if self.is_sqlite else self.read_raw() as raw:
             yield raw
 
     @contextmanager
-    def outside(self) -> Iterator[Connection]:
+    def autocommit(self) -> Iterator[Connection]:
         """A connection for what no transaction takes, such as ``VACUUM``; threads that write wait for it on SQLite."""
-        with self._guard(locked=self.is_sqlite), self._reached(self._reader) as connection:
+        with self._guard(locked=self.is_sqlite), self._connect(self._reader) as connection:
             yield connection
 
     @contextmanager
-    def read_moment(self) -> Iterator[Connection]:
+    def read_snapshot(self) -> Iterator[Connection]:
         """A connection whose statements all see the database as it was at one moment, whatever is written meanwhile."""
         options: dict[str, Any] = (
             {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         )
         reader = self._engine.execution_options(**options)
-        with self._guard(locked=self.is_memory), self._reached(reader) as connection:
+        with self._guard(locked=self.is_memory), self._connect(reader) as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN")  # the moment is that of the first read
             yield connection
 
-    def again(self, work: Callable[[], T]) -> T:
+    def run_with_retry(self, work: Callable[[], T]) -> T:
         """Do what may be done twice, and do it again if the connection broke in the middle of it."""
-        for _ in range(_TRIES - 1):
+        for _ in range(_MAX_TRIES - 1):
             with suppress(ConnectionLostError):
                 return work()
         return work()
@@ -178,10 +185,10 @@ class Database:
         """Make a database that is known to be ours ready for many: a SQLite file gets its write-ahead log."""
         if self.is_sqlite and not self.is_memory:
             with self.read() as connection:
-                use_wal(connection.connection.driver_connection, self.config.busy_timeout_seconds)
-            self._file = file_identity(self.url)
+                enable_wal(connection.connection.driver_connection, self.config.busy_timeout_seconds)
+            self._file_identity = get_file_identity(self.url)
 
-    def check(self) -> None:
+    def check_file(self) -> None:
         """Whether the file is the one that was opened; there is nothing to look at for other databases.
 
         Raises:
@@ -190,11 +197,11 @@ class Database:
         self._refuse_if_closed()
         if not self.is_sqlite or self.is_memory:
             return
-        found = file_identity(self.url)
-        self._file = found if self._file is None else self._file
+        found = get_file_identity(self.url)
+        self._file_identity = found if self._file_identity is None else self._file_identity
         if found is None:
             raise StorageUnavailableError(f"{self.label!r} is gone: put the file back where it was")
-        if found != self._file:
+        if found != self._file_identity:
             raise StorageUnavailableError(
                 f"another file stands at {self.label!r} than was opened: open a new MemoryEngine on it"
             )
@@ -208,7 +215,7 @@ class Database:
         finally:
             self._gate.open()
 
-    def _reached(self, engine: Engine, patience_seconds: float | None = None) -> Connection:
+    def _connect(self, engine: Engine, patience_seconds: float | None = None) -> Connection:
         # Nothing has been asked yet, so waiting for a server that restarts is safe, whatever comes next. Who has
         # never reached it is told at once: its URL may be wrong.
         if self.is_sqlite:
@@ -223,14 +230,14 @@ class Database:
             except exc.OperationalError as error:
                 left = end - now()  # an attempt may itself take as long as connect_timeout_seconds
                 if left <= 0:
-                    raise unreachable(self.label, error) from None
+                    raise build_connection_error(self.label, error) from None
             else:
                 self._was_reached = True
                 return connection
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
-    def _hold_memory(self) -> sqlite3.Connection | None:
+    def _open_memory_anchor(self) -> sqlite3.Connection | None:
         # A database in memory lives as long as one connection to it. The pool may drop its own,
         # for instance after Ctrl-C, so one more is held that nobody uses.
         if not self.is_memory:
@@ -250,7 +257,7 @@ class Database:
                     self._lock(patience)
                 if self._interrupted:
                     self._recover()
-                with translated(self.label, self._driver):
+                with translate_errors(self.label, self._driver):
                     yield
                 self._interrupted = False
             finally:
@@ -297,7 +304,7 @@ class Database:
         """Go on; connections are made anew when they are needed."""
         if self._pid != os.getpid():  # whoever did not leave in time is not here, and holds nothing here
             self._write_lock = threading.RLock()
-            self._gate.forget()
+            self._gate.reset()
         self._gate.open()
 
 
@@ -343,6 +350,6 @@ class _Gate:
         self._changed.notify_all()
         self._changed.release()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Nobody is inside any more."""
         self._inside.clear()

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledStatement:
     """A statement as the driver takes it, and how its values are told."""
 
     sql: str
-    order: Sequence[str] | None
-    returns: bool
+    parameter_order: Sequence[str] | None
+    returns_rows: bool
     constants: Mapping[str, Any]
-    convert: Mapping[str, Callable[[Any], Any]]
-    read: Mapping[int, Callable[[Any], Any]]
-    row: Callable[..., Any]
+    bind_processors: Mapping[str, Callable[[Any], Any]]
+    result_processors: Mapping[int, Callable[[Any], Any]]
+    row_type: Callable[..., Any]
 
 
 class DriverStatement:
@@ -52,27 +52,27 @@ class DriverStatement:
         self._columns = columns
 
     @cached_property
-    def _compiled(self) -> _Compiled:
+    def _compiled(self) -> _CompiledStatement:
         compiled: Any = self._statement.compile(dialect=self._dialect, column_keys=self._columns)
         selected = list(getattr(self._statement, "selected_columns", ()))
         is_select = bool(getattr(self._statement, "is_select", False))
-        binds = {name: self._to_driver(bind.type) for name, bind in compiled.binds.items()}
-        reads = {place: self._from_driver(column.type) for place, column in enumerate(selected)}
+        binds = {name: self._find_bind_processor(bind.type) for name, bind in compiled.binds.items()}
+        reads = {place: self._find_result_processor(column.type) for place, column in enumerate(selected)}
         names = [column.name for column in selected]
-        return _Compiled(
+        return _CompiledStatement(
             sql=compiled.string,
-            order=compiled.positiontup if compiled.positional else None,
-            returns=is_select or bool(compiled.effective_returning),
+            parameter_order=compiled.positiontup if compiled.positional else None,
+            returns_rows=is_select or bool(compiled.effective_returning),
             constants={name: value for name, value in compiled.params.items() if value is not None},
-            convert={name: convert for name, convert in binds.items() if convert is not None},
-            read={place: read for place, read in reads.items() if read is not None},
-            row=namedtuple("_Row", names, rename=True),  # noqa: PYI024 - of its columns
+            bind_processors={name: convert for name, convert in binds.items() if convert is not None},
+            result_processors={place: read for place, read in reads.items() if read is not None},
+            row_type=namedtuple("_Row", names, rename=True),  # noqa: PYI024 - of its columns
         )
 
-    def _to_driver(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    def _find_bind_processor(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
         return kind.dialect_impl(self._dialect).bind_processor(self._dialect)
 
-    def _from_driver(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    def _find_result_processor(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
         if not isinstance(kind, TypeDecorator):
             return None
         return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
@@ -81,40 +81,44 @@ class DriverStatement:
         """Run it once; the first row, if it returns any."""
         cursor = connection.cursor()
         try:
-            cursor.execute(self._compiled.sql, self._arguments(values))
-            return cursor.fetchone() if self._compiled.returns else None
+            cursor.execute(self._compiled.sql, self._build_arguments(values))
+            return cursor.fetchone() if self._compiled.returns_rows else None
         finally:
             cursor.close()
 
-    def all(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
+    def fetch_all(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it once; all its rows, as the driver gives them."""
         cursor = connection.cursor()
         try:
-            cursor.execute(self._compiled.sql, self._arguments(values))
+            cursor.execute(self._compiled.sql, self._build_arguments(values))
             return list(cursor.fetchall())
         finally:
             cursor.close()
 
-    def named(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
+    def fetch_named(self, connection: PoolProxiedConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it once; all its rows with names, and their values as SQLAlchemy would give them."""
-        rows = [list(row) for row in self.all(connection, values)]
+        rows = [list(row) for row in self.fetch_all(connection, values)]
         for row in rows:
-            for place, convert in self._compiled.read.items():
+            for place, convert in self._compiled.result_processors.items():
                 if row[place] is not None:
                     row[place] = convert(row[place])
-        return [self._compiled.row(*row) for row in rows]
+        return [self._compiled.row_type(*row) for row in rows]
 
     def run_many(self, connection: PoolProxiedConnection, rows: Iterable[Mapping[str, Any]]) -> None:
         """Run it once for each row."""
         cursor = connection.cursor()
         try:
-            cursor.executemany(self._compiled.sql, [self._arguments(row) for row in rows])
+            cursor.executemany(self._compiled.sql, [self._build_arguments(row) for row in rows])
         finally:
             cursor.close()
 
-    def _arguments(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the driver takes
+    def _build_arguments(self, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the driver takes
         compiled = self._compiled
         merged = {**compiled.constants, **values}
-        for name, convert in compiled.convert.items():
+        for name, convert in compiled.bind_processors.items():
             merged[name] = convert(merged[name])
-        return merged if compiled.order is None else [merged[name] for name in compiled.order]
+        return (
+            merged
+            if compiled.parameter_order is None
+            else [merged[name] for name in compiled.parameter_order]
+        )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIModule
 
 
-class OutrunError(StorageError):
+class ConcurrentWriteError(StorageError):
     """Somebody else was faster: a unique value is taken, or a parent row is gone.
 
     The stores of this package catch it and look again.
@@ -46,14 +46,14 @@ _ADVICE: dict[type[StorageError], str] = {
     StorageReadOnlyError: "it cannot be written: check permissions, or open a writable copy",
     StorageFullError: "no room is left: free some space and try again; nothing of this write was kept",
     StorageCorruptError: "it is damaged or no database: restore a backup, the file was left as it is",
-    OutrunError: "try again; nothing of this write was kept",
+    ConcurrentWriteError: "try again; nothing of this write was kept",
     StorageError: "nothing of this write was kept",
 }
 
-_SQLITE: dict[int, type[StorageError]] = {  # by the extended code, else by its last byte
-    sqlite3.SQLITE_CONSTRAINT_UNIQUE: OutrunError,
-    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: OutrunError,
-    sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: OutrunError,
+_SQLITE_ERRORS: dict[int, type[StorageError]] = {  # by the extended code, else by its last byte
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE: ConcurrentWriteError,
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: ConcurrentWriteError,
+    sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: ConcurrentWriteError,
     sqlite3.SQLITE_BUSY: StorageBusyError,
     sqlite3.SQLITE_LOCKED: StorageBusyError,
     sqlite3.SQLITE_READONLY: StorageReadOnlyError,
@@ -65,9 +65,9 @@ _SQLITE: dict[int, type[StorageError]] = {  # by the extended code, else by its 
     sqlite3.SQLITE_NOTADB: StorageCorruptError,
 }
 
-_POSTGRES: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else by its class
-    "23505": OutrunError,
-    "23503": OutrunError,
+_POSTGRES_ERRORS: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else by its class
+    "23505": ConcurrentWriteError,
+    "23503": ConcurrentWriteError,
     "53100": StorageFullError,
     "25006": StorageReadOnlyError,
     "42501": StorageReadOnlyError,
@@ -88,48 +88,50 @@ _POSTGRES: dict[str, type[StorageError]] = {  # by the whole of SQLSTATE, else b
 
 
 @contextmanager
-def translated(database: str, driver: DBAPIModule) -> Iterator[None]:
+def translate_errors(database: str, driver: DBAPIModule) -> Iterator[None]:
     """Raise errors of our tree for those of SQLAlchemy or the driver below it."""
     try:
         yield
     except exc.TimeoutError as error:
-        raise _error(StorageBusyError, database, "no connection came free in time") from error
+        raise _build_error(StorageBusyError, database, "no connection came free in time") from error
     except (OverflowError, UnicodeError) as error:
-        raise _error(StorageError, database, f"it cannot hold such a value: {type(error).__name__}") from None
+        raise _build_error(
+            StorageError, database, f"it cannot hold such a value: {type(error).__name__}"
+        ) from None
     except (exc.DBAPIError, driver.Error) as error:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         # Not chained: a driver's error may quote the row that it refused.
-        raise _error(_kind(cause, driver), database, _reason(cause)) from None
+        raise _build_error(_find_error_class(cause, driver), database, _describe_cause(cause)) from None
 
 
-def unreachable(database: str, error: exc.DBAPIError) -> StorageError:
+def build_connection_error(database: str, error: exc.DBAPIError) -> StorageError:
     """What to raise when a server gives no connection."""
     cause = error.orig
-    kind = _POSTGRES.get(getattr(cause, "sqlstate", None) or "", StorageUnavailableError)
+    kind = _POSTGRES_ERRORS.get(getattr(cause, "sqlstate", None) or "", StorageUnavailableError)
     kind = StorageUnavailableError if kind is ConnectionLostError else kind
-    return _error(kind, database, _reason(cause))
+    return _build_error(kind, database, _describe_cause(cause))
 
 
-def _kind(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError]:
+def _find_error_class(cause: BaseException | None, driver: DBAPIModule) -> type[StorageError]:
     if isinstance(cause, sqlite3.Error) and "Could not decode" in str(cause):
         return StorageCorruptError
     if isinstance(cause, sqlite3.Error):
         code = getattr(cause, "sqlite_errorcode", 0)
-        return _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or StorageError
+        return _SQLITE_ERRORS.get(code) or _SQLITE_ERRORS.get(code & 0xFF) or StorageError
     state = getattr(cause, "sqlstate", None)
     if state is None:  # the connection itself failed
         return ConnectionLostError if isinstance(cause, driver.OperationalError) else StorageError
-    return _POSTGRES.get(state) or _POSTGRES.get(state[:2]) or StorageError
+    return _POSTGRES_ERRORS.get(state) or _POSTGRES_ERRORS.get(state[:2]) or StorageError
 
 
-def _error(kind: type[StorageError], database: str, reason: str) -> StorageError:
+def _build_error(kind: type[StorageError], database: str, reason: str) -> StorageError:
     advice = _ADVICE[kind]
     if kind is StorageUnavailableError and database.startswith("sqlite"):
         advice = "check that the folder exists, that its disk works, and that you may write there"
     return kind(f"the database {database!r} failed ({reason}): {advice}")
 
 
-def _reason(cause: BaseException | None) -> str:
+def _describe_cause(cause: BaseException | None) -> str:
     code = (
         getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None) or type(cause).__name__
     )
@@ -138,7 +140,7 @@ def _reason(cause: BaseException | None) -> str:
 
 
 @contextmanager
-def undamaged(label: str) -> Iterator[None]:
+def detect_damaged_rows(label: str) -> Iterator[None]:
     """Tell of rows that cannot be read as messages.
 
     Args:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_SHORTEST, _LONGEST = 0.001, 0.02  # seconds between two looks
-_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-_HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.001, 0.02  # seconds between two looks
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_LOCKED_ERRNOS = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
 
 if sys.platform == "win32":
     import msvcrt
@@ -40,13 +40,13 @@ else:
 
 
 @contextmanager
-def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
+def hold_file_lock(path: Path, timeout_seconds: float) -> Iterator[None]:
     """Hold the lock that a file stands for.
 
     Raises:
         StorageBusyError: Others held it for longer than the time limit.
     """
-    handle = _taken(path, timeout_seconds)
+    handle = _acquire(path, timeout_seconds)
     try:
         yield
     finally:
@@ -56,16 +56,16 @@ def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _taken(path: Path, timeout_seconds: float) -> int:
-    waited, pause = 0.0, _SHORTEST
+def _acquire(path: Path, timeout_seconds: float) -> int:
+    waited, pause = 0.0, _MIN_PAUSE_SECONDS
     while True:
-        handle = os.open(path, _OPEN, 0o666)
+        handle = os.open(path, _OPEN_FLAGS, 0o666)
         try:
             _lock(handle)
-            if _is_still_there(handle, path):
+            if _is_current_file(handle, path):
                 return handle
         except OSError as error:
-            if error.errno not in _HELD:
+            if error.errno not in _LOCKED_ERRNOS:
                 os.close(handle)
                 raise
         except BaseException:
@@ -78,10 +78,10 @@ def _taken(path: Path, timeout_seconds: float) -> int:
                 "try again, or raise ContextFilesConfig.busy_timeout_seconds; nothing was written"
             )
         time.sleep(pause)
-        waited, pause = waited + pause, min(pause * 2, _LONGEST)
+        waited, pause = waited + pause, min(pause * 2, _MAX_PAUSE_SECONDS)
 
 
-def _is_still_there(handle: int, path: Path) -> bool:
+def _is_current_file(handle: int, path: Path) -> bool:
     # Whoever deletes a session removes its lock while holding it: then this is nobody's lock any more.
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())

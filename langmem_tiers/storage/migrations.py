@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, create_mock_engine, func, insert, inspect, select
 
 from langmem_tiers.errors import InvalidConfigError, SchemaVersionError, StorageUnavailableError
-from langmem_tiers.storage.schema import SCHEMA_VERSION, SCHEMAS, databases, schema_versions
+from langmem_tiers.storage.schema import ALL_METADATA, SCHEMA_VERSION, databases, schema_versions
 from langmem_tiers.storage.search import postgres, sqlite
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _create_statements(dialect: str) -> tuple[str, ...]:
         statements.append(str(ddl.compile(dialect=compiler.dialect)))
 
     compiler = create_mock_engine("sqlite://" if dialect == "sqlite" else "postgresql+psycopg://", collect)
-    for tables in SCHEMAS:
+    for tables in ALL_METADATA:
         tables.create_all(compiler, checkfirst=False)
     return (*statements, *(sqlite if dialect == "sqlite" else postgres).DDL)
 

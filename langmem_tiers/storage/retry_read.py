@@ -14,14 +14,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _OnDatabase(Protocol):
+class _HasDatabase(Protocol):
     _database: Database
 
 
-S = TypeVar("S", bound=_OnDatabase)
+S = TypeVar("S", bound=_HasDatabase)
 
 
-def repeatable(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+def retry_on_disconnect(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """For methods of stores that only read, or whose writes come to the same if they are made again.
 
     Nothing that runs in a transaction of its caller's is: what came before in it would be missing.
@@ -29,6 +29,6 @@ def repeatable(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S
 
     @wraps(method)
     def repeated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._database.again(lambda: method(self, *args, **kwargs))
+        return self._database.run_with_retry(lambda: method(self, *args, **kwargs))
 
     return repeated

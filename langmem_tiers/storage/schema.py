@@ -37,7 +37,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from langmem_tiers.storage.column_types import KEY, NAME, TextVector, UtcDateTime
+from langmem_tiers.storage.column_types import KEY_TYPE, NAME_TYPE, TextVector, UtcDateTime
 
 SCHEMA_VERSION = 1
 
@@ -64,8 +64,8 @@ databases = Table(
 namespaces = Table(
     "lmt_namespaces",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("path", NAME, nullable=False, unique=True),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("path", NAME_TYPE, nullable=False, unique=True),
     Column("created_at", UtcDateTime, nullable=False),
     Column("erased", BigInteger, nullable=False, server_default="0"),
 )
@@ -73,9 +73,9 @@ namespaces = Table(
 sessions = Table(
     "lmt_sessions",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("name", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("name", NAME_TYPE, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("revision", BigInteger, nullable=False),
@@ -94,10 +94,10 @@ sessions = Table(
 messages = Table(
     "lmt_messages",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("session_pk", KEY_TYPE, ForeignKey(sessions.c.pk, ondelete="CASCADE"), nullable=False),
     Column("position", BigInteger, nullable=False),
-    Column("id", NAME, nullable=False),
+    Column("id", NAME_TYPE, nullable=False),
     Column("role", String(9), nullable=False),
     Column("content", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
@@ -106,7 +106,7 @@ messages = Table(
     Column("extra", Text),
     Column("payload", Text),
     # What recall looks at; empty for summaries, which say nothing that the record does not.
-    Column("namespace_pk", KEY),
+    Column("namespace_pk", KEY_TYPE),
     Column("term_count", Integer),
     Column("asks", SmallInteger),
     Column("importance", Double),
@@ -116,7 +116,7 @@ messages = Table(
     Index("lmt_messages_by_position", "session_pk", "position", "pk"),
     Index("lmt_messages_by_namespace", "namespace_pk", "pk"),
 )
-RECORD = tuple(
+MESSAGE_COLUMNS = tuple(
     column
     for column in messages.c
     if column.name not in {"namespace_pk", "term_count", "asks", "importance", "speaker", "terms"}
@@ -126,7 +126,7 @@ RECORD = tuple(
 accesses = Table(
     "lmt_accesses",
     metadata,
-    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("message_pk", KEY_TYPE, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("count", BigInteger, nullable=False),
     Column("last_at", UtcDateTime, nullable=False),
 )
@@ -134,8 +134,8 @@ accesses = Table(
 embedders = Table(
     "lmt_embedders",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("identity", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("identity", NAME_TYPE, nullable=False),
     Column("dimension", Integer, nullable=False),
     Column("used_at", UtcDateTime, nullable=False),
     UniqueConstraint("identity", "dimension"),
@@ -144,10 +144,10 @@ embedders = Table(
 vectors = Table(
     "lmt_vectors",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, nullable=False),
-    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, nullable=False),
+    Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("message_pk", KEY_TYPE, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False),
     Column("vector", LargeBinary),
     UniqueConstraint("message_pk", "embedder_pk"),
     Index("lmt_vectors_by_namespace", "namespace_pk", "embedder_pk", "pk"),
@@ -157,10 +157,10 @@ vectors = Table(
 trials = Table(
     "lmt_trials",
     metadata,
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("erased", BigInteger, nullable=False),
-    Column("last_pk", KEY, nullable=False),
+    Column("last_pk", KEY_TYPE, nullable=False),
     Column("size", Integer, nullable=False),
     Column("pairs", Integer, nullable=False),
     Column("others", Integer, nullable=False),
@@ -171,7 +171,7 @@ trials = Table(
 embedding_cache = Table(
     "lmt_embedding_cache",
     metadata,
-    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("hash", LargeBinary(16), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
@@ -181,9 +181,11 @@ embedding_cache = Table(
 entries = Table(
     "lmt_entries",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column(
+        "message_pk", KEY_TYPE, ForeignKey(messages.c.pk, ondelete="CASCADE"), nullable=False, unique=True
+    ),
     Column("tier", String(10), nullable=False),
     Column("state", String(10), nullable=False),
     Column("relevance", Double),
@@ -196,17 +198,17 @@ entries = Table(
 listings = Table(
     "lmt_listings",
     metadata,
-    Column("message_pk", KEY, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("message_pk", KEY_TYPE, ForeignKey(messages.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("listing", String(8), nullable=False),
 )
 
 knowledge = Table(
     "lmt_knowledge",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("category", NAME, nullable=False),
-    Column("key", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", NAME_TYPE, nullable=False),
+    Column("key", NAME_TYPE, nullable=False),
     Column("value", Text, nullable=False),
     Column("exact", Text),
     Column("confidence", Double, nullable=False),
@@ -224,16 +226,16 @@ knowledge = Table(
     Index("lmt_knowledge_by_freshness", "namespace_pk", "fresh_at"),
     Index("lmt_knowledge_by_confidence", "namespace_pk", "confidence"),
 )
-KNOWN = tuple(column for column in knowledge.c if column.name not in {"term_count", "terms"})
+KNOWLEDGE_COLUMNS = tuple(column for column in knowledge.c if column.name not in {"term_count", "terms"})
 """The columns of something known as it was stored."""
 
 knowledge_history = Table(
     "lmt_knowledge_history",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("category", NAME, nullable=False),
-    Column("key", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("category", NAME_TYPE, nullable=False),
+    Column("key", NAME_TYPE, nullable=False),
     Column("value", Text, nullable=False),
     Column("exact", Text),
     Column("confidence", Double, nullable=False),
@@ -247,7 +249,7 @@ knowledge_history = Table(
 adaptive_parameters = Table(
     "lmt_adaptive_parameters",
     metadata,
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("name", String(40), primary_key=True),
     Column("value", Double, nullable=False),
 )
@@ -255,8 +257,8 @@ adaptive_parameters = Table(
 optimization_snapshots = Table(
     "lmt_optimization_snapshots",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("body", Text, nullable=False),
     Index("lmt_optimization_snapshots_by_age", "namespace_pk", "pk"),
@@ -265,7 +267,7 @@ optimization_snapshots = Table(
 leases = Table(
     "lmt_leases",
     metadata,
-    Column("name", NAME, primary_key=True),
+    Column("name", NAME_TYPE, primary_key=True),
     Column("holder", Text, nullable=False),
     Column("expires_at", UtcDateTime, nullable=False),
 )
@@ -273,8 +275,8 @@ leases = Table(
 item_namespaces = Table(
     "lmt_item_namespaces",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("path", NAME, nullable=False, unique=True),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("path", NAME_TYPE, nullable=False, unique=True),
     Column("revision", BigInteger, nullable=False),
     Column("erased", BigInteger, nullable=False),
     sqlite_autoincrement=True,  # a key is never used again: what is held of a namespace is never another's
@@ -283,9 +285,9 @@ item_namespaces = Table(
 items = Table(
     "lmt_items",
     metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(item_namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("key", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(item_namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("key", NAME_TYPE, nullable=False),
     Column("value", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
@@ -302,7 +304,7 @@ items = Table(
 item_texts = Table(
     "lmt_item_texts",
     metadata,
-    Column("item_pk", KEY, ForeignKey(items.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("item_pk", KEY_TYPE, ForeignKey(items.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("text", Text, nullable=False),
     Column("terms", Text, nullable=False),
@@ -311,9 +313,9 @@ item_texts = Table(
 item_vectors = Table(
     "lmt_item_vectors",
     metadata,
-    Column("item_pk", KEY, primary_key=True, autoincrement=False),
+    Column("item_pk", KEY_TYPE, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
     ForeignKeyConstraint(
         ["item_pk", "number"], [item_texts.c.item_pk, item_texts.c.number], ondelete="CASCADE"
@@ -326,9 +328,9 @@ context_metadata = MetaData()
 context_files = Table(
     "lmt_context_files",
     context_metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("session_id", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("session_id", NAME_TYPE, nullable=False),
     Column("current", BigInteger, nullable=False),
     Column("last", BigInteger, nullable=False),
     UniqueConstraint("namespace_pk", "session_id"),
@@ -337,7 +339,7 @@ context_files = Table(
 context_versions = Table(
     "lmt_context_versions",
     context_metadata,
-    Column("file_pk", KEY, ForeignKey(context_files.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("file_pk", KEY_TYPE, ForeignKey(context_files.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
     Column("saved_at", UtcDateTime, nullable=False),
@@ -352,7 +354,7 @@ memory_spaces = Table(
     memory_metadata,
     Column(
         "namespace_pk",
-        KEY,
+        KEY_TYPE,
         ForeignKey(namespaces.c.pk, ondelete="CASCADE"),
         primary_key=True,
         autoincrement=False,
@@ -365,12 +367,12 @@ memory_spaces = Table(
 memories = Table(
     "lmt_memories",
     memory_metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
     Column("tier", String(10), nullable=False),
-    Column("id", NAME, nullable=False),
-    Column("kind", NAME, nullable=False),
-    Column("category", NAME),
+    Column("id", NAME_TYPE, nullable=False),
+    Column("kind", NAME_TYPE, nullable=False),
+    Column("category", NAME_TYPE),
     Column("content", Text, nullable=False),
     Column("importance", Double, nullable=False),
     Column("token_count", BigInteger, nullable=False),
@@ -381,8 +383,8 @@ memories = Table(
     Column("access_count", BigInteger, nullable=False),
     Column("last_access_at", UtcDateTime, nullable=False),
     # Chunks and episodes go with their session; what was learned in one stays, and only names it.
-    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
-    Column("session", NAME),
+    Column("session_pk", KEY_TYPE, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
+    Column("session", NAME_TYPE),
     Column("turn", BigInteger),  # of the last message that it is made of
     Column("revision", BigInteger, nullable=False),
     Column("terms", Text, nullable=False),
@@ -398,24 +400,24 @@ memories = Table(
 memory_tags = Table(
     "lmt_memory_tags",
     memory_metadata,
-    Column("memory_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("tag", NAME, primary_key=True),
+    Column("memory_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("tag", NAME_TYPE, primary_key=True),
 )
 
 memory_vectors = Table(
     "lmt_memory_vectors",
     memory_metadata,
-    Column("memory_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("embedder_pk", KEY, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("memory_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("embedder_pk", KEY_TYPE, ForeignKey(embedders.c.pk, ondelete="CASCADE"), primary_key=True),
     Column("vector", LargeBinary, nullable=False),
 )
 
 relations = Table(
     "lmt_relations",
     memory_metadata,
-    Column("source_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("target_pk", KEY, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("kind", NAME, primary_key=True),
+    Column("source_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("target_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("kind", NAME_TYPE, primary_key=True),
     Column("strength", Double, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Index("lmt_relations_by_target", "target_pk"),
@@ -424,10 +426,10 @@ relations = Table(
 extracted_facts = Table(
     "lmt_extracted_facts",
     memory_metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
-    Column("session_pk", KEY, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
-    Column("id", NAME, nullable=False),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False),
+    Column("session_pk", KEY_TYPE, ForeignKey(sessions.c.pk, ondelete="CASCADE")),
+    Column("id", NAME_TYPE, nullable=False),
     Column("state", String(11), nullable=False),
     Column("confidence", Double, nullable=False),
     Column("extracted_at", UtcDateTime, nullable=False),
@@ -442,7 +444,7 @@ learned_sessions = Table(
     memory_metadata,
     Column(
         "session_pk",
-        KEY,
+        KEY_TYPE,
         ForeignKey(sessions.c.pk, ondelete="CASCADE"),
         primary_key=True,
         autoincrement=False,
@@ -457,10 +459,12 @@ pool_metadata = MetaData()
 pools = Table(
     "lmt_pools",
     pool_metadata,
-    Column("pk", KEY, primary_key=True),
-    Column("id", NAME, nullable=False, unique=True),
-    Column("name", NAME, nullable=False, unique=True),
-    Column("namespace_pk", KEY, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False, unique=True),
+    Column("pk", KEY_TYPE, primary_key=True),
+    Column("id", NAME_TYPE, nullable=False, unique=True),
+    Column("name", NAME_TYPE, nullable=False, unique=True),
+    Column(
+        "namespace_pk", KEY_TYPE, ForeignKey(namespaces.c.pk, ondelete="CASCADE"), nullable=False, unique=True
+    ),
     Column("created_at", UtcDateTime, nullable=False),
     sqlite_autoincrement=True,  # a key is never used again: a stale handle finds nothing
 )
@@ -468,8 +472,8 @@ pools = Table(
 pool_members = Table(
     "lmt_pool_members",
     pool_metadata,
-    Column("pool_pk", KEY, ForeignKey(pools.c.pk, ondelete="CASCADE"), primary_key=True),
-    Column("namespace", NAME, primary_key=True),  # by name: a member need not have stored anything yet
+    Column("pool_pk", KEY_TYPE, ForeignKey(pools.c.pk, ondelete="CASCADE"), primary_key=True),
+    Column("namespace", NAME_TYPE, primary_key=True),  # by name: a member need not have stored anything yet
     Column("can_read", Boolean, nullable=False),
     Column("can_write", Boolean, nullable=False),
     Column("is_owner", Boolean, nullable=False),
@@ -483,22 +487,22 @@ origins = Table(
     pool_metadata,
     Column(
         "memory_pk",
-        KEY,
+        KEY_TYPE,
         ForeignKey(memories.c.pk, ondelete="CASCADE"),
         primary_key=True,
         autoincrement=False,
     ),
-    Column("namespace", NAME, nullable=False),
-    Column("entry_id", NAME),
+    Column("namespace", NAME_TYPE, nullable=False),
+    Column("entry_id", NAME_TYPE),
     Column("copied_at", UtcDateTime, nullable=False),
     Column("confidence", Double, nullable=False),
     Column("ends_at", UtcDateTime),
     # The entry that says so already; this one is archived, and takes its place once that one is erased.
-    Column("same_as_pk", KEY, ForeignKey(memories.c.pk, ondelete="SET NULL")),
+    Column("same_as_pk", KEY_TYPE, ForeignKey(memories.c.pk, ondelete="SET NULL")),
     Index("lmt_origins_by_namespace", "namespace", "entry_id"),
     Index("lmt_origins_by_same", "same_as_pk"),
 )
 
 
-SCHEMAS = (metadata, context_metadata, memory_metadata, pool_metadata)
+ALL_METADATA = (metadata, context_metadata, memory_metadata, pool_metadata)
 """In the order in which they are created."""

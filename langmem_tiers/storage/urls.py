@@ -16,7 +16,7 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
 }
-_OPEN_SETTINGS = {"host", "port", "sslmode"}
+_PUBLIC_SETTINGS = {"host", "port", "sslmode"}
 """Of a PostgreSQL URL: they say where the database is and hold no secret."""
 
 
@@ -26,12 +26,12 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     A ``Path`` is a SQLite file of exactly that name.
     """
     if isinstance(url, os.PathLike):
-        return _sqlite_file(os.fspath(url))
+        return _build_sqlite_url(os.fspath(url))
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, TypeError, ValueError, AttributeError):
         raise InvalidConfigError(
-            f"{_shown(url)} is no database URL: use 'sqlite:///memory.db' or 'postgresql://user@host/name'"
+            f"{_redact_text(url)} is no database URL: use 'sqlite:///memory.db' or 'postgresql://user@host/name'"
         ) from None
     driver = _DRIVERS.get(parsed.drivername, parsed.drivername)
     if driver not in _DRIVERS.values():
@@ -54,14 +54,14 @@ def is_memory(url: URL) -> bool:
     return name == "file::memory:" or url.query.get("mode") == "memory" or url.query.get("vfs") == "memdb"
 
 
-def shared_memory(url: URL) -> URL:
+def to_shared_memory_url(url: URL) -> URL:
     """The URL of a database in memory that several connections of this process can share."""
     if url.database in (None, ":memory:"):
         url = url.set(database=f"file:lmt-{uuid.uuid4().hex}", query={"mode": "memory"})
     return url.update_query_dict({"cache": "shared", "uri": "true"})
 
 
-def file_identity(url: URL) -> tuple[int, int] | None:
+def get_file_identity(url: URL) -> tuple[int, int] | None:
     """What tells a SQLite file from any other that is given its name; None if there is no file."""
     name = url.database or ""
     path = unquote(name.removeprefix("file:")) if name.startswith("file:") else name
@@ -72,7 +72,7 @@ def file_identity(url: URL) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def label_of(url: URL) -> str:
+def redact_url(url: URL) -> str:
     """The URL for people: nothing that may hold a secret, so no password and no query."""
     if url.get_backend_name() == "sqlite":
         return f"sqlite:///{url.database}" if url.database else "sqlite://"
@@ -84,7 +84,7 @@ def label_of(url: URL) -> str:
     )
 
 
-def reopening(url: URL) -> str | None:
+def build_reopen_url(url: URL) -> str | None:
     """What opens the same database from anywhere on this machine, without a secret.
 
     None for a database in memory, and for a URL with settings that may be secrets or choose other tables.
@@ -95,7 +95,7 @@ def reopening(url: URL) -> str | None:
         name = url.database or ""
         plain = url if name.startswith("file:") else url.set(database=str(Path(name).absolute()))
         return plain.set(drivername="sqlite").render_as_string(hide_password=False)
-    if set(url.query) - _OPEN_SETTINGS:
+    if set(url.query) - _PUBLIC_SETTINGS:
         return None
     # Made anew, because set(password=None) leaves it as it is.
     return URL.create(
@@ -111,21 +111,21 @@ def reopening(url: URL) -> str | None:
 def _check_sqlite(url: URL, has_query: bool) -> URL:  # noqa: FBT001 - an empty query is dropped by the parser
     if url.database == "" or url.host:
         raise InvalidConfigError(
-            f"{label_of(url)!r} names no file: use 'sqlite:///memory.db', or 'sqlite://' for memory"
+            f"{redact_url(url)!r} names no file: use 'sqlite:///memory.db', or 'sqlite://' for memory"
         )
     if url.database is None or url.database == ":memory:":
         return url
     if url.database.startswith("file:"):
-        return _sqlite_uri(url)
+        return _parse_sqlite_uri(url)
     if has_query:
         raise InvalidConfigError(
-            f"{label_of(url)!r} has settings behind a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for those "
+            f"{redact_url(url)!r} has settings behind a '?': use 'sqlite:///file:PATH?mode=ro&uri=true' for those "
             "that SQLite knows, or a Path if the file's name holds a '?'"
         )
-    return _sqlite_file(url.database)
+    return _build_sqlite_url(url.database)
 
 
-def _sqlite_uri(url: URL) -> URL:
+def _parse_sqlite_uri(url: URL) -> URL:
     name = (url.database or "").removeprefix("file:")
     if not name or "\0" in name or "%00" in name:
         raise InvalidConfigError(
@@ -136,7 +136,7 @@ def _sqlite_uri(url: URL) -> URL:
     return url.update_query_dict({"uri": "true"})  # without it the name would be taken for a path
 
 
-def _sqlite_file(name: str | bytes) -> URL:
+def _build_sqlite_url(name: str | bytes) -> URL:
     # Absolute, because a later connection must open the same file, also after the program changed its folder.
     try:
         path = str(Path(os.fsdecode(name)).absolute())
@@ -148,7 +148,7 @@ def _sqlite_file(name: str | bytes) -> URL:
     return URL.create(_DRIVERS["sqlite"], database=path)
 
 
-def _shown(url: object) -> str:
+def _redact_text(url: object) -> str:
     # What is no URL of ours may still hold a password; a file's name does not.
     text = str(url)
     return repr(url) if text.startswith("sqlite") or not set(text) & set("@:") else "that"

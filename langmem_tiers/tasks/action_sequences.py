@@ -5,20 +5,26 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.tasks.action_templates import Slot, Step, sealed, shape_of, step_of
+from langmem_tiers.tasks.action_templates import (
+    Slot,
+    TemplateStep,
+    build_shape,
+    build_template_step,
+    redact_secrets,
+)
 from langmem_tiers.tasks.models import ExecutionOutcome
-from langmem_tiers.text.urls import domain_of
+from langmem_tiers.text.urls import get_domain
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from langmem_tiers.tasks.models import MemoryEntry
 
-SHORTEST, LONGEST = 2, 8
+MIN_PATTERN_STEPS, MAX_PATTERN_STEPS = 2, 8
 """Steps of a pattern."""
 
 
-class Mark(Enum):
+class StepUse(Enum):
     """What became of a step."""
 
     FREE = "free"
@@ -28,7 +34,7 @@ class Mark(Enum):
     """It is part of what a new pattern is learned from."""
 
 
-class Stretch:
+class ActionSequence:
     """Successful actions at one site without a break, and without their secrets.
 
     Args:
@@ -39,29 +45,34 @@ class Stretch:
     """
 
     def __init__(
-        self, site: str, steps: Sequence[Step], failed: Step | None = None, *, is_fresh: bool = True
+        self,
+        site: str,
+        steps: Sequence[TemplateStep],
+        failed: TemplateStep | None = None,
+        *,
+        is_fresh: bool = True,
     ) -> None:
         self.site = site
         self.steps = list(steps)
-        self.failed = failed
+        self.failed_step = failed
         self.is_fresh = is_fresh
         self.shapes: list[int] = []
-        self.marks = [Mark.FREE] * len(self.steps)
+        self.step_uses = [StepUse.FREE] * len(self.steps)
 
     @property
-    def is_free(self) -> list[bool]:
+    def free_flags(self) -> list[bool]:
         """For each step, whether it is part of no pattern."""
-        return [mark is Mark.FREE for mark in self.marks]
+        return [mark is StepUse.FREE for mark in self.step_uses]
 
     def are_free(self, start: int, length: int) -> bool:
         """Whether some steps are part of no pattern."""
-        return all(mark is Mark.FREE for mark in self.marks[start : start + length])
+        return all(mark is StepUse.FREE for mark in self.step_uses[start : start + length])
 
-    def mark(self, start: int, length: int, mark: Mark) -> None:
+    def set_use(self, start: int, length: int, mark: StepUse) -> None:
         """Say what became of some steps."""
-        self.marks[start : start + length] = [mark] * length
+        self.step_uses[start : start + length] = [mark] * length
 
-    def rest(self, without: Container[str] = ()) -> list[Stretch]:
+    def split_unlearned(self, without: Container[str] = ()) -> list[ActionSequence]:
         """What nothing was learned from, in pieces from which something may be learned one day.
 
         Args:
@@ -69,64 +80,66 @@ class Stretch:
         """
         pieces: list[list[int]] = [[]]
         for at, step in enumerate(self.steps):
-            if self.marks[at] is Mark.LEARNED or step.cycle in without:
+            if self.step_uses[at] is StepUse.LEARNED or step.cycle_id in without:
                 pieces.append([])
             else:
                 pieces[-1].append(at)
         return [
-            Stretch(self.site, [self.steps[at] for at in piece], is_fresh=False)
+            ActionSequence(self.site, [self.steps[at] for at in piece], is_fresh=False)
             for piece in pieces
-            if len(piece) >= SHORTEST
-            and any(self.marks[at] is Mark.FREE for at in piece)
+            if len(piece) >= MIN_PATTERN_STEPS
+            and any(self.step_uses[at] is StepUse.FREE for at in piece)
             and not all(self.steps[at].is_passive for at in piece)
         ]
 
 
-def stretches_of(run: Iterable[MemoryEntry]) -> list[Stretch]:
+def find_sequences(run: Iterable[MemoryEntry]) -> list[ActionSequence]:
     """The stretches of a task's cycles, in their order."""
-    found: list[Stretch] = []
-    site, steps = "", list[Step]()
+    found: list[ActionSequence] = []
+    site, steps = "", list[TemplateStep]()
     for entry in run:
-        before, site = site, _site(entry) or site
+        before, site = site, _find_site(entry) or site
         worked = entry.outcome is ExecutionOutcome.SUCCESS
         if not worked or site != before:
             is_failure = entry.outcome.is_failure and site == before
-            found += _sealed(before, steps, step_of(entry) if is_failure else None)
+            found += _build_sequences(before, steps, build_template_step(entry) if is_failure else None)
             steps = []
         if worked:
-            steps.append(step_of(entry))
-    return [*found, *_sealed(site, steps)]
+            steps.append(build_template_step(entry))
+    return [*found, *_build_sequences(site, steps)]
 
 
-def _sealed(site: str, steps: Sequence[Step], failed: Step | None = None) -> list[Stretch]:
-    pieces: list[list[Step]] = [[]]
-    for step in sealed(steps, LONGEST - 1):
+def _build_sequences(
+    site: str, steps: Sequence[TemplateStep], failed: TemplateStep | None = None
+) -> list[ActionSequence]:
+    pieces: list[list[TemplateStep]] = [[]]
+    for step in redact_secrets(steps, MAX_PATTERN_STEPS - 1):
         if step is None:
             pieces.append([])
         else:
             pieces[-1].append(step)
-    stretches = [Stretch(site, piece) for piece in pieces]
-    stretches[-1].failed = failed
+    stretches = [ActionSequence(site, piece) for piece in pieces]
+    stretches[-1].failed_step = failed
     return [one for one in stretches if one.steps]
 
 
-def _site(entry: MemoryEntry) -> str:
+def _find_site(entry: MemoryEntry) -> str:
     # Who goes to an address is there afterwards, wherever the cycle began.
     aim = entry.action.parameters.get("url")
-    return (domain_of(aim) if isinstance(aim, str) else "") or domain_of(entry.url)
+    return (get_domain(aim) if isinstance(aim, str) else "") or get_domain(entry.url)
 
 
-def stretch_to_dict(stretch: Stretch) -> dict[str, Any]:
+def sequence_to_dict(stretch: ActionSequence) -> dict[str, Any]:
     """A stretch as plain JSON."""
     return {"site": stretch.site, "tried": list(map(_step_to_dict, stretch.steps))}
 
 
-def stretch_from_dict(data: Mapping[str, Any]) -> Stretch:
+def sequence_from_dict(data: Mapping[str, Any]) -> ActionSequence:
     """The stretch that ``stretch_to_dict`` wrote; ``LookupError``, ``TypeError`` or ``ValueError`` if it is none."""
-    return Stretch(str(data["site"]), list(map(_step_from_dict, data["tried"])), is_fresh=False)
+    return ActionSequence(str(data["site"]), list(map(_step_from_dict, data["tried"])), is_fresh=False)
 
 
-def _step_to_dict(step: Step) -> dict[str, Any]:
+def _step_to_dict(step: TemplateStep) -> dict[str, Any]:
     slots = [
         [list(slot.path), slot.name, slot.is_secret, slot.is_password, slot.is_search] for slot in step.slots
     ]
@@ -135,11 +148,11 @@ def _step_to_dict(step: Step) -> dict[str, Any]:
         "parameters": step.parameters,
         "slots": slots,
         "timestamp": step.timestamp,
-        "cycle": step.cycle,
+        "cycle": step.cycle_id,
     }
 
 
-def _step_from_dict(data: Mapping[str, Any]) -> Step:
+def _step_from_dict(data: Mapping[str, Any]) -> TemplateStep:
     parameters, slots = data["parameters"], []
     for path, name, is_secret, is_password, is_search in data["slots"]:
         value = parameters
@@ -156,5 +169,5 @@ def _step_from_dict(data: Mapping[str, Any]) -> Step:
             )
         )
     tool = str(data["tool"])
-    shape = shape_of(tool, parameters, slots)
-    return Step(tool, parameters, shape, tuple(slots), float(data["timestamp"]), str(data["cycle"]))
+    shape = build_shape(tool, parameters, slots)
+    return TemplateStep(tool, parameters, shape, tuple(slots), float(data["timestamp"]), str(data["cycle"]))

@@ -7,29 +7,29 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_fraction, check_whole
-from langmem_tiers.common.closeable import Closing
+from langmem_tiers.common.closeable import Closeable
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.compression.tool_output.budget import ExtractionBudget
 from langmem_tiers.compression.tool_output.compressor import ContextCompressor
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.context_store import ContextStore
-from langmem_tiers.tasks.cycle_input import Told, page_name
-from langmem_tiers.tasks.journal import TaskJournal, check_task
+from langmem_tiers.tasks.context_store import TaskContext
+from langmem_tiers.tasks.cycle_input import CycleInput, normalize_page_url
+from langmem_tiers.tasks.journal import TaskJournal, check_task_name
 from langmem_tiers.tasks.models import (
-    Action,
+    AgentAction,
     ExecutionOutcome,
     MemoryEntry,
     MemoryPriority,
     Observation,
     OperationMode,
     Thought,
-    action_signature,
+    compute_action_signature,
 )
-from langmem_tiers.tasks.pattern_repository import TaskPatterns
-from langmem_tiers.tasks.prompt import prompt_of
+from langmem_tiers.tasks.pattern_repository import PatternRepository
+from langmem_tiers.tasks.prompt import build_task_prompt
 from langmem_tiers.tasks.run import TaskRun, TaskSettings
-from langmem_tiers.text.urls import domain_of
+from langmem_tiers.text.urls import get_domain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -37,34 +37,39 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import LanguageModel, TokenCounter
     from langmem_tiers.tasks.guard_advice import GuardAdvice
     from langmem_tiers.tasks.models import LearnedPattern
-    from langmem_tiers.tasks.run_state import TaskContextStore, TaskGuard, TaskShortTerm, TaskWorkingMemory
+    from langmem_tiers.tasks.run_state import (
+        JournaledGuard,
+        JournaledRecentCycles,
+        JournaledTaskContext,
+        JournaledWorkingState,
+    )
     from langmem_tiers.tasks.sitemap import LinkReport, SitemapGraph, SitemapLimits, SitemapPage
 
 
-class TaskSurface:
+class AgentFacade:
     """The parts of an agent's memory, and the short ways to them."""
 
-    long_term: TaskPatterns
+    long_term: PatternRepository
     _run: TaskRun
     _lock: threading.RLock
 
     @property
-    def short_term(self) -> TaskShortTerm:
+    def short_term(self) -> JournaledRecentCycles:
         """The newest cycles."""
         return self._run.short_term
 
     @property
-    def working(self) -> TaskWorkingMemory:
+    def working(self) -> JournaledWorkingState:
         """Goal, path, scratch pad and page maps."""
         return self._run.working
 
     @property
-    def context_store(self) -> TaskContextStore:
+    def context_store(self) -> JournaledTaskContext:
         """What the user said, what was found out, and what was extracted."""
         return self._run.context_store
 
     @property
-    def guard(self) -> TaskGuard:
+    def guard(self) -> JournaledGuard:
         """Notices when the agent goes in circles."""
         return self._run.guard
 
@@ -76,27 +81,27 @@ class TaskSurface:
     @property
     def sitemap(self) -> SitemapGraph | None:
         """The site that is explored."""
-        return self._run.sites.graph
+        return self._run.exploration.graph
 
     @property
     def current_url(self) -> str:
         """The page that the agent is at; empty if none was named."""
-        return self._run.url
+        return self._run.current_url
 
     def mark_url_visited(self, url: str) -> None:
         """Note that a page was seen."""
         with self._lock:
-            self._run.visit(url)
+            self._run.mark_visited(url)
 
     def has_visited_url(self, url: str) -> bool:
         """Whether a page was seen, in whatever form its address is written."""
-        return page_name(url) in self._run.visited
+        return normalize_page_url(url) in self._run.visited_pages
 
     @property
     def visited_urls(self) -> list[str]:
         """The pages that were seen, in that order."""
         with self._lock:
-            return list(self._run.visited)
+            return list(self._run.visited_pages)
 
     def add_inferred_context(self, key: str, value: object, source: str = "") -> None:
         """Keep what was found out on the way."""
@@ -134,7 +139,7 @@ class TaskSurface:
     def init_sitemap_graph(self, homepage_url: str, limits: SitemapLimits | None = None) -> SitemapGraph:
         """Begin to explore a site; its first page is being looked at."""
         with self._lock:
-            return self._run.sites.begin(homepage_url, limits)
+            return self._run.exploration.begin(homepage_url, limits)
 
     def add_sitemap_links(
         self, parent_url: str, links: Iterable[Mapping[str, Any] | str], link_type: str = "unknown"
@@ -149,30 +154,30 @@ class TaskSurface:
         """A page that was looked at."""
         with self._lock:
             self.mark_url_visited(url)
-            return self._run.sites.visited(url, title, summary, section_count)
+            return self._run.exploration.mark_visited(url, title, summary, section_count)
 
     def update_sitemap_failed(self, url: str, reason: str = "") -> SitemapPage | None:
         """A page that cannot be looked at, so that it is not offered again."""
         with self._lock:
-            return self._run.sites.failed(url, reason)
+            return self._run.exploration.mark_failed(url, reason)
 
     def get_next_page_to_visit(self) -> str | None:
         """Where to go next; None when all within the limits was seen."""
         with self._lock:
-            return self._run.sites.get().next_page()
+            return self._run.exploration.require().next_page()
 
     def is_sitemap_exploration_complete(self) -> bool:
         """Whether all within the limits was seen."""
         with self._lock:
-            return self._run.sites.get().is_complete
+            return self._run.exploration.require().is_complete
 
     def format_site_exploration_summary(self) -> str:
         """What was found at the site."""
         with self._lock:
-            return self._run.sites.get().format_summary()
+            return self._run.exploration.require().format_summary()
 
 
-class AgentMemory(TaskSurface, Closing):
+class AgentMemory(AgentFacade, Closeable):
     """Memory of a task under way. Every cycle is on the disk when the call returns, and a new process goes on there.
 
     Safe to share between threads.
@@ -229,26 +234,26 @@ class AgentMemory(TaskSurface, Closing):
         self.counter = self.engine.counter if counter is None else counter
         self.compressor = ContextCompressor(self.counter, model)
         self._lock = threading.RLock()
-        self.long_term = TaskPatterns(
-            long_term_max_patterns, self._seconds, self.engine.parts.lasting, self.namespace
+        self.long_term = PatternRepository(
+            long_term_max_patterns, self._get_time, self.engine.services.long_term, self.namespace
         )
         self._settings = TaskSettings(
             open_session=self.engine.session,
             namespace=self.namespace,
             patterns=self.long_term,
-            now=self._seconds,
+            now=self._get_time,
             lock=self._lock,
             unguarded_tools=unguarded_tools,
             counter=self.counter,
             compressor=self.compressor,
-            asks_model=model is not None,
+            has_model=model is not None,
             max_entries=max_entries,
-            working_tokens=context_window_budget // 4,
+            working_memory_tokens=context_window_budget // 4,
             max_extraction_chars=max_single_extraction_chars,
         )
-        self._run = TaskRun(self._settings, self.engine.new_id() if task is None else check_task(task))
+        self._run = TaskRun(self._settings, self.engine.new_id() if task is None else check_task_name(task))
         if task is not None:
-            self._run.go_on()
+            self._run.resume()
 
     def __repr__(self) -> str:
         return f"AgentMemory(task={self.task!r})"
@@ -283,9 +288,9 @@ class AgentMemory(TaskSurface, Closing):
         if user_context is not None and not isinstance(user_context, Mapping):
             raise InvalidInputError(f"user context must be a mapping, got a {type(user_context).__name__}")
         if user_context:
-            ContextStore(self._seconds).set_user_context(user_context)  # refused before anything is begun
+            TaskContext(self._get_time).set_user_context(user_context)  # refused before anything is begun
         with self._lock:
-            run = self._started(None if task is None else check_task(task))
+            run = self._start_run(None if task is None else check_task_name(task))
             if user_context:
                 run.context_store.set_user_context({**run.context_store.user_context, **user_context})
             run.working.set_goal(goal)
@@ -311,7 +316,7 @@ class AgentMemory(TaskSurface, Closing):
     def record_cycle(
         self,
         thought: Thought | str,
-        action: Action,
+        action: AgentAction,
         observation: Observation | str | None = None,
         outcome: ExecutionOutcome | str = ExecutionOutcome.SUCCESS,
         priority: MemoryPriority | str | None = None,
@@ -334,7 +339,7 @@ class AgentMemory(TaskSurface, Closing):
             InvalidInputError: The action is none, or something else in it makes no sense; nothing is kept.
             StorageError: It could not be kept; the guard has seen it.
         """
-        return self._run.record(Told(thought, action, observation, outcome, priority, about))
+        return self._run.record(CycleInput(thought, action, observation, outcome, priority, about))
 
     def format_for_prompt(self, domain: str = "", max_tokens: int | None = None) -> str:
         """What the agent is told of its task, never more than the budget.
@@ -348,16 +353,16 @@ class AgentMemory(TaskSurface, Closing):
                 self.context_window_budget if max_tokens is None else check_whole(max_tokens, 0, "max_tokens")
             )
             most = min(asked, self.context_window_budget)
-            return prompt_of(self, domain or domain_of(self.current_url), most)
+            return build_task_prompt(self, domain or get_domain(self.current_url), most)
 
-    def is_repeated_failure(self, action: Action, url: str | None = None) -> bool:
+    def is_repeated_failure(self, action: AgentAction, url: str | None = None) -> bool:
         """Whether exactly this failed before, at this page."""
         with self._lock:
             return self.short_term.has_failed(
-                action_signature(action, self.current_url if url is None else url)
+                compute_action_signature(action, self.current_url if url is None else url)
             )
 
-    def check_action(self, action: Action, url: str | None = None) -> GuardAdvice | None:
+    def check_action(self, action: AgentAction, url: str | None = None) -> GuardAdvice | None:
         """What the guard says to an action before it is taken; a block must be answered first."""
         with self._lock:
             return self.guard.check(action, self.current_url if url is None else url)
@@ -365,7 +370,7 @@ class AgentMemory(TaskSurface, Closing):
     def answer_guard(self, reason: str) -> bool:
         """Say why a blocked action is to be done once more; whether that was enough."""
         with self._lock:
-            return self._run.answer(reason)
+            return self._run.answer_guard(reason)
 
     def new_turn(self) -> None:
         """The user asks for something new at the same task: what is done again for that is no loop.
@@ -373,7 +378,7 @@ class AgentMemory(TaskSurface, Closing):
         That something failed, and how often it was done, stays known.
         """
         with self._lock:
-            self._run.new_turn()
+            self._run.begin_turn()
 
     def warnings(self) -> list[str]:
         """What the agent should know before it acts again."""
@@ -396,7 +401,7 @@ class AgentMemory(TaskSurface, Closing):
     def get_task_summary(self) -> str:
         """How the task went so far."""
         with self._lock:
-            return self._run.summary()
+            return self._run.build_summary()
 
     def learn_from_success(self) -> list[LearnedPattern]:
         """Learn steps that worked more than once, in this task or in others of the namespace; what was learned.
@@ -404,12 +409,12 @@ class AgentMemory(TaskSurface, Closing):
         Doing what was learned before counts as a use of it, well or badly. The end of a task learns by itself.
         """
         with self._lock:
-            return self._run.learning.learn()
+            return self._run.learner.learn()
 
     def clear_task(self) -> None:
         """End the task: what worked more than once is learned, and nothing of it is in sight any more."""
         with self._lock:
-            self._run = self._next(self.engine.new_id())
+            self._run = self._begin_run(self.engine.new_id())
 
     def clear(self) -> None:
         """End the task and forget the patterns of the namespace as well."""
@@ -422,7 +427,7 @@ class AgentMemory(TaskSurface, Closing):
         if self._owns_engine:
             self.engine.close()
 
-    def _started(self, task: str | None) -> TaskRun:
+    def _start_run(self, task: str | None) -> TaskRun:
         self.long_term.refresh()
         if task in (None, self.task) and not self._run.is_begun:
             return self._run  # what was set until now was set for it
@@ -431,14 +436,14 @@ class AgentMemory(TaskSurface, Closing):
             raise InvalidInputError(
                 f"task {task!r} is under way: go on with AgentMemory(task={task!r}), or name the new one otherwise"
             )
-        return self._next(task)
+        return self._begin_run(task)
 
-    def _next(self, task: str) -> TaskRun:
-        self._run.learning.learn()
+    def _begin_run(self, task: str) -> TaskRun:
+        self._run.learner.learn()
         run = TaskRun(self._settings, task)
         if self._run.mode is not OperationMode.AUTO:
             run.set_mode(self._run.mode)
         return run
 
-    def _seconds(self) -> float:
-        return self.engine.parts.now().timestamp()
+    def _get_time(self) -> float:
+        return self.engine.services.now().timestamp()

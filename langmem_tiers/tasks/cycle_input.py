@@ -8,39 +8,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from langmem_tiers.common.plain_values import plain_value
-from langmem_tiers.compression.tool_output.budget import head_and_tail
+from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.compression.tool_output.budget import keep_head_and_tail
 from langmem_tiers.compression.tool_output.compressor import COMPRESSIBLE_TOOLS, URL_CRITICAL_TOOLS
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.cycles import entry_from_dict
-from langmem_tiers.tasks.journal import KEPT_CHARACTERS, kept
-from langmem_tiers.tasks.loop_detection.weights import VISITING
-from langmem_tiers.tasks.models import Action, MemoryPriority, Observation, OperationMode, Thought
-from langmem_tiers.text.urls import normalized
+from langmem_tiers.tasks.journal import MAX_OBSERVATION_CHARACTERS, truncate_observation
+from langmem_tiers.tasks.loop_detection.weights import VISITING_TOOLS
+from langmem_tiers.tasks.models import AgentAction, MemoryPriority, Observation, OperationMode, Thought
+from langmem_tiers.text.urls import normalize_url
 
 if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
     from langmem_tiers.tasks.models import ExecutionOutcome, MemoryEntry
 
-ACTING = frozenset(
+ACTING_TOOLS = frozenset(
     {"click", "type", "fill", "select", "submit", "press", "press_key", "check", "upload", "drag"}
 )
-ROUTINE = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
-_BY_MODE = {
+ROUTINE_TOOLS = frozenset({"scroll", "scroll_page", "wait", "noop", "hover", "sleep"})
+_TOOLS_BY_MODE = {
     OperationMode.SCRAPE: COMPRESSIBLE_TOOLS,
-    OperationMode.NAVIGATE: VISITING,
-    OperationMode.EXECUTE: ACTING,
+    OperationMode.NAVIGATE: VISITING_TOOLS,
+    OperationMode.EXECUTE: ACTING_TOOLS,
     OperationMode.RESEARCH: COMPRESSIBLE_TOOLS | URL_CRITICAL_TOOLS,
 }
 """What the agent is out for, which is pruned last."""
-_PAGES = frozenset({"http", "https", "file", "ftp"})
+_PAGE_SCHEMES = frozenset({"http", "https", "file", "ftp"})
 """Schemes that lead to a page; a script or data does not."""
-_PAGE_STATE = "get_page_state"
-_ABOUT = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
+_PAGE_STATE_TOOL = "get_page_state"
+_CYCLE_FIELDS = frozenset({"url", "page_title", "duration_ms", "retry_count", "error_message", "tags"})
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CycleInput:
     """What an agent says of a cycle, unchecked."""
 
     thought: object
@@ -48,10 +48,12 @@ class Told:
     observation: object
     outcome: object
     priority: object
-    about: dict[str, Any]
+    extra_fields: dict[str, Any]
 
 
-def cycle_of(told: Told, at: float, url: str, mode: OperationMode, counter: TokenCounter) -> MemoryEntry:
+def build_cycle(
+    told: CycleInput, at: float, url: str, mode: OperationMode, counter: TokenCounter
+) -> MemoryEntry:
     """The cycle, checked before it is written down, or nobody could ever read it again.
 
     Args:
@@ -64,51 +66,53 @@ def cycle_of(told: Told, at: float, url: str, mode: OperationMode, counter: Toke
     Raises:
         InvalidInputError: Something in it makes no sense.
     """
-    action, about = told.action, told.about
-    if not isinstance(action, Action):
+    action, about = told.action, told.extra_fields
+    if not isinstance(action, AgentAction):
         raise InvalidInputError(
             f"an action must be an AgentAction, got a {type(action).__name__}: use AgentAction(tool, {{...}})"
         )
-    if unknown := about.keys() - _ABOUT:
-        raise InvalidInputError(f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_ABOUT))}")
+    if unknown := about.keys() - _CYCLE_FIELDS:
+        raise InvalidInputError(
+            f"a cycle has no {min(unknown)!r}: use one of {', '.join(sorted(_CYCLE_FIELDS))}"
+        )
     said = told.thought.content if isinstance(told.thought, Thought) else told.thought
-    error, seen = about.get("error_message"), _seen(told.observation)
+    error, seen = about.get("error_message"), _to_observation(told.observation)
     entry = entry_from_dict(
         {
             **about,
             "entry_id": "new",
             "timestamp": at,
-            "thought": head_and_tail(_text(said), KEPT_CHARACTERS),
-            "action": {"tool_name": action.tool_name, "parameters": plain_value(action.parameters)},
+            "thought": keep_head_and_tail(_to_text(said), MAX_OBSERVATION_CHARACTERS),
+            "action": {"tool_name": action.tool_name, "parameters": to_plain_value(action.parameters)},
             "observation": None if seen is None else {"raw_output": seen.raw_output, "summary": seen.summary},
             "outcome": told.outcome,
             "priority": MemoryPriority.NORMAL if told.priority is None else told.priority,
             "url": url if about.get("url") is None else about["url"],
-            "error_message": None if error is None else _text(error),
-            "tags": _tags(about.get("tags")),
+            "error_message": None if error is None else _to_text(error),
+            "tags": _to_tags(about.get("tags")),
         },
         "cycle",
     )
     if told.priority is None:
-        object.__setattr__(entry, "priority", _priority(action, entry.outcome, mode))
-    object.__setattr__(entry, "estimated_tokens", _tokens(entry.format_for_prompt(), counter))
+        object.__setattr__(entry, "priority", _choose_priority(action, entry.outcome, mode))
+    object.__setattr__(entry, "estimated_tokens", _count_tokens(entry.format_for_prompt(), counter))
     return entry
 
 
-def _tokens(text: str, counter: TokenCounter) -> int:
+def _count_tokens(text: str, counter: TokenCounter) -> int:
     try:
         return counter.count(text)
     except Exception:  # noqa: BLE001 - an estimate will do, and what was done is recorded
         return len(text) // 4
 
 
-def _priority(action: Action, outcome: ExecutionOutcome, mode: OperationMode) -> MemoryPriority:
-    if outcome.is_failure or action.tool_name in _BY_MODE.get(mode, frozenset()):
+def _choose_priority(action: AgentAction, outcome: ExecutionOutcome, mode: OperationMode) -> MemoryPriority:
+    if outcome.is_failure or action.tool_name in _TOOLS_BY_MODE.get(mode, frozenset()):
         return MemoryPriority.HIGH
-    return MemoryPriority.LOW if action.tool_name in ROUTINE else MemoryPriority.NORMAL
+    return MemoryPriority.LOW if action.tool_name in ROUTINE_TOOLS else MemoryPriority.NORMAL
 
 
-def extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> str | None:
+def build_extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> str | None:
     """What the data that a cycle brought is called in the prompt; None if it brought none.
 
     Args:
@@ -120,29 +124,29 @@ def extraction_key(entry: MemoryEntry, number: int, tools: Container[str]) -> st
     if tool not in tools or entry.outcome.is_failure or seen is None or not seen.raw_output:
         return None
     # Of a page only the latest state counts.
-    return f"{tool} of {entry.url}" if tool == _PAGE_STATE and entry.url else f"{tool} (cycle {number})"
+    return f"{tool} of {entry.url}" if tool == _PAGE_STATE_TOOL and entry.url else f"{tool} (cycle {number})"
 
 
-def whole_text(observation: object) -> str:
+def get_whole_text(observation: object) -> str:
     """All that was observed, also what is too long to be kept."""
-    return _text(observation.raw_output if isinstance(observation, Observation) else observation)
+    return _to_text(observation.raw_output if isinstance(observation, Observation) else observation)
 
 
-def _seen(observation: object) -> Observation | None:
+def _to_observation(observation: object) -> Observation | None:
     if observation is None:
         return None
     if not isinstance(observation, Observation):
-        return kept(Observation(_text(observation)))
-    summary = None if observation.summary is None else _text(observation.summary)
-    return kept(Observation(_text(observation.raw_output), summary))
+        return truncate_observation(Observation(_to_text(observation)))
+    summary = None if observation.summary is None else _to_text(observation.summary)
+    return truncate_observation(Observation(_to_text(observation.raw_output), summary))
 
 
-def _text(value: object) -> str:
-    plain = "" if value is None else plain_value(value)
+def _to_text(value: object) -> str:
+    plain = "" if value is None else to_plain_value(value)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def _tags(given: object) -> list[object]:
+def _to_tags(given: object) -> list[object]:
     if given is None:
         return []
     if isinstance(given, str):
@@ -152,19 +156,19 @@ def _tags(given: object) -> list[object]:
     return list(given)
 
 
-def page_name(url: object) -> str:
+def normalize_page_url(url: object) -> str:
     """A page's address in one form, however it is written."""
-    text = plain_value(url)
-    return normalized(text) or text if isinstance(text, str) else str(text)
+    text = to_plain_value(url)
+    return normalize_url(text) or text if isinstance(text, str) else str(text)
 
 
-def leads_to(entry: MemoryEntry) -> str:
+def find_target_url(entry: MemoryEntry) -> str:
     """Where an action leads that names an address; empty if it names none."""
     url = entry.action.parameters.get("url")
-    if entry.action.tool_name not in VISITING or entry.outcome.is_failure or not isinstance(url, str):
+    if entry.action.tool_name not in VISITING_TOOLS or entry.outcome.is_failure or not isinstance(url, str):
         return ""
     try:
         target = urljoin(entry.url, url.strip())
-        return target if urlsplit(target).scheme.lower() in _PAGES else ""
+        return target if urlsplit(target).scheme.lower() in _PAGE_SCHEMES else ""
     except ValueError:  # no address
         return ""

@@ -8,26 +8,26 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.plain_values import plain_value
+from langmem_tiers.common.plain_values import to_plain_value
 from langmem_tiers.context_files.checks import (
     check_count,
-    check_filled,
     check_list,
-    check_moment,
+    check_not_empty,
     check_number,
     check_object,
     check_text,
+    check_unix_seconds,
 )
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.loop_detection.weights import VISITING
+from langmem_tiers.tasks.loop_detection.weights import VISITING_TOOLS
 from langmem_tiers.tasks.models import (
-    Action,
+    AgentAction,
     ExecutionOutcome,
     MemoryEntry,
     MemoryPriority,
     Observation,
     Thought,
-    action_signature,
+    compute_action_signature,
 )
 
 if TYPE_CHECKING:
@@ -35,16 +35,32 @@ if TYPE_CHECKING:
 
 _Choice = TypeVar("_Choice", ExecutionOutcome, MemoryPriority)
 
-LOOP_WINDOW = 10
+LOOP_WINDOW_ACTIONS = 10
 """Actions that loop warnings look back on."""
-_MAX_REMEMBERED = 100_000  # signatures, of failures and of frequencies each; beyond, the oldest are forgotten
-_MAX_SHOWN = 200  # characters of the parameters, and of a result, in a history
-_MAX_LABEL = 60
-_TELLING = ("selector", "url", "text", "query", "xpath", "element", "path", "command", "key", "name", "index")
-_SAYING_NOTHING = frozenset({"direction", "amount", "pixels", "timeout", "seconds", "duration", "times"})
+_MAX_REMEMBERED_SIGNATURES = (
+    100_000  # signatures, of failures and of frequencies each; beyond, the oldest are forgotten
+)
+_MAX_SHOWN_CHARACTERS = 200  # characters of the parameters, and of a result, in a history
+_MAX_LABEL_CHARACTERS = 60
+_LABEL_PARAMETERS = (
+    "selector",
+    "url",
+    "text",
+    "query",
+    "xpath",
+    "element",
+    "path",
+    "command",
+    "key",
+    "name",
+    "index",
+)
+_UNINFORMATIVE_PARAMETERS = frozenset(
+    {"direction", "amount", "pixels", "timeout", "seconds", "duration", "times"}
+)
 
 
-class ShortTermMemory:
+class RecentCycles:
     """The newest cycles, in their order.
 
     Beyond ``max_entries`` the cycle of the lowest priority leaves: LOW before NORMAL before HIGH, of these
@@ -61,7 +77,7 @@ class ShortTermMemory:
         return len(self._entries)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShortTermMemory) and self.to_dict() == other.to_dict()
+        return isinstance(other, RecentCycles) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment] # it changes
 
@@ -73,43 +89,51 @@ class ShortTermMemory:
     def clear(self) -> None:
         """Forget all, failures and frequencies included."""
         self._entries: dict[int, MemoryEntry] = {}
-        self._prunable: tuple[deque[int], ...] = (deque(), deque(), deque())  # by rank, the oldest first
-        self._failed: OrderedDict[str, None] = OrderedDict()
-        self._frequency: OrderedDict[str, int] = OrderedDict()
-        self._last: deque[tuple[str, str]] = deque(maxlen=LOOP_WINDOW)  # what was done, and how it is called
+        self._prunable_numbers: tuple[deque[int], ...] = (
+            deque(),
+            deque(),
+            deque(),
+        )  # by rank, the oldest first
+        self._failed_signatures: OrderedDict[str, None] = OrderedDict()
+        self._action_counts: OrderedDict[str, int] = OrderedDict()
+        self._last_actions: deque[tuple[str, str]] = deque(
+            maxlen=LOOP_WINDOW_ACTIONS
+        )  # what was done, and how it is called
         self._next_number = 0
-        self._tokens = 0
+        self._token_count = 0
 
     def begin_turn(self) -> None:
         """The user asks for something: what is done from here on is no repeat of what was done before."""
-        self._last.clear()
+        self._last_actions.clear()
 
     def add(self, entry: MemoryEntry) -> None:
         """Remember a cycle. Parameters are held as plain JSON: what is none by its text."""
-        self.hold(entry_from_dict(entry_to_dict(entry)))
+        self.add_checked(entry_from_dict(entry_to_dict(entry)))
 
-    def hold(self, entry: MemoryEntry) -> None:
+    def add_checked(self, entry: MemoryEntry) -> None:
         """Remember a cycle that was checked, and whose parameters are plain JSON that nobody changes."""
         if entry.outcome.is_failure:
-            self._failed[entry.action_signature] = None
-        done = action_signature(entry.action)
-        self._frequency[done] = self._frequency.get(done, 0) + 1
-        for remembered in (self._failed, self._frequency):
-            if len(remembered) > _MAX_REMEMBERED:
+            self._failed_signatures[entry.action_signature] = None
+        done = compute_action_signature(entry.action)
+        self._action_counts[done] = self._action_counts.get(done, 0) + 1
+        for remembered in (self._failed_signatures, self._action_counts):
+            if len(remembered) > _MAX_REMEMBERED_SIGNATURES:
                 remembered.popitem(last=False)
         # The same click on another page is progress; the same address is a circle wherever it is gone to from.
         where = "" if "url" in entry.action.parameters else entry.url
-        self._last.append((action_signature(entry.action, where), label_of(entry.action)))
-        self._place(entry)
+        self._last_actions.append(
+            (compute_action_signature(entry.action, where), build_action_label(entry.action))
+        )
+        self._append(entry)
 
-    def _place(self, entry: MemoryEntry) -> None:
+    def _append(self, entry: MemoryEntry) -> None:
         self._entries[self._next_number] = entry
-        self._tokens += entry.estimated_tokens
-        while len(self._entries) > self.max_entries and any(self._prunable):
-            oldest = next(numbers for numbers in self._prunable if numbers).popleft()
-            self._tokens -= self._entries.pop(oldest).estimated_tokens
+        self._token_count += entry.estimated_tokens
+        while len(self._entries) > self.max_entries and any(self._prunable_numbers):
+            oldest = next(numbers for numbers in self._prunable_numbers if numbers).popleft()
+            self._token_count -= self._entries.pop(oldest).estimated_tokens
         if entry.priority is not MemoryPriority.CRITICAL:
-            self._prunable[entry.priority.rank].append(self._next_number)
+            self._prunable_numbers[entry.priority.rank].append(self._next_number)
         self._next_number += 1
 
     def get_recent(self, n: int = 5) -> list[MemoryEntry]:
@@ -123,11 +147,11 @@ class ShortTermMemory:
 
     def has_failed(self, signature: str) -> bool:
         """Whether an action with this signature failed, or ran out of time, in this task."""
-        return signature in self._failed
+        return signature in self._failed_signatures
 
     def get_action_frequency(self, tool_name: str, parameters: Mapping[str, Any]) -> int:
         """How often the tool was called with these parameters, wherever that was."""
-        return self._frequency.get(action_signature(Action(tool_name, parameters)), 0)
+        return self._action_counts.get(compute_action_signature(AgentAction(tool_name, parameters)), 0)
 
     def get_loop_warnings(self, threshold: int = 3) -> list[str]:
         """A line for each action that was done at least so often within the last ten, the most frequent first.
@@ -135,10 +159,10 @@ class ShortTermMemory:
         An action is the same at the same address; one with an address among its parameters is, anywhere.
         """
         check_whole(threshold, 1, "threshold")
-        labels = dict(self._last)
-        counted = Counter(done for done, _ in self._last).most_common()
+        labels = dict(self._last_actions)
+        counted = Counter(done for done, _ in self._last_actions).most_common()
         return [
-            f"Warning: {labels[done]} repeated {count} times in last {len(self._last)} actions!"
+            f"Warning: {labels[done]} repeated {count} times in last {len(self._last_actions)} actions!"
             for done, count in counted
             if count >= threshold
         ]
@@ -156,72 +180,75 @@ class ShortTermMemory:
         lines: list[str] = []
         for number, entry in enumerate(self.get_recent(last_n), 1):
             shown = json.dumps(entry.action.parameters, ensure_ascii=False)
-            called = f"{one_line(entry.action.tool_name, _MAX_SHOWN)}({one_line(shown, _MAX_SHOWN)})"
+            tool_name = to_one_line(entry.action.tool_name, _MAX_SHOWN_CHARACTERS)
+            called = f"{tool_name}({to_one_line(shown, _MAX_SHOWN_CHARACTERS)})"
             lines.append(f"{number}. [{entry.outcome.value.capitalize()}] {called}")
-            if result := _result_of(entry):
+            if result := _format_result(entry):
                 lines.append(f"   {result}")
         return "\n".join(lines)
 
     def total_tokens(self) -> int:
         """The estimated tokens of all cycles that are held."""
-        return self._tokens
+        return self._token_count
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON."""
         return {
             "max_entries": self.max_entries,
             "entries": [entry_to_dict(entry) for entry in self._entries.values()],
-            "failed_signatures": list(self._failed),
-            "action_frequency": dict(self._frequency),
-            "last_actions": [list(one) for one in self._last],
+            "failed_signatures": list(self._failed_signatures),
+            "action_frequency": dict(self._action_counts),
+            "last_actions": [list(one) for one in self._last_actions],
         }
 
     @classmethod
-    def from_dict(cls, value: object) -> ShortTermMemory:
+    def from_dict(cls, value: object) -> RecentCycles:
         """The memory that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
-        data = object_of(value, "short-term memory")
+        data = check_json_object(value, "short-term memory")
         memory = cls(data.get("max_entries", 50))
         for index, one in enumerate(check_list(data.get("entries", []), "entries")):
-            memory._place(entry_from_dict(one, f"entries[{index}]"))
+            memory._append(entry_from_dict(one, f"entries[{index}]"))
         for one in check_list(data.get("failed_signatures", []), "failed_signatures"):
-            memory._failed[check_text(one, "failed_signatures")] = None
-        for done, count in object_of(data.get("action_frequency", {}), "action_frequency").items():
-            memory._frequency[done] = check_count(count, f"action_frequency[{done!r}]")
+            memory._failed_signatures[check_text(one, "failed_signatures")] = None
+        for done, count in check_json_object(data.get("action_frequency", {}), "action_frequency").items():
+            memory._action_counts[done] = check_count(count, f"action_frequency[{done!r}]")
         for one in check_list(data.get("last_actions", []), "last_actions"):
             if len(check_list(one, "last_actions")) != 2:
                 raise InvalidInputError(f"last_actions must hold pairs, got {len(one)} parts: leave it out")
-            memory._last.append((check_text(one[0], "last_actions"), check_text(one[1], "last_actions")))
+            memory._last_actions.append(
+                (check_text(one[0], "last_actions"), check_text(one[1], "last_actions"))
+            )
         return memory
 
 
-def label_of(action: Action) -> str:
+def build_action_label(action: AgentAction) -> str:
     """A call in a few words: the tool and, where one tells what it is about, its parameter."""
     plain = {name: one for name, one in action.parameters.items() if isinstance(one, str | int) and one != ""}
-    told = next((name for name in _TELLING if name in plain), None)
-    if told is None and len(action.parameters) == 1 and not plain.keys() & _SAYING_NOTHING:
+    told = next((name for name in _LABEL_PARAMETERS if name in plain), None)
+    if told is None and len(action.parameters) == 1 and not plain.keys() & _UNINFORMATIVE_PARAMETERS:
         told = next(iter(plain), None)
-    name = one_line(action.tool_name, _MAX_LABEL)
-    return name if told is None else f"{name}({one_line(str(plain[told]), _MAX_LABEL)})"
+    name = to_one_line(action.tool_name, _MAX_LABEL_CHARACTERS)
+    return name if told is None else f"{name}({to_one_line(str(plain[told]), _MAX_LABEL_CHARACTERS)})"
 
 
-def one_line(text: str, most: int) -> str:
+def to_one_line(text: str, most: int) -> str:
     """A text in one line of at most so many characters and three dots."""
     line = " ".join(text[: 2 * most + 1].split())
     return line if len(line) <= most and len(text) <= 2 * most else line[:most] + "..."
 
 
-def _result_of(entry: MemoryEntry) -> str:
-    text = one_line(entry.observation.text, _MAX_SHOWN) if entry.observation is not None else ""
+def _format_result(entry: MemoryEntry) -> str:
+    text = to_one_line(entry.observation.text, _MAX_SHOWN_CHARACTERS) if entry.observation is not None else ""
     if entry.outcome.is_failure or (entry.error_message and not text):
-        error = one_line(entry.error_message or "", _MAX_SHOWN) or text
+        error = to_one_line(entry.error_message or "", _MAX_SHOWN_CHARACTERS) or text
         return f"Error: {error}" if error else ""
     url = entry.action.parameters.get("url")
-    if entry.action.tool_name in VISITING and isinstance(url, str) and url:
-        return f"Navigated to: {one_line(url, _MAX_SHOWN)}"
+    if entry.action.tool_name in VISITING_TOOLS and isinstance(url, str) and url:
+        return f"Navigated to: {to_one_line(url, _MAX_SHOWN_CHARACTERS)}"
     return f"Result: {text}" if text else ""
 
 
-def object_of(value: object, where: str) -> dict[str, Any]:
+def check_json_object(value: object, where: str) -> dict[str, Any]:
     """A JSON object with texts as keys, or an error that names it."""
     if not isinstance(value, dict):
         raise InvalidInputError(f"{where} must be a dict, got a {type(value).__name__}: use plain JSON")
@@ -230,16 +257,18 @@ def object_of(value: object, where: str) -> dict[str, Any]:
     return value
 
 
-def action_to_dict(action: Action) -> dict[str, Any]:
+def action_to_dict(action: AgentAction) -> dict[str, Any]:
     """A call as plain JSON."""
-    return {"tool_name": action.tool_name, "parameters": plain_value(action.parameters)}
+    return {"tool_name": action.tool_name, "parameters": to_plain_value(action.parameters)}
 
 
-def action_from_dict(value: object, where: str = "action") -> Action:
+def action_from_dict(value: object, where: str = "action") -> AgentAction:
     """The call that plain JSON stands for."""
-    data = object_of(value, where)
+    data = check_json_object(value, where)
     parameters = check_object(data.get("parameters", {}), f"{where}.parameters")
-    return Action.settled(check_filled(data.get("tool_name"), f"{where}.tool_name"), parameters)
+    return AgentAction.from_plain_json(
+        check_not_empty(data.get("tool_name"), f"{where}.tool_name"), parameters
+    )
 
 
 def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
@@ -266,17 +295,17 @@ def entry_to_dict(entry: MemoryEntry) -> dict[str, Any]:
 
 def entry_from_dict(value: object, where: str = "entry") -> MemoryEntry:
     """The cycle that plain JSON stands for; what is missing gets what is usual."""
-    data = object_of(value, where)
+    data = check_json_object(value, where)
     error = data.get("error_message")
     tags = check_list(data.get("tags", []), f"{where}.tags")
     return MemoryEntry(
-        entry_id=check_filled(data.get("entry_id"), f"{where}.entry_id"),
-        timestamp=check_moment(data.get("timestamp"), f"{where}.timestamp"),
+        entry_id=check_not_empty(data.get("entry_id"), f"{where}.entry_id"),
+        timestamp=check_unix_seconds(data.get("timestamp"), f"{where}.timestamp"),
         thought=Thought(check_text(data.get("thought", ""), f"{where}.thought")),
         action=action_from_dict(data.get("action"), f"{where}.action"),
-        observation=_observation(data.get("observation"), f"{where}.observation"),
-        outcome=_choice(ExecutionOutcome, data.get("outcome", "success"), f"{where}.outcome"),
-        priority=_choice(MemoryPriority, data.get("priority", "normal"), f"{where}.priority"),
+        observation=_parse_observation(data.get("observation"), f"{where}.observation"),
+        outcome=_parse_choice(ExecutionOutcome, data.get("outcome", "success"), f"{where}.outcome"),
+        priority=_parse_choice(MemoryPriority, data.get("priority", "normal"), f"{where}.priority"),
         url=check_text(data.get("url", ""), f"{where}.url"),
         page_title=check_text(data.get("page_title", ""), f"{where}.page_title"),
         duration_ms=check_number(data.get("duration_ms", 0.0), f"{where}.duration_ms"),
@@ -288,10 +317,10 @@ def entry_from_dict(value: object, where: str = "entry") -> MemoryEntry:
     )
 
 
-def _observation(value: object, where: str) -> Observation | None:
+def _parse_observation(value: object, where: str) -> Observation | None:
     if value is None:
         return None
-    data = object_of(value, where)
+    data = check_json_object(value, where)
     summary = data.get("summary")
     return Observation(
         check_text(data.get("raw_output", ""), f"{where}.raw_output"),
@@ -299,7 +328,7 @@ def _observation(value: object, where: str) -> Observation | None:
     )
 
 
-def _choice(kind: type[_Choice], value: object, where: str) -> _Choice:
+def _parse_choice(kind: type[_Choice], value: object, where: str) -> _Choice:
     try:
         return kind(check_text(value, where))
     except InvalidInputError:

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_fraction
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice, Watch, advice_on
-from langmem_tiers.tasks.loop_detection.detector import DEFAULT_THRESHOLD, Loop, LoopReport, LoopTracker, Step
-from langmem_tiers.tasks.loop_detection.step_keys import Mark, difference, mark_of
-from langmem_tiers.tasks.loop_detection.weights import ActionKind
-from langmem_tiers.tasks.models import Action, action_signature
+from langmem_tiers.tasks.guard_advice import AdviceLevel, GuardAdvice, LoopWatch, advise_on_loop
+from langmem_tiers.tasks.loop_detection.detector import (
+    DEFAULT_LOOP_THRESHOLD,
+    Loop,
+    LoopReport,
+    LoopTracker,
+    Step,
+)
+from langmem_tiers.tasks.loop_detection.step_keys import StepKey, build_step_key, compare_actions
+from langmem_tiers.tasks.loop_detection.weights import StepKind
+from langmem_tiers.tasks.models import AgentAction, compute_action_signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["AdviceLevel", "Guard", "GuardAdvice"]
 
-_WINDOW = 10
+_WARNING_WINDOW_ACTIONS = 10
 """Actions that the warnings in the form of the design look at."""
-_KEPT = 200
+_MAX_KEPT_STEPS = 200
 """Steps that are kept in the state; what came before counts only in frequencies and failures."""
-_COUNTED = 10_000
+_MAX_COUNTED_ACTIONS = 10_000
 """Actions, and failed signatures, that are counted: the latest ones."""
-_WATCHES = 64
-_WORDS_OF_A_REASON = 3
-_NOTED = 0.4
+_MAX_WATCHES = 64
+_MIN_REASON_WORDS = 3
+_NOTE_THRESHOLD = 0.4
 """The score from which on a repeat is worth a note."""
-_VERSION = 1
+_STATE_VERSION = 1
 
 
 class Guard:
@@ -41,14 +47,14 @@ class Guard:
         exempt: Tools that may be called as often as one likes, such as one that asks whether a job is done.
     """
 
-    def __init__(self, *, threshold: float = DEFAULT_THRESHOLD, exempt: Collection[str] = ()) -> None:
+    def __init__(self, *, threshold: float = DEFAULT_LOOP_THRESHOLD, exempt: Collection[str] = ()) -> None:
         self._threshold = check_fraction(threshold, "threshold")
         self._exempt = frozenset([exempt] if isinstance(exempt, str) else exempt)
         self.reset()
 
     def reset(self) -> None:
         """Forgets everything: a new task."""
-        self._steps = 0
+        self._step_count = 0
         self._counts: OrderedDict[str, list[int]] = OrderedDict()
         self._failures: OrderedDict[str, int] = OrderedDict()
         self.begin_turn()
@@ -56,8 +62,8 @@ class Guard:
     def begin_turn(self) -> None:
         """The user asks for something: doing again what was done before is no loop, and no block holds any more."""
         self._tracker = LoopTracker()
-        self._marks: deque[Mark] = deque(maxlen=_KEPT)
-        self._watches: list[Watch] = []
+        self._step_keys: deque[StepKey] = deque(maxlen=_MAX_KEPT_STEPS)
+        self._watches: list[LoopWatch] = []
 
     def observe(self, entry: MemoryEntry) -> GuardAdvice | None:
         """Takes in a cycle that is over, and says what there is to say about it."""
@@ -72,11 +78,11 @@ class Guard:
                 observation="" if seen is None else seen.raw_output or seen.text,
                 failed=entry.outcome.is_failure,
             )
-            return self._observe(mark_of(step), entry.action_signature)
+            return self._observe_step(build_step_key(step), entry.action_signature)
         except Exception:  # noqa: BLE001 - whatever is wrong with a cycle, the agent's loop goes on
             return None
 
-    def check(self, action: Action, url: str = "") -> GuardAdvice | None:
+    def check(self, action: AgentAction, url: str = "") -> GuardAdvice | None:
         """What there is to say against an action before it is taken; `None` for nothing.
 
         A block must be answered with `answer`, unless the agent does something else.
@@ -86,11 +92,11 @@ class Guard:
             url: Where; the same action somewhere else is not blocked.
         """
         try:
-            mark = mark_of(Step(tool=action.tool_name, parameters=action.parameters, url=url))
+            mark = build_step_key(Step(tool=action.tool_name, parameters=action.parameters, url=url))
             for watch in self._watches:
-                if watch.is_blocked and (watch.holds(mark) or self._goes_on(watch, mark)):
-                    return watch.block(mark.shown)
-            failed = self.failures(action_signature(action, url))
+                if watch.is_blocked and (watch.covers_action(mark) or self._continues_loop(watch, mark)):
+                    return watch.build_block_advice(mark.shown)
+            failed = self.failures(compute_action_signature(action, url))
         except Exception:  # noqa: BLE001 - as above
             return None
         if not failed:
@@ -118,12 +124,12 @@ class Guard:
     def would_accept(self, reason: str) -> bool:
         """Whether something is blocked that this reason lifts."""
         words = str(reason).split()
-        is_one = len(words) >= _WORDS_OF_A_REASON
+        is_one = len(words) >= _MIN_REASON_WORDS
         return is_one and any(watch.would_lift(" ".join(words)) for watch in self._watches)
 
     def warnings(self, threshold: int = 3) -> list[str]:
         """A line for each action that came so often in the last ten, the most frequent first."""
-        recent = list(self._marks)[-_WINDOW:]
+        recent = list(self._step_keys)[-_WARNING_WINDOW_ACTIONS:]
         shown = {mark.action: mark.shown for mark in recent}
         return [
             f"Warning: {shown[action]} repeated {count} times in last {len(recent)} actions!"
@@ -146,7 +152,7 @@ class Guard:
     def frequency(self, tool: str, parameters: Mapping[str, Any]) -> int:
         """How often the tool was called with these parameters, at any address."""
         try:
-            return self._counts.get(mark_of(Step(tool=tool, parameters=parameters)).action, [0])[0]
+            return self._counts.get(build_step_key(Step(tool=tool, parameters=parameters)).action, [0])[0]
         except Exception:  # noqa: BLE001 - as above
             return 0
 
@@ -156,14 +162,14 @@ class Guard:
         Calls are in it as they are shown in warnings, with the words of their parameters.
         """
         return {
-            "version": _VERSION,
-            "steps": self._steps,
+            "version": _STATE_VERSION,
+            "steps": self._step_count,
             "marks": [
-                [list(part) if isinstance(part, tuple) else part for part in one] for one in self._marks
+                [list(part) if isinstance(part, tuple) else part for part in one] for one in self._step_keys
             ],
             "counts": {action: list(count) for action, count in self._counts.items()},
             "failures": dict(self._failures),
-            "watches": [watch.state() for watch in self._watches],
+            "watches": [watch.to_state() for watch in self._watches],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -173,70 +179,72 @@ class Guard:
             InvalidInputError: If it is no state of a guard; nothing is changed then.
         """
         try:
-            if state["version"] != _VERSION:
+            if state["version"] != _STATE_VERSION:
                 raise ValueError(f"version {state['version']!r}")  # noqa: TRY301 - told as all else that is wrong
-            marks = [_mark(one) for one in state["marks"]]
+            marks = [_parse_step_key(one) for one in state["marks"]]
             counts = OrderedDict(
                 (str(key), [int(one) for one in value]) for key, value in state["counts"].items()
             )
             failures = OrderedDict((str(key), int(value)) for key, value in state["failures"].items())
-            watches = [Watch.from_state(one) for one in state["watches"]]
+            watches = [LoopWatch.from_state(one) for one in state["watches"]]
             steps = int(state["steps"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInputError(
                 f"this is no state of a guard ({error!r}): pass what state() gave"
             ) from error
         self.reset()
-        self._marks.extend(marks)
+        self._step_keys.extend(marks)
         for mark in marks:
-            self._tracker.add_mark(mark)
-        self._steps, self._counts, self._failures, self._watches = steps, counts, failures, watches
+            self._tracker.add_step_key(mark)
+        self._step_count, self._counts, self._failures, self._watches = steps, counts, failures, watches
 
-    def _goes_on(self, watch: Watch, mark: Mark) -> bool:
+    def _continues_loop(self, watch: LoopWatch, mark: StepKey) -> bool:
         """Whether a loop of actions that are only alike would go on with this one."""
-        latest = next((one for one in reversed(self._marks) if one.action in watch.actions), None)
+        latest = next((one for one in reversed(self._step_keys) if one.action in watch.actions), None)
         if watch.period > 1 or len(watch.actions) < 2 or latest is None:
             return False
         is_elsewhere = bool(mark.url and latest.url) and mark.url != latest.url
-        return not is_elsewhere and difference(mark, latest) is not None
+        return not is_elsewhere and compare_actions(mark, latest) is not None
 
-    def _observe(self, mark: Mark, signature: str) -> GuardAdvice | None:
-        loop = self._tracker.add_mark(mark)
-        self._marks.append(mark)
-        last_time = self._count(mark)
+    def _observe_step(self, mark: StepKey, signature: str) -> GuardAdvice | None:
+        loop = self._tracker.add_step_key(mark)
+        self._step_keys.append(mark)
+        last_time = self._count_action(mark)
         if mark.failed:
             self._failures[signature] = self._failures.pop(signature, 0) + 1
-            _shrink(self._failures)
+            _limit_size(self._failures)
         for watch in self._watches:
-            watch.notice(mark, last_time)
+            watch.lift_on_progress(mark, last_time)
         advice = None if loop is None else self._escalate(mark, loop)
-        self._steps += 1
+        self._step_count += 1
         return advice
 
-    def _count(self, mark: Mark) -> int:
+    def _count_action(self, mark: StepKey) -> int:
         """Counts the action and gives the number of the step at which it was done before, or -1."""
         count, last_time = self._counts.pop(mark.action, [0, -1])
-        self._counts[mark.action] = [count + 1, self._steps]
-        _shrink(self._counts)
+        self._counts[mark.action] = [count + 1, self._step_count]
+        _limit_size(self._counts)
         return last_time
 
-    def _escalate(self, mark: Mark, loop: Loop) -> GuardAdvice | None:
-        watch = next((one for one in self._watches if one.is_of(mark, loop)), None)
+    def _escalate(self, mark: StepKey, loop: Loop) -> GuardAdvice | None:
+        watch = next((one for one in self._watches if one.matches_loop(mark, loop)), None)
         if watch is None:
-            if loop.score < _NOTED or (mark.kind is ActionKind.EXPLORE and loop.score < self._threshold):
+            if loop.score < _NOTE_THRESHOLD or (
+                mark.kind is StepKind.EXPLORE and loop.score < self._threshold
+            ):
                 return None
-            watch = Watch(first=self._steps)
-            self._watches = [*self._watches, watch][-_WATCHES:]
-        around = list(self._marks)[-max(loop.period, 1) :]
-        return advice_on(watch, mark, loop, around, is_sure=loop.score >= self._threshold)
+            watch = LoopWatch(first=self._step_count)
+            self._watches = [*self._watches, watch][-_MAX_WATCHES:]
+        around = list(self._step_keys)[-max(loop.period, 1) :]
+        return advise_on_loop(watch, mark, loop, around, is_sure=loop.score >= self._threshold)
 
 
-def _mark(parts: list[Any]) -> Mark:
+def _parse_step_key(parts: list[Any]) -> StepKey:
     whole: list[Any] = [tuple(part) if isinstance(part, list) else part for part in parts]
-    mark = Mark(*whole)
-    return mark._replace(kind=ActionKind(mark.kind))
+    mark = StepKey(*whole)
+    return mark._replace(kind=StepKind(mark.kind))
 
 
-def _shrink(counted: OrderedDict[str, Any]) -> None:
-    if len(counted) > _COUNTED:
+def _limit_size(counted: OrderedDict[str, Any]) -> None:
+    if len(counted) > _MAX_COUNTED_ACTIONS:
         counted.popitem(last=False)

@@ -6,21 +6,21 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.tasks.loop_detection.detector import Loop, LoopKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langmem_tiers.tasks.loop_detection.step_keys import Mark
+    from langmem_tiers.tasks.loop_detection.step_keys import StepKey
 
-_REPEATS_TO_GO_ON = 2
+_REPEATS_BEFORE_ESCALATION = 2
 """Repeats after a warning until the next, firmer word."""
-_ACTIONS = 12
+_MAX_ACTIONS = 12
 """Of a loop that are remembered."""
-_TRIED = 5
+_MAX_NAMED_ACTIONS = 5
 """Of them that are named."""
-_MOST_LIFTS = 3
+_MAX_LIFTS = 3
 _CALM, _WARNED, _URGED, _BLOCKED = range(4)
 
 
@@ -33,7 +33,7 @@ class AdviceLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardAdvice(Told):
+class GuardAdvice(Displayable):
     """A word to the agent."""
 
     level: AdviceLevel
@@ -45,7 +45,7 @@ class GuardAdvice(Told):
 
 
 @dataclass(slots=True)
-class Watch:
+class LoopWatch:
     """One loop under watch, and how far the guard has gone with it."""
 
     first: int
@@ -77,12 +77,14 @@ class Watch:
         """Whether its actions wait for an answer."""
         return self.level == _BLOCKED
 
-    def holds(self, mark: Mark) -> bool:
+    def covers_action(self, mark: StepKey) -> bool:
         """Whether it is about exactly this action at this place."""
         _, url = self.actions.get(mark.action, ("", ""))
-        return mark.action in self.actions and (not mark.url or not url or _page(mark.url) == _page(url))
+        return mark.action in self.actions and (
+            not mark.url or not url or _strip_query(mark.url) == _strip_query(url)
+        )
 
-    def is_of(self, mark: Mark, loop: Loop) -> bool:
+    def matches_loop(self, mark: StepKey, loop: Loop) -> bool:
         """Whether the loop is the one under watch."""
         is_same_chain = loop.period == 1 and (loop.first, loop.tool) == (self.began, self.chain)
         return (
@@ -91,7 +93,7 @@ class Watch:
             or (loop.kind is LoopKind.NEAR and bool(self.tool) and mark.tool == self.tool)
         )
 
-    def notice(self, mark: Mark, last_time: int) -> None:
+    def lift_on_progress(self, mark: StepKey, last_time: int) -> None:
         """Lifts the block when something else, not done since the loop began, succeeded and the page is another."""
         if not self.is_blocked or mark.failed or mark.action in self.actions or last_time >= self.first:
             return
@@ -103,7 +105,7 @@ class Watch:
     @property
     def can_be_lifted(self) -> bool:
         """Whether an answer helps: after three of them it does not any more."""
-        return self.is_blocked and self.lifts < _MOST_LIFTS
+        return self.is_blocked and self.lifts < _MAX_LIFTS
 
     def would_lift(self, reason: str) -> bool:
         """Whether a reason lifts the block: the one that was given before does not."""
@@ -113,7 +115,7 @@ class Watch:
         """Lifts the block for a reason: two more repeats bring it back."""
         self.level, self.since, self.reason, self.lifts = _URGED, 0, reason, self.lifts + 1
 
-    def block(self, shown: str, loop: Loop | None = None) -> GuardAdvice:
+    def build_block_advice(self, shown: str, loop: Loop | None = None) -> GuardAdvice:
         """The word of a block.
 
         Args:
@@ -130,12 +132,12 @@ class Watch:
             level=AdviceLevel.BLOCK, message=message, loop=loop, must_answer=self.can_be_lifted
         )
 
-    def state(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, Any]:
         """As plain JSON."""
         return asdict(self)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Watch:
+    def from_state(cls, state: Mapping[str, Any]) -> LoopWatch:
         """The watch of which this is the state."""
         watch = cls(**{one.name: state[one.name] for one in fields(cls)})
         watch.actions = {str(key): [str(shown), str(url)] for key, (shown, url) in watch.actions.items()}
@@ -143,8 +145,8 @@ class Watch:
         return watch
 
 
-def advice_on(
-    watch: Watch, mark: Mark, loop: Loop, around: Sequence[Mark], *, is_sure: bool
+def advise_on_loop(
+    watch: LoopWatch, mark: StepKey, loop: Loop, around: Sequence[StepKey], *, is_sure: bool
 ) -> GuardAdvice | None:
     """What is to be said now that the loop went on by a step, if anything.
 
@@ -155,7 +157,7 @@ def advice_on(
         around: The steps of its last round.
         is_sure: Whether the loop is one beyond doubt.
     """
-    _bring_up_to_date(watch, mark, loop, around)
+    _update_watch(watch, mark, loop, around)
     if not is_sure:
         is_new, watch.noted = not watch.noted, True
         return (
@@ -164,41 +166,41 @@ def advice_on(
             else None
         )
     if watch.is_blocked:
-        return watch.block(mark.shown, loop)
+        return watch.build_block_advice(mark.shown, loop)
     watch.since += 1
-    if watch.level != _CALM and watch.since < _REPEATS_TO_GO_ON * watch.period:
+    if watch.level != _CALM and watch.since < _REPEATS_BEFORE_ESCALATION * watch.period:
         return None
     watch.level, watch.since = watch.level + 1, 0
     if watch.level == _BLOCKED:
-        return watch.block(mark.shown, loop)
-    return GuardAdvice(level=AdviceLevel.WARNING, message=_warning(watch, loop), loop=loop)
+        return watch.build_block_advice(mark.shown, loop)
+    return GuardAdvice(level=AdviceLevel.WARNING, message=_format_warning(watch, loop), loop=loop)
 
 
-def _bring_up_to_date(watch: Watch, mark: Mark, loop: Loop, around: Sequence[Mark]) -> None:
+def _update_watch(watch: LoopWatch, mark: StepKey, loop: Loop, around: Sequence[StepKey]) -> None:
     for one in around if loop.period > 1 else [mark]:
         watch.actions.pop(one.action, None)
         watch.actions[one.action] = [one.shown, one.url]
-    while len(watch.actions) > _ACTIONS:
+    while len(watch.actions) > _MAX_ACTIONS:
         del watch.actions[next(iter(watch.actions))]
     watch.tool = mark.tool if loop.kind is LoopKind.NEAR else watch.tool
     watch.began, watch.chain = loop.first, loop.tool
     watch.period = max(watch.period, loop.period)
     watch.pages = (
-        [*(page for page in watch.pages if page != mark.page), mark.page][-_ACTIONS:] if mark.page else []
+        [*(page for page in watch.pages if page != mark.page), mark.page][-_MAX_ACTIONS:] if mark.page else []
     )
     watch.message = loop.message
 
 
-def _warning(watch: Watch, loop: Loop) -> str:
+def _format_warning(watch: LoopWatch, loop: Loop) -> str:
     if watch.level == _WARNED:
         return f"Warning: {loop.message}. Make sure that it still brings you forward."
-    tried = ", ".join([shown for shown, _ in watch.actions.values()][-_TRIED:])
+    tried = ", ".join([shown for shown, _ in watch.actions.values()][-_MAX_NAMED_ACTIONS:])
     return (
         f"Warning: {loop.message}, and it went on after a warning. Tried so far: {tried}. Take a different "
         "approach: another element or way to the same end, or tell the user what stands in the way."
     )
 
 
-def _page(url: str) -> str:
+def _strip_query(url: str) -> str:
     # What is asked of a page may hold a time or a token that differs each time.
     return url.partition("?")[0].rstrip("/")

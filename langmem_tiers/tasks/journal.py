@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.messages import MessageDraft, Role
 from langmem_tiers.common.namespaces import check_name
-from langmem_tiers.compression.tool_output.budget import head_and_tail
+from langmem_tiers.compression.tool_output.budget import keep_head_and_tail
 from langmem_tiers.errors import InvalidNameError
 from langmem_tiers.tasks.cycles import entry_from_dict, entry_to_dict
 from langmem_tiers.tasks.models import Observation
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from langmem_tiers.session import Session
     from langmem_tiers.tasks.models import MemoryEntry
 
-KEPT_CHARACTERS = 100_000
+MAX_OBSERVATION_CHARACTERS = 100_000
 """Of an observation that are kept; of a longer one its beginning and its end."""
-_TOLD_CHARACTERS = 8_000
+_MAX_INDEXED_CHARACTERS = 8_000
 """Of an observation that recall looks at."""
-NOTES = ": notes"
+NOTES_SUFFIX = ": notes"
 """Behind the name of a task: the session in which its changes are written down."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCycle:
+class StoredCycle:
     """A cycle as it was written down."""
 
     entry: MemoryEntry
@@ -37,14 +37,14 @@ class KeptCycle:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptNote:
+class StoredNote:
     """A change as it was written down."""
 
     kind: str
     value: Any
-    at: float
+    timestamp: float
     """Seconds since 1970."""
-    after: int
+    cycles_before: int
     """Cycles that were written down before it."""
 
 
@@ -65,84 +65,86 @@ class TaskJournal:
     ) -> None:
         self.task = task
         self.is_replaying = False
-        self._cycles = open_session(namespace, task)
-        self._notes = open_session(namespace, f"{task}{NOTES}")
-        self._written = 0
+        self._cycle_session = open_session(namespace, task)
+        self._note_session = open_session(namespace, f"{task}{NOTES_SUFFIX}")
+        self._cycle_count = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever written down."""
-        return not self._cycles.info().message_count and not self._notes.info().message_count
+        return not self._cycle_session.info().message_count and not self._note_session.info().message_count
 
     def append(self, entry: MemoryEntry, extraction: str | None = None) -> MemoryEntry:
         """Keep a cycle, and what was extracted with it; the cycle with its id, which is that of its message."""
         told = [entry.thought.content, f"{entry.action.tool_name} {entry.action.parameters_json}"]
         if entry.observation is not None:
-            told.append(head_and_tail(entry.observation.text, _TOLD_CHARACTERS))
+            told.append(keep_head_and_tail(entry.observation.text, _MAX_INDEXED_CHARACTERS))
         # What is empty is what a cycle has that says nothing of it, and the id is that of the message.
         payload: dict[str, Any] = {"cycle": {name: one for name, one in entry_to_dict(entry).items() if one}}
         del payload["cycle"]["entry_id"]
         if extraction is not None:
             payload["extraction"] = extraction
         draft = MessageDraft(Role.ASSISTANT, "\n".join(filter(None, told)), payload=payload)
-        (message,) = self._cycles.add(draft).stored
-        self._written += 1
+        (message,) = self._cycle_session.add(draft).stored
+        self._cycle_count += 1
         object.__setattr__(entry, "entry_id", message.id)  # nobody has seen it yet
         return entry
 
-    def note(self, kind: str, value: object) -> None:
+    def append_note(self, kind: str, value: object) -> None:
         """Keep a change: plain JSON that was checked, and that is kept whole."""
         if not self.is_replaying:
-            payload = {"note": kind, "value": value, "after": self._written}
-            self._notes.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
+            payload = {"note": kind, "value": value, "after": self._cycle_count}
+            self._note_session.add(MessageDraft(Role.SYSTEM, f"{self.task}: {kind}", payload=payload))
 
-    def cycles(self) -> Iterator[MemoryEntry]:
+    def iterate_cycles(self) -> Iterator[MemoryEntry]:
         """All cycles, oldest first."""
-        return (kept_as.entry for kept_as in self._kept_cycles())
+        return (kept_as.entry for kept_as in self._load_cycles())
 
-    def events(self) -> Iterator[KeptCycle | KeptNote]:
+    def iterate_events(self) -> Iterator[StoredCycle | StoredNote]:
         """All cycles and changes in the order in which they were made, to go on behind them."""
-        self._written = 0
-        notes = self._kept_notes()
+        self._cycle_count = 0
+        notes = self._load_notes()
         note = next(notes, None)
-        for cycle in self._kept_cycles():
-            while note is not None and note.after <= self._written:
+        for cycle in self._load_cycles():
+            while note is not None and note.cycles_before <= self._cycle_count:
                 yield note
                 note = next(notes, None)
-            self._written += 1
+            self._cycle_count += 1
             yield cycle
         if note is not None:
             yield note
         yield from notes
 
-    def _kept_cycles(self) -> Iterator[KeptCycle]:
-        for message in self._cycles.messages():
+    def _load_cycles(self) -> Iterator[StoredCycle]:
+        for message in self._cycle_session.messages():
             payload: Any = message.payload
             if isinstance(payload, dict) and isinstance(payload.get("cycle"), dict):
                 entry = entry_from_dict({**payload["cycle"], "entry_id": message.id})
-                yield KeptCycle(entry, payload.get("extraction"))
+                yield StoredCycle(entry, payload.get("extraction"))
 
-    def _kept_notes(self) -> Iterator[KeptNote]:
-        for message in self._notes.messages():
+    def _load_notes(self) -> Iterator[StoredNote]:
+        for message in self._note_session.messages():
             payload: Any = message.payload
             if isinstance(payload, dict) and isinstance(payload.get("note"), str):
                 at = message.created_at.timestamp()
-                yield KeptNote(payload["note"], payload.get("value"), at, payload.get("after", 0))
+                yield StoredNote(payload["note"], payload.get("value"), at, payload.get("after", 0))
 
 
-def check_task(task: str) -> str:
+def check_task_name(task: str) -> str:
     """The name of a task, or an error that says why it is none."""
     name = check_name(task, "task")
-    if name.endswith(NOTES):
-        raise InvalidNameError(f"a task must not end with {NOTES!r}, got {name[-80:]!r}: call it otherwise")
-    check_name(f"{name}{NOTES}", "task")
+    if name.endswith(NOTES_SUFFIX):
+        raise InvalidNameError(
+            f"a task must not end with {NOTES_SUFFIX!r}, got {name[-80:]!r}: call it otherwise"
+        )
+    check_name(f"{name}{NOTES_SUFFIX}", "task")
     return name
 
 
-def kept(observation: Observation) -> Observation:
+def truncate_observation(observation: Observation) -> Observation:
     """The observation as it is kept: of a very long one its beginning and its end."""
     summary = observation.summary
     return Observation(
-        head_and_tail(observation.raw_output, KEPT_CHARACTERS),
-        None if summary is None else head_and_tail(summary, KEPT_CHARACTERS),
+        keep_head_and_tail(observation.raw_output, MAX_OBSERVATION_CHARACTERS),
+        None if summary is None else keep_head_and_tail(summary, MAX_OBSERVATION_CHARACTERS),
     )

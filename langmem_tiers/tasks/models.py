@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from langmem_tiers.common.plain_values import plain_value
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.common.plain_values import to_plain_value
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidInputError
 
-_SHOWN_CHARACTERS = 500
+_MAX_SHOWN_CHARACTERS = 500
 """Of an observation in a prompt."""
 
 
@@ -68,7 +68,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class AgentAction:
     """A call of a tool."""
 
     tool_name: str
@@ -88,13 +88,13 @@ class Action:
     @property
     def parameters_json(self) -> str:
         """The parameters as JSON with sorted keys; what is no JSON by its text, so that no call is refused."""
-        return _sorted_json(plain_value(self.parameters)) if self._json is None else self._json
+        return _dump_sorted_json(to_plain_value(self.parameters)) if self._json is None else self._json
 
     @classmethod
-    def settled(cls, tool_name: str, parameters: dict[str, Any]) -> Action:
+    def from_plain_json(cls, tool_name: str, parameters: dict[str, Any]) -> AgentAction:
         """A call whose parameters are plain JSON that nobody changes any more: it is written but once."""
         action = cls(tool_name, parameters)
-        object.__setattr__(action, "_json", _sorted_json(parameters))
+        object.__setattr__(action, "_json", _dump_sorted_json(parameters))
         return action
 
 
@@ -111,21 +111,21 @@ class Observation:
         return self.summary or self.raw_output
 
 
-def action_signature(action: Action, url: str = "") -> str:
+def compute_action_signature(action: AgentAction, url: str = "") -> str:
     """The same for the same tool with the same parameters at the same address, whatever the order of keys."""
     whole = "\n".join([action.tool_name, action.parameters_json, url])
     return hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEntry(Told):
+class MemoryEntry(Displayable):
     """One cycle of thought, action and observation."""
 
     entry_id: str
     timestamp: float
     """Seconds since 1970."""
     thought: Thought
-    action: Action
+    action: AgentAction
     observation: Observation | None = None
     outcome: ExecutionOutcome = ExecutionOutcome.SUCCESS
     priority: MemoryPriority = MemoryPriority.NORMAL
@@ -141,7 +141,7 @@ class MemoryEntry(Told):
 
     def __post_init__(self) -> None:
         if not self.action_signature:
-            object.__setattr__(self, "action_signature", action_signature(self.action, self.url))
+            object.__setattr__(self, "action_signature", compute_action_signature(self.action, self.url))
 
     def format_for_prompt(self, include_observation: bool = True) -> str:  # noqa: FBT001, FBT002 - as in the design
         """The cycle as lines of a prompt.
@@ -153,7 +153,7 @@ class MemoryEntry(Told):
         lines.append(f"**Action**: {self.action.tool_name}({dict(self.action.parameters)})")
         if include_observation and self.observation is not None and self.observation.text:
             text = self.observation.text
-            shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+            shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "..."
             lines.append(f"**Observation**: {shown}")
         return "\n".join(lines)
 
@@ -173,7 +173,7 @@ class StateSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedPattern(Told):
+class LearnedPattern(Displayable):
     """Steps that worked at a site, with placeholders such as ``{email}`` for what differs each time."""
 
     pattern_id: str
@@ -196,5 +196,5 @@ class LearnedPattern(Told):
         return self.success_count / total if total > 0 else 0.0
 
 
-def _sorted_json(plain: object) -> str:
+def _dump_sorted_json(plain: object) -> str:
     return json.dumps(plain, ensure_ascii=False, sort_keys=True)

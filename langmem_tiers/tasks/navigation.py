@@ -6,17 +6,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.common.plain_values import plain_value
+from langmem_tiers.common.plain_values import to_plain_value
 from langmem_tiers.context_files.checks import (
-    check_filled,
     check_list,
-    check_moment,
+    check_not_empty,
     check_number,
     check_object,
     check_text,
+    check_unix_seconds,
 )
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.cycles import object_of
+from langmem_tiers.tasks.cycles import check_json_object
 from langmem_tiers.tasks.models import StateSnapshot
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class NavigationPath:
 
     def __init__(self) -> None:
         self._path: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
-        self._ahead: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)  # gone back from, nothing new since
+        self._undone: deque[StateSnapshot] = deque(maxlen=MAX_SNAPSHOTS)  # gone back from, nothing new since
         self._abandoned: deque[tuple[StateSnapshot, ...]] = deque()
 
     @property
@@ -42,12 +42,12 @@ class NavigationPath:
     def record(self, snapshot: StateSnapshot) -> None:
         """Go on to a state; what was gone back from before is an abandoned branch from now on."""
         snapshot = snapshot_from_dict(snapshot_to_dict(snapshot))
-        if self._ahead:
-            self._abandon(tuple(self._ahead))
-            self._ahead.clear()
+        if self._undone:
+            self._abandon(tuple(self._undone))
+            self._undone.clear()
         self._path.append(snapshot)
 
-    def history(self, n: int | None = None) -> list[StateSnapshot]:
+    def get_history(self, n: int | None = None) -> list[StateSnapshot]:
         """The way to the current state, or the last ``n`` of it, the oldest first."""
         path = list(self._path)
         return path if n is None else path[max(0, len(path) - check_whole(n, 0, "n")) :]
@@ -61,30 +61,30 @@ class NavigationPath:
         if check_whole(steps, 1, "steps") >= len(self._path):
             return None
         for _ in range(steps):
-            self._ahead.appendleft(self._path.pop())
+            self._undone.appendleft(self._path.pop())
         return self._path[-1]
 
-    def abandoned(self) -> list[list[StateSnapshot]]:
+    def get_abandoned(self) -> list[list[StateSnapshot]]:
         """The branches that were gone back from, each in the order of its way, the newest branch last."""
-        return [list(branch) for branch in (*self._abandoned, tuple(self._ahead)) if branch]
+        return [list(branch) for branch in (*self._abandoned, tuple(self._undone)) if branch]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON."""
         return {
             "path": [snapshot_to_dict(one) for one in self._path],
-            "ahead": [snapshot_to_dict(one) for one in self._ahead],
+            "ahead": [snapshot_to_dict(one) for one in self._undone],
             "abandoned": [[snapshot_to_dict(one) for one in branch] for branch in self._abandoned],
         }
 
     @classmethod
     def from_dict(cls, value: object) -> NavigationPath:
         """The way that ``to_dict`` wrote."""
-        data = object_of(value, "navigation")
+        data = check_json_object(value, "navigation")
         way = cls()
-        way._path.extend(_snapshots(data.get("path", []), "path"))
-        way._ahead.extend(_snapshots(data.get("ahead", []), "ahead"))
+        way._path.extend(_parse_snapshots(data.get("path", []), "path"))
+        way._undone.extend(_parse_snapshots(data.get("ahead", []), "ahead"))
         for index, branch in enumerate(check_list(data.get("abandoned", []), "abandoned")):
-            way._abandon(tuple(_snapshots(branch, f"abandoned[{index}]")))
+            way._abandon(tuple(_parse_snapshots(branch, f"abandoned[{index}]")))
         return way
 
     def _abandon(self, branch: tuple[StateSnapshot, ...]) -> None:
@@ -101,7 +101,7 @@ def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
         "url": snapshot.url,
         "page_title": snapshot.page_title,
         "visible_elements_summary": snapshot.visible_elements_summary,
-        "form_state": plain_value(snapshot.form_state),
+        "form_state": to_plain_value(snapshot.form_state),
         "scroll_position": list(snapshot.scroll_position),
         "associated_entry_id": snapshot.associated_entry_id,
     }
@@ -109,29 +109,31 @@ def snapshot_to_dict(snapshot: StateSnapshot) -> dict[str, Any]:
 
 def snapshot_from_dict(value: object, where: str = "snapshot") -> StateSnapshot:
     """The state that plain JSON stands for; what is missing gets what is usual."""
-    data = object_of(value, where)
+    data = check_json_object(value, where)
     entry_id, summary = data.get("associated_entry_id"), data.get("visible_elements_summary", "")
     return StateSnapshot(
-        snapshot_id=check_filled(data.get("snapshot_id"), f"{where}.snapshot_id"),
-        timestamp=check_moment(data.get("timestamp"), f"{where}.timestamp"),
+        snapshot_id=check_not_empty(data.get("snapshot_id"), f"{where}.snapshot_id"),
+        timestamp=check_unix_seconds(data.get("timestamp"), f"{where}.timestamp"),
         url=check_text(data.get("url"), f"{where}.url"),
         page_title=check_text(data.get("page_title", ""), f"{where}.page_title"),
         visible_elements_summary=check_text(summary, f"{where}.visible_elements_summary"),
         form_state=check_object(data.get("form_state", {}), f"{where}.form_state"),
-        scroll_position=_scrolled(data.get("scroll_position", [0, 0]), f"{where}.scroll_position"),
+        scroll_position=_parse_scroll_position(
+            data.get("scroll_position", [0, 0]), f"{where}.scroll_position"
+        ),
         associated_entry_id=None
         if entry_id is None
         else check_text(entry_id, f"{where}.associated_entry_id"),
     )
 
 
-def _scrolled(value: object, where: str) -> tuple[int, int]:
+def _parse_scroll_position(value: object, where: str) -> tuple[int, int]:
     both = check_list(value, where)
     if len(both) != 2:
         raise InvalidInputError(f"{where} must be x and y, got {len(both)} numbers")
     return int(check_number(both[0], where)), int(check_number(both[1], where))
 
 
-def _snapshots(value: object, where: str) -> Iterator[StateSnapshot]:
+def _parse_snapshots(value: object, where: str) -> Iterator[StateSnapshot]:
     for index, one in enumerate(check_list(value, where)):
         yield snapshot_from_dict(one, f"{where}[{index}]")

@@ -9,26 +9,34 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langmem_tiers.tasks.action_sequences import LONGEST, SHORTEST, Mark, Stretch, stretches_of
-from langmem_tiers.tasks.action_templates import written
+from langmem_tiers.tasks.action_sequences import (
+    MAX_PATTERN_STEPS,
+    MIN_PATTERN_STEPS,
+    ActionSequence,
+    StepUse,
+    find_sequences,
+)
+from langmem_tiers.tasks.action_templates import replace_at_paths
 from langmem_tiers.tasks.models import LearnedPattern, MemoryEntry
-from langmem_tiers.tasks.patterns import PLACEHOLDER, literal, site_of, with_parents
+from langmem_tiers.tasks.patterns import PLACEHOLDER, escape_placeholders, iterate_parent_domains, to_site
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
-    from langmem_tiers.tasks.action_templates import Path, Slot, Step
+    from langmem_tiers.tasks.action_templates import ParameterPath, Slot, TemplateStep
 
 
-LEARNED = "learned_"
+LEARNED_ID_PREFIX = "learned_"
 """How the ids of patterns begin that were learned by themselves."""
 
 
-def places_of(pattern: LearnedPattern, steps: Sequence[Step], is_free: Sequence[bool]) -> list[int]:
+def find_pattern_uses(
+    pattern: LearnedPattern, steps: Sequence[TemplateStep], is_free: Sequence[bool]
+) -> list[int]:
     """Where a pattern was used, from its first step to its last: places that do not overlap."""
     length, at, found = len(pattern.steps), 0, list[int]()
     while length and at + length <= len(steps):
-        if all(is_free[at : at + length]) and _begins(pattern, steps[at : at + length]):
+        if all(is_free[at : at + length]) and _matches_start(pattern, steps[at : at + length]):
             found.append(at)
             at += length
         else:
@@ -36,21 +44,21 @@ def places_of(pattern: LearnedPattern, steps: Sequence[Step], is_free: Sequence[
     return found
 
 
-def failed_after(
-    pattern: LearnedPattern, steps: Sequence[Step], is_free: Sequence[bool], failed: Step
+def count_steps_before_failure(
+    pattern: LearnedPattern, steps: Sequence[TemplateStep], is_free: Sequence[bool], failed: TemplateStep
 ) -> int:
     """How many steps of a pattern worked before it failed at the next one; 0 if it did not."""
     for done in range(min(len(pattern.steps) - 1, len(steps)), 0, -1):
-        if all(is_free[-done:]) and _begins(pattern, [*steps[-done:], failed]):
+        if all(is_free[-done:]) and _matches_start(pattern, [*steps[-done:], failed]):
             return done
     return 0
 
 
-def _begins(pattern: LearnedPattern, steps: Sequence[Step]) -> bool:
+def _matches_start(pattern: LearnedPattern, steps: Sequence[TemplateStep]) -> bool:
     # What was always typed alike may be typed otherwise from now on; who wrote a pattern by hand meant what it says.
-    is_loose = pattern.pattern_id.startswith(LEARNED)
+    is_loose = pattern.pattern_id.startswith(LEARNED_ID_PREFIX)
     return all(
-        fits(
+        matches_step(
             told,
             done.tool,
             done.parameters,
@@ -60,7 +68,9 @@ def _begins(pattern: LearnedPattern, steps: Sequence[Step]) -> bool:
     )
 
 
-def fits(step: Mapping[str, Any], tool: str, parameters: object, open_paths: Container[Path]) -> bool:
+def matches_step(
+    step: Mapping[str, Any], tool: str, parameters: object, open_paths: Container[ParameterPath]
+) -> bool:
     """Whether an action is a step of a pattern, with anything in place of ``{name}``.
 
     Args:
@@ -69,35 +79,35 @@ def fits(step: Mapping[str, Any], tool: str, parameters: object, open_paths: Con
         parameters: Of the action, as JSON.
         open_paths: Where in the parameters anything goes.
     """
-    if not _fits(step.get("tool"), tool, (), ()):
+    if not _matches(step.get("tool"), tool, (), ()):
         return False
     rest = {key: one for key, one in step.items() if key != "tool"}
-    is_nested = rest.keys() == {"parameters"} and _fits(rest["parameters"], parameters, (), open_paths)
-    return is_nested or _fits(rest, parameters, (), open_paths)
+    is_nested = rest.keys() == {"parameters"} and _matches(rest["parameters"], parameters, (), open_paths)
+    return is_nested or _matches(rest, parameters, (), open_paths)
 
 
-def _fits(step: object, value: object, path: Path, open_paths: Container[Path]) -> bool:
+def _matches(step: object, value: object, path: ParameterPath, open_paths: Container[ParameterPath]) -> bool:
     if path in open_paths:
         return True
     if isinstance(step, str):
         alone = PLACEHOLDER.fullmatch(step)
-        return bool(alone and alone[2]) or (isinstance(value, str) and _text_fits(step, value))
+        return bool(alone and alone[2]) or (isinstance(value, str) and _matches_text(step, value))
     if isinstance(step, Mapping):
         return (
             isinstance(value, Mapping)
             and step.keys() == value.keys()
-            and all(_fits(one, value[key], (*path, key), open_paths) for key, one in step.items())
+            and all(_matches(one, value[key], (*path, key), open_paths) for key, one in step.items())
         )
     if isinstance(step, list | tuple):
         return (
             isinstance(value, list)
             and len(step) == len(value)
-            and all(_fits(one, value[at], (*path, at), open_paths) for at, one in enumerate(step))
+            and all(_matches(one, value[at], (*path, at), open_paths) for at, one in enumerate(step))
         )
     return step == value and isinstance(step, bool) == isinstance(value, bool)
 
 
-def _text_fits(step: str, text: str) -> bool:
+def _matches_text(step: str, text: str) -> bool:
     parts, end = [""], 0
     for found in PLACEHOLDER.finditer(step):
         parts[-1] += step[end : found.start()] + (f"{{{found[1]}}}" if found[1] else "")
@@ -116,8 +126,8 @@ def _text_fits(step: str, text: str) -> bool:
     return text.startswith(first) and text.endswith(last) and at + len(last) <= len(text)
 
 
-_LEAST = 2  # times that it has to work
-_TITLES = {
+_MIN_OCCURRENCES = 2  # times that it has to work
+_TYPE_TITLES = {
     "login_flow": "Login flow",
     "form_fill": "Form fill",
     "search": "Search",
@@ -125,20 +135,20 @@ _TITLES = {
     "tool_flow": "Tool flow",
 }
 
-_Gram: TypeAlias = tuple[int, ...]
-_Place: TypeAlias = tuple[int, int]
+_ShapeSequence: TypeAlias = tuple[int, ...]
+_Position: TypeAlias = tuple[int, int]
 """A stretch, and where in it."""
 
 
 @dataclass(slots=True)
-class Lessons:
+class LearningResult:
     """What stretches teach."""
 
-    learned: list[LearnedPattern] = field(default_factory=list)
+    new_patterns: list[LearnedPattern] = field(default_factory=list)
     """New patterns, the longest first."""
-    used: dict[str, LearnedPattern] = field(default_factory=dict)
+    used_patterns: dict[str, LearnedPattern] = field(default_factory=dict)
     """Known patterns by their ids, with the uses that were counted, and placeholders for what now differed."""
-    widened: list[str] = field(default_factory=list)
+    widened_ids: list[str] = field(default_factory=list)
     """Those of them that have more placeholders than before."""
 
 
@@ -156,58 +166,66 @@ def propose_patterns(
         entries: The cycles of a task in their order, or the cycles of several tasks.
         known: Patterns that are there already: they are proposed again only with more placeholders.
     """
-    lessons = lessons_of([one for run in _runs(entries) for one in stretches_of(run)], known)
-    return [*lessons.learned, *(lessons.used[name] for name in lessons.widened)]
+    lessons = learn_from_sequences(
+        [one for run in _split_runs(entries) for one in find_sequences(run)], known
+    )
+    return [*lessons.new_patterns, *(lessons.used_patterns[name] for name in lessons.widened_ids)]
 
 
-def lessons_of(stretches: Sequence[Stretch], known: Iterable[LearnedPattern] = ()) -> Lessons:
+def learn_from_sequences(
+    stretches: Sequence[ActionSequence], known: Iterable[LearnedPattern] = ()
+) -> LearningResult:
     """What is learned from stretches: new patterns, and uses of known ones in what is fresh.
 
     The longest come first, of equal length those that are known. What only older stretches show is not learned: it
     was not when they were fresh, or was forgotten since. The steps are marked with what became of them.
     """
-    _number(stretches)
-    lessons = Lessons()
+    _number_shapes(stretches)
+    lessons = LearningResult()
     held: defaultdict[int, list[LearnedPattern]] = defaultdict(list)
     for pattern in known:
         held[len(pattern.steps)].append(pattern)
-    for length in sorted({*held, *range(SHORTEST, LONGEST + 1)}, reverse=True):
+    for length in sorted({*held, *range(MIN_PATTERN_STEPS, MAX_PATTERN_STEPS + 1)}, reverse=True):
         for pattern in held[length]:
-            _count(pattern, stretches, lessons)
-        if SHORTEST <= length <= LONGEST:
-            for places in _repeated(stretches, length):
-                times = [_steps(stretches, place, length) for place in places]
-                lessons.learned.append(_pattern(stretches[places[0][0]].site, times))
+            _count_uses(pattern, stretches, lessons)
+        if MIN_PATTERN_STEPS <= length <= MAX_PATTERN_STEPS:
+            for places in _find_repeated(stretches, length):
+                times = [_get_steps(stretches, place, length) for place in places]
+                lessons.new_patterns.append(_build_pattern(stretches[places[0][0]].site, times))
     return lessons
 
 
-def _count(pattern: LearnedPattern, stretches: Sequence[Stretch], lessons: Lessons) -> None:
-    domain, length = site_of(pattern.domain), len(pattern.steps)
+def _count_uses(
+    pattern: LearnedPattern, stretches: Sequence[ActionSequence], lessons: LearningResult
+) -> None:
+    domain, length = to_site(pattern.domain), len(pattern.steps)
     used = pattern
     for stretch in stretches:
-        if not stretch.is_fresh or domain not in with_parents(stretch.site):
+        if not stretch.is_fresh or domain not in iterate_parent_domains(stretch.site):
             continue
-        for at in places_of(pattern, stretch.steps, stretch.is_free):
-            stretch.mark(at, length, Mark.USED)
-            used = _used(used, stretch.steps[at : at + length])
-        if stretch.failed is not None and (
-            done := failed_after(pattern, stretch.steps, stretch.is_free, stretch.failed)
+        for at in find_pattern_uses(pattern, stretch.steps, stretch.free_flags):
+            stretch.set_use(at, length, StepUse.USED)
+            used = _record_use(used, stretch.steps[at : at + length])
+        if stretch.failed_step is not None and (
+            done := count_steps_before_failure(
+                pattern, stretch.steps, stretch.free_flags, stretch.failed_step
+            )
         ):
-            stretch.mark(len(stretch.steps) - done, done, Mark.USED)
-            last = max(used.last_used, stretch.failed.timestamp)
+            stretch.set_use(len(stretch.steps) - done, done, StepUse.USED)
+            last = max(used.last_used, stretch.failed_step.timestamp)
             used = replace(used, failure_count=used.failure_count + 1, last_used=last)
     if used is not pattern:
-        lessons.used[pattern.pattern_id] = used
+        lessons.used_patterns[pattern.pattern_id] = used
         if used.steps != pattern.steps:
-            lessons.widened.append(pattern.pattern_id)
+            lessons.widened_ids.append(pattern.pattern_id)
 
 
-def _used(pattern: LearnedPattern, done: Sequence[Step]) -> LearnedPattern:
+def _record_use(pattern: LearnedPattern, done: Sequence[TemplateStep]) -> LearnedPattern:
     steps = list(pattern.steps)
-    if pattern.pattern_id.startswith(LEARNED):
-        for at, names in enumerate(_names(done)):
-            fresh = _step([done[at]], names)
-            steps[at] = _wider(steps[at], fresh, _step([done[at]], names, all_open=True))
+    if pattern.pattern_id.startswith(LEARNED_ID_PREFIX):
+        for at, names in enumerate(_name_slots(done)):
+            fresh = _build_step([done[at]], names)
+            steps[at] = _widen(steps[at], fresh, _build_step([done[at]], names, all_open=True))
     return replace(
         pattern,
         steps=tuple(steps),
@@ -216,20 +234,20 @@ def _used(pattern: LearnedPattern, done: Sequence[Step]) -> LearnedPattern:
     )
 
 
-def _wider(old: Any, new: Any, opened: Any) -> Any:  # noqa: ANN401 - any JSON value
+def _widen(old: Any, new: Any, opened: Any) -> Any:  # noqa: ANN401 - any JSON value
     """The old step, opened where the new one differs from it."""
     if old in (new, opened):
         return old
     if isinstance(old, Mapping):
         if old.keys() != new.keys():
             return old
-        return {key: _wider(one, new[key], opened[key]) for key, one in old.items()}
+        return {key: _widen(one, new[key], opened[key]) for key, one in old.items()}
     if isinstance(old, list):
-        return [_wider(one, new[at], opened[at]) for at, one in enumerate(old)]
+        return [_widen(one, new[at], opened[at]) for at, one in enumerate(old)]
     return opened
 
 
-def _runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Sequence[MemoryEntry]]:
+def _split_runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Sequence[MemoryEntry]]:
     alone: list[MemoryEntry] = []
     for one in entries:
         if isinstance(one, MemoryEntry):
@@ -239,41 +257,43 @@ def _runs(entries: Iterable[MemoryEntry | Sequence[MemoryEntry]]) -> Iterator[Se
     yield alone
 
 
-def _number(stretches: Sequence[Stretch]) -> None:
+def _number_shapes(stretches: Sequence[ActionSequence]) -> None:
     numbers: dict[tuple[str, str], int] = {}
     for stretch in stretches:
         keys = [(stretch.site, step.shape) for step in stretch.steps]
         stretch.shapes = [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _repeated(stretches: Sequence[Stretch], length: int) -> Iterator[list[_Place]]:
+def _find_repeated(stretches: Sequence[ActionSequence], length: int) -> Iterator[list[_Position]]:
     """The places of each sequence of that length that is worth a pattern; they are taken from then on."""
-    places: defaultdict[_Gram, list[_Place]] = defaultdict(list)
+    places: defaultdict[_ShapeSequence, list[_Position]] = defaultdict(list)
     for number, stretch in enumerate(stretches):
-        for start in _free(stretch, length):
+        for start in _find_free_starts(stretch, length):
             places[tuple(stretch.shapes[start : start + length])].append((number, start))
-    often = [(gram, where) for gram, where in places.items() if len(where) >= _LEAST]
+    often = [(gram, where) for gram, where in places.items() if len(where) >= _MIN_OCCURRENCES]
     for gram, where in sorted(often, key=lambda one: (-len(one[1]), one[1][0])):
-        if _is_circle(gram, where, stretches) or all(
-            step.is_passive for step in _steps(stretches, where[0], length)
+        if _is_repetition(gram, where, stretches) or all(
+            step.is_passive for step in _get_steps(stretches, where[0], length)
         ):
             continue
-        chosen = _apart(stretches, where, length)
-        if len(chosen) >= _LEAST and any(stretches[number].is_fresh for number, _ in chosen):
+        chosen = _select_disjoint(stretches, where, length)
+        if len(chosen) >= _MIN_OCCURRENCES and any(stretches[number].is_fresh for number, _ in chosen):
             for number, start in chosen:
-                stretches[number].mark(start, length, Mark.LEARNED)
+                stretches[number].set_use(start, length, StepUse.LEARNED)
             yield chosen
 
 
-def _free(stretch: Stretch, length: int) -> Iterator[int]:
+def _find_free_starts(stretch: ActionSequence, length: int) -> Iterator[int]:
     run = 0
-    for end, is_free in enumerate(stretch.is_free, 1):
+    for end, is_free in enumerate(stretch.free_flags, 1):
         run = run + 1 if is_free else 0
         if run >= length:
             yield end - length
 
 
-def _is_circle(gram: _Gram, where: Sequence[_Place], stretches: Sequence[Stretch]) -> bool:
+def _is_repetition(
+    gram: _ShapeSequence, where: Sequence[_Position], stretches: Sequence[ActionSequence]
+) -> bool:
     """Whether it is cut out of something shorter that was done again and again: ABCA of ABCABCABC."""
     period = next(size for size in range(1, len(gram) + 1) if gram[size:] == gram[:-size])
     if period == len(gram):
@@ -282,9 +302,11 @@ def _is_circle(gram: _Gram, where: Sequence[_Place], stretches: Sequence[Stretch
     return any(stretches[number].shapes[start : start + 2 * period] == twice for number, start in where)
 
 
-def _apart(stretches: Sequence[Stretch], where: Sequence[_Place], length: int) -> list[_Place]:
+def _select_disjoint(
+    stretches: Sequence[ActionSequence], where: Sequence[_Position], length: int
+) -> list[_Position]:
     """Of the places, those that overlap neither each other nor what is taken."""
-    chosen: list[_Place] = []
+    chosen: list[_Position] = []
     for number, start in where:
         overlaps = bool(chosen) and chosen[-1][0] == number and start < chosen[-1][1] + length
         if not overlaps and stretches[number].are_free(start, length):
@@ -292,32 +314,32 @@ def _apart(stretches: Sequence[Stretch], where: Sequence[_Place], length: int) -
     return chosen
 
 
-def _steps(stretches: Sequence[Stretch], place: _Place, length: int) -> list[Step]:
+def _get_steps(stretches: Sequence[ActionSequence], place: _Position, length: int) -> list[TemplateStep]:
     number, start = place
     return stretches[number].steps[start : start + length]
 
 
-def _pattern(site: str, times: Sequence[Sequence[Step]]) -> LearnedPattern:
+def _build_pattern(site: str, times: Sequence[Sequence[TemplateStep]]) -> LearnedPattern:
     """What was done in the same way each time."""
     first = times[0]
     slots = [slot for steps in times for step in steps for slot in step.slots]
-    kind = _kind(slots, site)
-    names = _names(first)
+    kind = _choose_pattern_type(slots, site)
+    names = _name_slots(first)
     whole = "\n".join([site, *(step.shape for step in first)])
     mark = hashlib.blake2b(whole.encode("utf-8", "replace"), digest_size=6).hexdigest()
-    title = f"{_TITLES[kind]} for {site}" if site else _TITLES[kind]
+    title = f"{_TYPE_TITLES[kind]} for {site}" if site else _TYPE_TITLES[kind]
     return LearnedPattern(
-        pattern_id=f"{LEARNED}{site or 'tools'}_{mark}",
+        pattern_id=f"{LEARNED_ID_PREFIX}{site or 'tools'}_{mark}",
         domain=site,
         description=f"{title}: {', '.join(step.tool for step in first)}",
         pattern_type=kind,
-        steps=tuple(_step([steps[at] for steps in times], names[at]) for at in range(len(first))),
+        steps=tuple(_build_step([steps[at] for steps in times], names[at]) for at in range(len(first))),
         success_count=len(times),
         last_used=max(steps[-1].timestamp for steps in times),
     )
 
 
-def _kind(slots: Sequence[Slot], site: str) -> str:
+def _choose_pattern_type(slots: Sequence[Slot], site: str) -> str:
     if any(slot.is_password for slot in slots):
         return "login_flow"
     if not site:
@@ -327,7 +349,7 @@ def _kind(slots: Sequence[Slot], site: str) -> str:
     return "search" if all(slot.is_search for slot in slots) else "form_fill"
 
 
-def _names(steps: Sequence[Step]) -> list[list[str]]:
+def _name_slots(steps: Sequence[TemplateStep]) -> list[list[str]]:
     """A name of its own for each slot, whether it becomes a placeholder or not: so names never move."""
     taken: set[str] = set()
     named: list[list[str]] = [[] for _ in steps]
@@ -340,22 +362,24 @@ def _names(steps: Sequence[Step]) -> list[list[str]]:
     return named
 
 
-def _step(times: Sequence[Step], names: Sequence[str], *, all_open: bool = False) -> dict[str, Any]:
+def _build_step(
+    times: Sequence[TemplateStep], names: Sequence[str], *, all_open: bool = False
+) -> dict[str, Any]:
     first = times[0]
-    values: dict[Path, Any] = {}
+    values: dict[ParameterPath, Any] = {}
     for index, name in enumerate(names):
         slots = [step.slots[index] for step in times]
         is_open = len({str(slot.value) for slot in slots}) > 1 or any(slot.is_secret for slot in slots)
         if is_open or all_open:
             values[slots[0].path] = f"{{{name}}}"
-    step: dict[str, Any] = written(_literal(first.parameters), values)
-    tool = literal(first.tool)
+    step: dict[str, Any] = replace_at_paths(_escape_values(first.parameters), values)
+    tool = escape_placeholders(first.tool)
     return {"tool": tool, "parameters": step} if "tool" in step else {"tool": tool, **step}
 
 
-def _literal(value: object) -> Any:  # noqa: ANN401 - any JSON value
+def _escape_values(value: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
-        return {key: _literal(one) for key, one in value.items()}
+        return {key: _escape_values(one) for key, one in value.items()}
     if isinstance(value, list):
-        return list(map(_literal, value))
-    return literal(value) if isinstance(value, str) else value
+        return list(map(_escape_values, value))
+    return escape_placeholders(value) if isinstance(value, str) else value

@@ -8,11 +8,11 @@ from enum import StrEnum
 from itertools import islice
 
 from langmem_tiers.common.checks import check_whole
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import InvalidConfigError
 
-LINK_TEXT_CHARACTERS, TITLE_CHARACTERS, SUMMARY_CHARACTERS = 200, 300, 2000
-TYPE_CHARACTERS, SHOWN_CHARACTERS = 50, 200
+MAX_LINK_TEXT_CHARACTERS, MAX_PAGE_TITLE_CHARACTERS, MAX_PAGE_SUMMARY_CHARACTERS = 200, 300, 2000
+MAX_LINK_TYPE_CHARACTERS, MAX_QUOTED_VALUE_CHARACTERS = 50, 200
 
 
 class LinkType(StrEnum):
@@ -27,7 +27,7 @@ class LinkType(StrEnum):
     EXTERNAL = "external"
 
 
-_RANKS: dict[str, int] = {kind.value: rank for rank, kind in enumerate(LinkType)}
+_LINK_TYPE_RANKS: dict[str, int] = {kind.value: rank for rank, kind in enumerate(LinkType)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,13 @@ class SitemapLimits:
             check_whole(getattr(self, name), 1, name, 10**7)
         stays: object = self.stay_on_site
         if not isinstance(stays, bool):
-            raise InvalidConfigError(f"stay_on_site must be True or False, got {short(stays)}")
+            raise InvalidConfigError(
+                f"stay_on_site must be True or False, got {format_value_for_error(stays)}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitemapPage(Told):
+class SitemapPage(Displayable):
     """What is known of a page, as it was when it was asked for."""
 
     url: str
@@ -77,7 +79,7 @@ class SitemapPage(Told):
     failure: str = ""
     """Why it could not be visited."""
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "visited": self.is_visited,
             "depth": self.depth,
@@ -88,7 +90,7 @@ class SitemapPage(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkReport(Told):
+class LinkReport(Displayable):
     """What became of links handed in."""
 
     added: int = 0
@@ -109,18 +111,18 @@ class FoundLink:
     problem: str = ""
 
 
-def link_rank(link_type: str) -> int:
+def get_link_rank(link_type: str) -> int:
     """0 for what is visited first."""
-    return _RANKS.get(link_type, _RANKS[LinkType.UNKNOWN])
+    return _LINK_TYPE_RANKS.get(link_type, _LINK_TYPE_RANKS[LinkType.UNKNOWN])
 
 
-def as_link_type(value: object) -> str:
+def to_link_type(value: object) -> str:
     """Any text as a type of link; ``unknown`` for what is none."""
-    text = clean(value.lower(), TYPE_CHARACTERS) if isinstance(value, str) else ""
+    text = clean_page_text(value.lower(), MAX_LINK_TYPE_CHARACTERS) if isinstance(value, str) else ""
     return text or LinkType.UNKNOWN.value
 
 
-def clean(value: object, most: int) -> str:
+def clean_page_text(value: object, most: int) -> str:
     """Text of a page in one line, cut, and so that it can be written anywhere; empty for what is no text."""
     if not isinstance(value, str):
         return ""
@@ -128,15 +130,15 @@ def clean(value: object, most: int) -> str:
     return line.encode("utf-8", "replace").decode("utf-8")
 
 
-def short(value: object) -> str:
+def format_value_for_error(value: object) -> str:
     """A value in an error message."""
     if isinstance(value, str):
-        return repr(clean(value, SHOWN_CHARACTERS))
+        return repr(clean_page_text(value, MAX_QUOTED_VALUE_CHARACTERS))
     is_small = value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20)
     return repr(value) if is_small else f"a {type(value).__name__}"
 
 
-def found_links(links: object, most: int) -> Iterator[FoundLink]:
+def parse_links(links: object, most: int) -> Iterator[FoundLink]:
     """Each link of what an agent handed in; what cannot be read has a problem, and nothing is raised.
 
     Args:
@@ -146,28 +148,32 @@ def found_links(links: object, most: int) -> Iterator[FoundLink]:
     if isinstance(links, str | Mapping):
         links = [links]
     if not isinstance(links, Iterable):
-        yield FoundLink(short(links), problem="is no list of links")
+        yield FoundLink(format_value_for_error(links), problem="is no list of links")
         return
     try:
         each = iter(links)
         for entry in islice(each, most):
-            yield _found(entry)
+            yield _parse_link(entry)
         if next(each, None) is not None:
             yield FoundLink("...", problem=f"came after {most} others: the rest was not read")
     except Exception as error:  # noqa: BLE001 - whatever a list of the caller's raises, the rest is kept
         yield FoundLink("...", problem=f"the list broke off with a {type(error).__name__}")
 
 
-def _found(entry: object) -> FoundLink:
+def _parse_link(entry: object) -> FoundLink:
     if isinstance(entry, str):
         return FoundLink(entry)
     if not isinstance(entry, Mapping):
-        return FoundLink(short(entry), problem="is neither a text nor a mapping with 'url'")
+        return FoundLink(format_value_for_error(entry), problem="is neither a text nor a mapping with 'url'")
     try:
         url, text = entry.get("url") or entry.get("href"), entry.get("text") or entry.get("label")
         kind = entry.get("link_type")
     except Exception as error:  # noqa: BLE001 - as above
-        return FoundLink(short(entry), problem=f"cannot be read: {type(error).__name__}")
+        return FoundLink(format_value_for_error(entry), problem=f"cannot be read: {type(error).__name__}")
     if not isinstance(url, str):
-        return FoundLink(clean(text, SHOWN_CHARACTERS), problem="has no 'url' that is a text")
-    return FoundLink(url, clean(text, LINK_TEXT_CHARACTERS), None if kind is None else as_link_type(kind))
+        return FoundLink(
+            clean_page_text(text, MAX_QUOTED_VALUE_CHARACTERS), problem="has no 'url' that is a text"
+        )
+    return FoundLink(
+        url, clean_page_text(text, MAX_LINK_TEXT_CHARACTERS), None if kind is None else to_link_type(kind)
+    )

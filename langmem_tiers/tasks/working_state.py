@@ -9,39 +9,45 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.context_files.checks import (
     check_count,
-    check_filled,
-    check_moment,
+    check_not_empty,
     check_object,
     check_text,
+    check_unix_seconds,
 )
-from langmem_tiers.tasks.context_store import wall_seconds
-from langmem_tiers.tasks.cycles import action_from_dict, action_to_dict, label_of, object_of, one_line
-from langmem_tiers.tasks.models import Action, StateSnapshot, Thought
+from langmem_tiers.tasks.context_store import get_wall_seconds
+from langmem_tiers.tasks.cycles import (
+    action_from_dict,
+    action_to_dict,
+    build_action_label,
+    check_json_object,
+    to_one_line,
+)
+from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
 from langmem_tiers.tasks.navigation import NavigationPath
 from langmem_tiers.tasks.page_layouts import PageMaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_MAX_LINE = 300  # characters of a line of a prompt
-_PAGES_SHOWN = 10
-_STATES_SHOWN = 5  # of the way, before the current one
+_MAX_LINE_CHARACTERS = 300  # characters of a line of a prompt
+_MAX_SHOWN_PAGES = 10
+_MAX_SHOWN_STATES = 5  # of the way, before the current one
 
 
-class WorkingMemory:
+class WorkingState:
     """The state of a task in work.
 
     The way is bounded to 500 snapshots and the page maps to 200; the oldest leave. Notes are plain JSON and
     copied both ways: change one and set it again.
     """
 
-    def __init__(self, token_budget: int = 4000, now: Callable[[], float] = wall_seconds) -> None:
+    def __init__(self, token_budget: int = 4000, now: Callable[[], float] = get_wall_seconds) -> None:
         self.token_budget = check_whole(token_budget, 0, "token_budget")
         self._now = now
         self.clear()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WorkingMemory) and self.to_dict() == other.to_dict()
+        return isinstance(other, WorkingState) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment] # it changes
 
@@ -50,11 +56,11 @@ class WorkingMemory:
         self._goal: str | None = None
         self._goal_set_at: float | None = None
         self._active_thought: Thought | None = None
-        self._active_action: Action | None = None
+        self._active_action: AgentAction | None = None
         self._cycle_count = 0
-        self._way = NavigationPath()
+        self._navigation = NavigationPath()
         self._scratch: dict[str, Any] = {}
-        self._pages = PageMaps()
+        self._page_maps = PageMaps()
 
     def set_goal(self, goal: str) -> None:
         """Set what the task is for."""
@@ -70,7 +76,7 @@ class WorkingMemory:
         """Since the goal was set; 0 without one."""
         return 0.0 if self._goal_set_at is None else max(0.0, self._now() - self._goal_set_at)
 
-    def set_active(self, thought: Thought | None = None, action: Action | None = None) -> None:
+    def set_active(self, thought: Thought | None = None, action: AgentAction | None = None) -> None:
         """Set what the agent thinks and is about to do."""
         if thought is not None:
             thought = Thought(check_text(thought.content, "thought"))
@@ -87,7 +93,7 @@ class WorkingMemory:
         return self._active_thought
 
     @property
-    def active_action(self) -> Action | None:
+    def active_action(self) -> AgentAction | None:
         """What the agent is about to do."""
         return self._active_action
 
@@ -103,35 +109,35 @@ class WorkingMemory:
 
     def record_navigation(self, snapshot: StateSnapshot) -> None:
         """Go on to a state; what was gone back from before is an abandoned branch from now on."""
-        self._way.record(snapshot)
+        self._navigation.record(snapshot)
 
     def get_navigation_history(self, n: int | None = None) -> list[StateSnapshot]:
         """The way to the current state, or the last ``n`` of it, the oldest first."""
-        return self._way.history(n)
+        return self._navigation.get_history(n)
 
     @property
     def current_snapshot(self) -> StateSnapshot | None:
         """The state where the agent is."""
-        return self._way.current
+        return self._navigation.current
 
     def can_go_back(self) -> bool:
         """Whether there is a state before the current one."""
-        return self._way.can_go_back()
+        return self._navigation.can_go_back()
 
     def backtrack(self, steps: int = 1) -> StateSnapshot | None:
         """Go back along the way; the state where that leads, or ``None`` if the way is not that long.
 
         What lies ahead is kept: see ``get_abandoned``.
         """
-        return self._way.backtrack(steps)
+        return self._navigation.backtrack(steps)
 
     def get_abandoned(self) -> list[list[StateSnapshot]]:
         """The branches that were gone back from, each in the order of its way, the newest branch last."""
-        return self._way.abandoned()
+        return self._navigation.get_abandoned()
 
     def set_scratch(self, key: str, value: object) -> None:
         """Note something; what is no plain JSON is refused by name."""
-        check_filled(key, "the key of a scratch value")
+        check_not_empty(key, "the key of a scratch value")
         self._scratch.update(check_object({key: value}, "scratch"))
 
     def get_scratch(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
@@ -153,23 +159,23 @@ class WorkingMemory:
         ``get_page_map`` gives back the very object as long as the process lives, and its plain JSON
         after ``from_dict``.
         """
-        self._pages.store(url, page_map)
+        self._page_maps.put(url, page_map)
 
     def has_page_map(self, url: str) -> bool:
         """Whether the page is known; fragments and slashes at the end make no difference."""
-        return url in self._pages
+        return url in self._page_maps
 
     def get_page_map(self, url: str) -> Any:  # noqa: ANN401 - whatever was handed in
         """What the page looks like, or ``None``."""
-        return self._pages.get(url)
+        return self._page_maps.get(url)
 
     def get_all_page_maps(self) -> dict[str, Any]:
         """All pages by their normal addresses, the one that was stored last at the end."""
-        return self._pages.all()
+        return self._page_maps.get_all()
 
     def get_page_summary(self, url: str) -> str | None:
         """What is on the page in one line, or ``None`` if it is not known."""
-        return self._pages.summary(url)
+        return self._page_maps.get_summary(url)
 
     def format(self, max_tokens: int, count: Callable[[str], int]) -> str:
         """The state as text for a prompt, of at most so many tokens and never more than the budget.
@@ -182,28 +188,28 @@ class WorkingMemory:
         """
         most = min(max_tokens, self.token_budget)
         text = ""
-        for line in self._lines():
-            text = _added(text, line, most, count)
+        for line in self._iterate_lines():
+            text = _append_line(text, line, most, count)
         return text
 
-    def _lines(self) -> Iterator[str]:
+    def _iterate_lines(self) -> Iterator[str]:
         # What is needed most comes first.
         if self._goal:
-            yield f"Goal: {one_line(self._goal, _MAX_LINE)}"
-        if self._way.current is not None:
-            yield f"Current page: {_page_line(self._way.current)}"
+            yield f"Goal: {to_one_line(self._goal, _MAX_LINE_CHARACTERS)}"
+        if self._navigation.current is not None:
+            yield f"Current page: {_format_snapshot(self._navigation.current)}"
         if self._active_action is not None:
-            yield f"About to do: {label_of(self._active_action)}"
+            yield f"About to do: {build_action_label(self._active_action)}"
         if self._active_thought is not None and self._active_thought.content:
-            yield f"Thinking: {one_line(self._active_thought.content, _MAX_LINE)}"
+            yield f"Thinking: {to_one_line(self._active_thought.content, _MAX_LINE_CHARACTERS)}"
         if self._cycle_count:
             yield f"Cycle: {self._cycle_count}"
         for key, value in islice(self._scratch.items(), 50):
-            yield one_line(f"Note {key}: {json.dumps(value, ensure_ascii=False)}", _MAX_LINE)
-        for snapshot in reversed(self._way.history(_STATES_SHOWN + 1)[:-1]):
-            yield f"Came from: {_page_line(snapshot)}"
-        for url in islice(reversed(self._pages.all()), _PAGES_SHOWN):
-            yield f"Page {one_line(url, _MAX_LINE)}: {self._pages.summary(url)}"
+            yield to_one_line(f"Note {key}: {json.dumps(value, ensure_ascii=False)}", _MAX_LINE_CHARACTERS)
+        for snapshot in reversed(self._navigation.get_history(_MAX_SHOWN_STATES + 1)[:-1]):
+            yield f"Came from: {_format_snapshot(snapshot)}"
+        for url in islice(reversed(self._page_maps.get_all()), _MAX_SHOWN_PAGES):
+            yield f"Page {to_one_line(url, _MAX_LINE_CHARACTERS)}: {self._page_maps.get_summary(url)}"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON."""
@@ -215,37 +221,37 @@ class WorkingMemory:
             "active_thought": None if thought is None else thought.content,
             "active_action": None if action is None else action_to_dict(action),
             "cycle_count": self._cycle_count,
-            "navigation": self._way.to_dict(),
+            "navigation": self._navigation.to_dict(),
             "scratch": dict(self._scratch),
-            "page_maps": self._pages.to_dict(),
+            "page_maps": self._page_maps.to_dict(),
         }
 
     @classmethod
-    def from_dict(cls, value: object, now: Callable[[], float] = wall_seconds) -> WorkingMemory:
+    def from_dict(cls, value: object, now: Callable[[], float] = get_wall_seconds) -> WorkingState:
         """The memory that ``to_dict`` wrote; ``InvalidInputError`` names what is wrong with it."""
-        data = object_of(value, "working memory")
+        data = check_json_object(value, "working memory")
         memory = cls(data.get("token_budget", 4000), now)
         if data.get("goal") is not None:
             memory._goal = check_text(data["goal"], "goal")
         if data.get("goal_set_at") is not None:
-            memory._goal_set_at = check_moment(data["goal_set_at"], "goal_set_at")
+            memory._goal_set_at = check_unix_seconds(data["goal_set_at"], "goal_set_at")
         if data.get("active_thought") is not None:
             memory._active_thought = Thought(check_text(data["active_thought"], "active_thought"))
         if data.get("active_action") is not None:
             memory._active_action = action_from_dict(data["active_action"], "active_action")
         memory._cycle_count = check_count(data.get("cycle_count", 0), "cycle_count")
-        memory._way = NavigationPath.from_dict(data.get("navigation", {}))
+        memory._navigation = NavigationPath.from_dict(data.get("navigation", {}))
         memory._scratch = check_object(data.get("scratch", {}), "scratch")
-        memory._pages = PageMaps.from_dict(data.get("page_maps", {}))
+        memory._page_maps = PageMaps.from_dict(data.get("page_maps", {}))
         return memory
 
 
-def _page_line(snapshot: StateSnapshot) -> str:
-    title = f" ({one_line(snapshot.page_title, 80)})" if snapshot.page_title else ""
-    return f"{one_line(snapshot.url, _MAX_LINE)}{title}"
+def _format_snapshot(snapshot: StateSnapshot) -> str:
+    title = f" ({to_one_line(snapshot.page_title, 80)})" if snapshot.page_title else ""
+    return f"{to_one_line(snapshot.url, _MAX_LINE_CHARACTERS)}{title}"
 
 
-def _added(text: str, line: str, most: int, count: Callable[[str], int]) -> str:
+def _append_line(text: str, line: str, most: int, count: Callable[[str], int]) -> str:
     longer = f"{text}\n{line}" if text else line
     if count(longer) <= most:
         return longer

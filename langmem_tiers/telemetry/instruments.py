@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 from langmem_tiers.errors import LangmemTiersError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TOKENS_SAVED = "memory.summarization.tokens_saved"
 ERRORS = "memory.errors"
 
 
-class Verb(StrEnum):
+class Operation(StrEnum):
     """What is watched; its value is the name of its span."""
 
     ADD = "memory.add"
@@ -38,11 +38,11 @@ class Verb(StrEnum):
     EMBED = "memory.embed"
 
 
-_DURATIONS = {Verb.ADD: STORE_DURATION, Verb.RECALL: RETRIEVE_DURATION}
+_DURATIONS = {Operation.ADD: STORE_DURATION, Operation.RECALL: RETRIEVE_DURATION}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures(Told):
+class EngineGauges(Displayable):
     """What a database holds and how it stands. What could not be told just now is None."""
 
     messages: int | None
@@ -76,7 +76,7 @@ class Metrics(Protocol):
         """A verb raised an error of that class."""
         ...
 
-    def attach(self, read: Callable[[], Figures | None]) -> None:
+    def attach(self, read: Callable[[], EngineGauges | None]) -> None:
         """An engine opens; ``read`` tells how it stands, and None once it is gone."""
         ...
 
@@ -85,7 +85,7 @@ class Metrics(Protocol):
         ...
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """One piece of work under way."""
 
     def note(self, name: str, value: float) -> None:
@@ -100,7 +100,7 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Makes spans, each inside the one that is under way."""
 
-    def span(self, name: str) -> AbstractContextManager[Span]:
+    def span(self, name: str) -> AbstractContextManager[TraceSpan]:
         """A span for as long as its block runs."""
         ...
 
@@ -127,16 +127,16 @@ class Instruments:
         self.monotonic = monotonic
         self._is_silent = metrics is None and tracer is None
 
-    def watch(self, verb: Verb) -> Watch:
+    def measure(self, verb: Operation) -> OperationScope:
         """Time a block, put a span around it, and count it if it fails."""
-        return _SILENCE if self._is_silent else _Watched(self, verb)
+        return _NO_SCOPE if self._is_silent else _RecordedScope(self, verb)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Something happened, so many times."""
         if self.metrics is not None and amount > 0:
             self.metrics.count(name, amount)
 
-    def attach(self, read: Callable[[], Figures | None]) -> None:
+    def attach(self, read: Callable[[], EngineGauges | None]) -> None:
         """An engine opens."""
         if self.metrics is not None:
             self.metrics.attach(read)
@@ -147,12 +147,12 @@ class Instruments:
             self.metrics.detach()
 
 
-class Watch:
+class OperationScope:
     """A block that is watched by nobody."""
 
     __slots__ = ()
 
-    def note(self, **figures: float) -> None:
+    def record(self, **figures: float) -> None:
         """Figures of what is done: how many messages, hits, tokens."""
 
     def __enter__(self) -> Self:
@@ -167,24 +167,24 @@ class Watch:
         """Nobody wants to know."""
 
 
-_SILENCE = Watch()
-SILENT = Instruments()
+_NO_SCOPE = OperationScope()
+SILENT_INSTRUMENTS = Instruments()
 """Those of an engine that was handed none."""
 
 
-class _Watched(Watch):
+class _RecordedScope(OperationScope):
     """A block that somebody wants to know of."""
 
     __slots__ = ("_figures", "_instruments", "_open", "_span", "_started", "_verb")
 
-    def __init__(self, instruments: Instruments, verb: Verb) -> None:
+    def __init__(self, instruments: Instruments, verb: Operation) -> None:
         self._instruments = instruments
         self._verb = verb
         self._figures: dict[str, float] = {}
-        self._open: AbstractContextManager[Span] | None = None
-        self._span: Span | None = None
+        self._open: AbstractContextManager[TraceSpan] | None = None
+        self._span: TraceSpan | None = None
 
-    def note(self, **figures: float) -> None:
+    def record(self, **figures: float) -> None:
         self._figures.update(figures)
 
     def __enter__(self) -> Self:
@@ -201,9 +201,9 @@ class _Watched(Watch):
         trace: TracebackType | None,
     ) -> None:
         seconds = self._instruments.monotonic() - self._started
-        failed = None if kind is None else name_of(kind)
+        failed = None if kind is None else get_error_name(kind)
         if self._instruments.metrics is not None:
-            self._tell(self._instruments.metrics, seconds, failed)
+            self._report(self._instruments.metrics, seconds, failed)
         if self._open is not None and self._span is not None:
             for name, value in self._figures.items():
                 self._span.note(name, value)
@@ -211,18 +211,18 @@ class _Watched(Watch):
                 self._span.fail(failed)
             self._open.__exit__(kind, error, trace)
 
-    def _tell(self, metrics: Metrics, seconds: float, failed: str | None) -> None:
+    def _report(self, metrics: Metrics, seconds: float, failed: str | None) -> None:
         if (name := _DURATIONS.get(self._verb)) is not None:
             metrics.observe(name, seconds)
         if failed is not None:
             metrics.fail(self._verb.value, failed)
-        elif self._verb is Verb.RECALL:
+        elif self._verb is Operation.RECALL:
             metrics.rate(HIT_RATE, hit=self._figures.get("hits", 0) > 0)
-        elif self._verb is Verb.ADD and (stored := self._figures.get("messages", 0)) > 0:
+        elif self._verb is Operation.ADD and (stored := self._figures.get("messages", 0)) > 0:
             metrics.count(STORED_MESSAGES, stored)
 
 
-def name_of(kind: type[BaseException]) -> str:
+def get_error_name(kind: type[BaseException]) -> str:
     """What an error is counted as: its class if it is ours, and one word for all others."""
     if not issubclass(kind, LangmemTiersError):
         return "other"

@@ -42,7 +42,7 @@ class OpenTelemetryTracer:
                 "use opentelemetry.trace.get_tracer('my-agent')"
             )
         self._tracer = tracer
-        self._status: Callable[[str], trace.Status] = lambda kind: Status(StatusCode.ERROR, kind)
+        self._build_status: Callable[[str], trace.Status] = lambda kind: Status(StatusCode.ERROR, kind)
 
     @contextmanager
     def span(self, name: str) -> Iterator[_Span]:
@@ -53,9 +53,9 @@ class OpenTelemetryTracer:
         ) as under_way:
             yield _Span(self, under_way)
 
-    def failed(self, kind: str) -> trace.Status:
+    def build_error_status(self, kind: str) -> trace.Status:
         """The status of a span that failed."""
-        return self._status(kind)
+        return self._build_status(kind)
 
 
 class _Span:
@@ -74,4 +74,4 @@ class _Span:
     def fail(self, kind: str) -> None:
         """It raised an error of that class."""
         self._span.set_attribute("error.type", kind)
-        self._span.set_status(self._tracer.failed(kind))
+        self._span.set_status(self._tracer.build_error_status(kind))

@@ -27,7 +27,7 @@ from langmem_tiers.telemetry.instruments import (
     STORED_MESSAGES,
     SUMMARIES,
     TOKENS_SAVED,
-    Figures,
+    EngineGauges,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from langmem_tiers.common.clock import Clock
 
 
-NAMES = {
+METRIC_NAMES = {
     "memory.episodic.count": "memory_episodic_count",
     "memory.semantic.count": "memory_semantic_count",
     "memory.storage.bytes": "memory_storage_bytes",
@@ -73,40 +73,40 @@ _HELP = {
 }
 
 
-class Source:
+class ScrapeSource:
     """An engine as it is scraped."""
 
-    def __init__(self, read: Callable[[], Figures | None], hits: deque[bool]) -> None:
+    def __init__(self, read: Callable[[], EngineGauges | None], hits: deque[bool]) -> None:
         self._read = read
         self._hits = hits
-        self._known: Figures | None = None
+        self._last_read: EngineGauges | None = None
         self._read_at = float("-inf")
         self._lock = threading.Lock()
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether its engine closed, or was dropped without that."""
         return self._read() is None
 
-    def hit_rate(self) -> float | None:
+    def compute_hit_rate(self) -> float | None:
         """The share of the latest recalls that found something; None before the first."""
         hits = list(self._hits)
         return sum(hits) / len(hits) if hits else None
 
-    def figures(self, now: float, cache_seconds: float) -> Figures | None:
+    def read_gauges(self, now: float, cache_seconds: float) -> EngineGauges | None:
         """What the engine says, or said a moment ago; None if it is gone."""
         with self._lock:  # of two who scrape at once one asks
-            if self._known is None or now - self._read_at >= cache_seconds:
-                self._known = _kept(self._read(), self._known)
+            if self._last_read is None or now - self._read_at >= cache_seconds:
+                self._last_read = _fill_missing(self._read(), self._last_read)
                 self._read_at = now
-            return self._known
+            return self._last_read
 
 
-def _kept(new: Figures | None, old: Figures | None) -> Figures | None:
+def _fill_missing(new: EngineGauges | None, old: EngineGauges | None) -> EngineGauges | None:
     # What cannot be told just now is told as it last was.
     if new is None or old is None or new.messages is not None:
         return new
-    return Figures(
+    return EngineGauges(
         messages=old.messages,
         memories=old.memories,
         storage_bytes=old.storage_bytes,
@@ -115,7 +115,7 @@ def _kept(new: Figures | None, old: Figures | None) -> Figures | None:
     )
 
 
-class Series:
+class EngineCollector:
     """All families with the label ``engine``: one collector, so that all come and go together."""
 
     def __init__(
@@ -130,30 +130,30 @@ class Series:
         self._registry = registry
         self._cache_seconds = cache_seconds
         self._monotonic = monotonic
-        self._sources: dict[str, Source] = {}
-        self._failed: set[tuple[str, str, str]] = set()
+        self._sources: dict[str, ScrapeSource] = {}
+        self._error_labels: set[tuple[str, str, str]] = set()
         self._lock = threading.RLock()
         self.histograms: dict[str, Histogram] = {
-            name: Histogram(NAMES[name], _HELP[name], ["engine"], buckets=buckets, registry=None)
+            name: Histogram(METRIC_NAMES[name], _HELP[name], ["engine"], buckets=buckets, registry=None)
             for name in (STORE_DURATION, RETRIEVE_DURATION)
         }
         self.counters: dict[str, Counter] = {
-            name: Counter(NAMES[name], _HELP[name], ["engine"], registry=None)
+            name: Counter(METRIC_NAMES[name], _HELP[name], ["engine"], registry=None)
             for name in (SUMMARIES, TOKENS_SAVED, STORED_MESSAGES)
         }
-        self.errors = Counter(NAMES[ERRORS], _HELP[ERRORS], ["engine", "verb", "kind"], registry=None)
+        self.errors = Counter(METRIC_NAMES[ERRORS], _HELP[ERRORS], ["engine", "verb", "kind"], registry=None)
 
     def fail(self, name: str, verb: str, kind: str) -> None:
         """An engine raised an error; nothing is said of one that has closed."""
         with self._lock:
             if name in self._sources:
-                self._failed.add((name, verb, kind))
+                self._error_labels.add((name, verb, kind))
                 self.errors.labels(name, verb, kind).inc()
 
-    def attach(self, name: str, source: Source) -> None:
+    def attach(self, name: str, source: ScrapeSource) -> None:
         """An engine opens."""
         with self._lock:
-            if name in self._sources and not self._sources[name].is_gone:
+            if name in self._sources and not self._sources[name].is_closed:
                 raise InvalidConfigError(
                     f"an engine is watched as {name!r} already: hand in metrics.of('another name')"
                 )
@@ -170,7 +170,7 @@ class Series:
                 "hand metrics.of('another name') to the other engines"
             ) from error
 
-    def detach(self, name: str, source: Source) -> None:
+    def detach(self, name: str, source: ScrapeSource) -> None:
         """An engine closes."""
         with self._lock:
             if self._sources.get(name) is not source:
@@ -178,78 +178,82 @@ class Series:
             del self._sources[name]
             for family in (*self.histograms.values(), *self.counters.values()):
                 family.remove(name)
-            for labels in [one for one in self._failed if one[0] == name]:
+            for labels in [one for one in self._error_labels if one[0] == name]:
                 self.errors.remove(*labels)
-                self._failed.remove(labels)
+                self._error_labels.remove(labels)
             if not self._sources:
                 self._registry.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
         """The families without their samples, by which a registry knows names that are taken."""
-        return self._families(())
+        return self._iter_families(())
 
     def collect(self) -> Iterator[Metric]:
         """What a scrape gets."""
         with self._lock:
             sources = tuple(self._sources.items())
         for name, source in sources:
-            if source.figures(self._monotonic(), self._cache_seconds) is None:
+            if source.read_gauges(self._monotonic(), self._cache_seconds) is None:
                 self.detach(name, source)  # it was dropped without being closed
-        return self._families(sources)
+        return self._iter_families(sources)
 
-    def _families(self, sources: tuple[tuple[str, Source], ...]) -> Iterator[Metric]:
+    def _iter_families(self, sources: tuple[tuple[str, ScrapeSource], ...]) -> Iterator[Metric]:
         now = self._monotonic()
-        asked = [(name, source.figures(now, self._cache_seconds)) for name, source in sources]
+        asked = [(name, source.read_gauges(now, self._cache_seconds)) for name, source in sources]
         told = [(name, figures) for name, figures in asked if figures is not None]
-        yield from self._gauges(told, dict(sources))
+        yield from self._iter_gauges(told, dict(sources))
         for family in (*self.histograms.values(), *self.counters.values(), self.errors):
             yield from family.collect()
 
     @staticmethod
-    def _gauges(told: list[tuple[str, Figures]], sources: dict[str, Source]) -> Iterator[Metric]:
+    def _iter_gauges(
+        told: list[tuple[str, EngineGauges]], sources: dict[str, ScrapeSource]
+    ) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - as above
 
-        values: dict[str, Callable[[str, Figures], float | None]] = {
+        values: dict[str, Callable[[str, EngineGauges], float | None]] = {
             "memory.episodic.count": lambda _, one: one.messages,
             "memory.semantic.count": lambda _, one: one.memories,
             "memory.storage.bytes": lambda _, one: one.storage_bytes,
-            HIT_RATE: lambda name, _: sources[name].hit_rate(),
+            HIT_RATE: lambda name, _: sources[name].compute_hit_rate(),
             "memory.redis.connected": lambda _, one: one.redis_connected,
             "memory.postgres.pool.active": lambda _, one: one.pool_active,
         }
         for seed, value_of in values.items():
-            family = GaugeMetricFamily(NAMES[seed], _HELP[seed], labels=["engine"])
+            family = GaugeMetricFamily(METRIC_NAMES[seed], _HELP[seed], labels=["engine"])
             for name, figures in told:
                 if (value := value_of(name, figures)) is not None:
                     family.add_metric([name], float(value))
             yield family
 
 
-__all__ = ["BUCKETS", "NAMES", "EngineMetrics", "PrometheusMetrics"]
+__all__ = ["BUCKETS", "METRIC_NAMES", "EngineMetrics", "PrometheusMetrics"]
 
 
 class EngineMetrics:
     """Figures of one engine; get it from ``PrometheusMetrics.of(name)``."""
 
-    def __init__(self, series: Series, engine: str, hit_window: int) -> None:
-        self._series = series
+    def __init__(self, series: EngineCollector, engine: str, hit_window: int) -> None:
+        self._collector = series
         self._name = _check_label(engine)
-        self._source: Source | None = None
+        self._source: ScrapeSource | None = None
         self._hits: deque[bool] = deque(maxlen=check_whole(hit_window, 1, "hit_window"))
-        self._bind()
+        self._bind_labels()
 
-    def _bind(self) -> None:
+    def _bind_labels(self) -> None:
         # Looked up once: a label costs more than what is done with it.
-        self._observed = {key: one.labels(self._name) for key, one in self._series.histograms.items()}
-        self._counted = {key: one.labels(self._name) for key, one in self._series.counters.items()}
+        self._bound_histograms = {
+            key: one.labels(self._name) for key, one in self._collector.histograms.items()
+        }
+        self._bound_counters = {key: one.labels(self._name) for key, one in self._collector.counters.items()}
 
     def observe(self, name: str, seconds: float) -> None:
         """Something took so long."""
-        self._observed[name].observe(seconds)
+        self._bound_histograms[name].observe(seconds)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Something happened, so many times."""
-        self._counted[name].inc(amount)
+        self._bound_counters[name].inc(amount)
 
     def rate(self, name: str, *, hit: bool) -> None:  # noqa: ARG002 - there is one rate
         """A recall, and whether it found something."""
@@ -257,23 +261,23 @@ class EngineMetrics:
 
     def fail(self, verb: str, kind: str) -> None:
         """A verb raised an error of that class."""
-        self._series.fail(self._name, verb, kind)
+        self._collector.fail(self._name, verb, kind)
 
-    def attach(self, read: Callable[[], Figures | None]) -> None:
+    def attach(self, read: Callable[[], EngineGauges | None]) -> None:
         """An engine opens.
 
         Raises:
             InvalidConfigError: Another engine has this label, or the registry has such names already.
         """
-        source = Source(read, self._hits)
-        self._series.attach(self._name, source)
+        source = ScrapeSource(read, self._hits)
+        self._collector.attach(self._name, source)
         self._source = source
-        self._bind()
+        self._bind_labels()
 
     def detach(self) -> None:
         """The engine closes: its series are gone."""
         if self._source is not None:
-            self._series.detach(self._name, self._source)
+            self._collector.detach(self._name, self._source)
             self._hits.clear()
 
 
@@ -314,13 +318,13 @@ class PrometheusMetrics(EngineMetrics):
                 "use prometheus_client.CollectorRegistry()"
             )
         monotonic = (SystemClock() if clock is None else clock).monotonic
-        series = Series(registry, buckets, check_positive(cache_seconds, "cache_seconds"), monotonic)
+        series = EngineCollector(registry, buckets, check_positive(cache_seconds, "cache_seconds"), monotonic)
         super().__init__(series, engine, hit_window)
         self._hit_window = hit_window
 
     def of(self, engine: str) -> EngineMetrics:
         """The same families for another engine, under a label of its own."""
-        return EngineMetrics(self._series, engine, self._hit_window)
+        return EngineMetrics(self._collector, engine, self._hit_window)
 
 
 def _check_label(engine: object) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def in_threads(count: int, work: Callable[[], object]) -> None:
+def run_in_threads(count: int, work: Callable[[], object]) -> None:
     """Run the work in so many threads, and raise the first error of any of them."""
     errors: list[BaseException] = []
 

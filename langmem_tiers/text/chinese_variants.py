@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_PAIRS = (
+_VARIANT_PAIRS = (
     "並并亂乱亞亚來来倉仓個个們们傘伞備备傢家傳传傷伤傾倾僅仅僑侨僱雇價价儀仪億亿優优兌兑兒儿內内兩两冊册"
     "凍冻別别刪删剛刚創创劃划劇剧劉刘劑剂勁劲動动務务勝胜勞劳勢势勵励勸劝區区協协卻却厭厌參参吳吴員员問问"
     "啞哑喚唤喪丧喬乔單单嗎吗嘆叹嘗尝嘩哗嚇吓嚴严囉啰囑嘱國国圍围園园圓圆圖图團团執执堅坚報报場场塊块塵尘"
@@ -33,9 +33,9 @@ _PAIRS = (
     "驕骄驗验驚惊髒脏體体髮发鬆松鬍胡鬥斗鬧闹鬱郁魚鱼魯鲁鮮鲜鯨鲸鳥鸟鳳凤鴨鸭鴿鸽鵝鹅鹹咸鹽盐麗丽麥麦麵面"
     "麼么黃黄點点黨党齊齐齒齿齡龄龍龙龜龟"
 )
-_SIMPLIFIED = str.maketrans(_PAIRS[::2], _PAIRS[1::2])
+_SIMPLIFY_TABLE = str.maketrans(_VARIANT_PAIRS[::2], _VARIANT_PAIRS[1::2])
 
 
-def simplified(text: str) -> str:
+def simplify_chinese(text: str) -> str:
     """The text with the common traditional characters simplified, character for character."""
-    return text.translate(_SIMPLIFIED)
+    return text.translate(_SIMPLIFY_TABLE)

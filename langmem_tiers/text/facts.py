@@ -15,12 +15,12 @@ from langmem_tiers.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TOKEN = r"[$€£]?\w[\w'’/%-]{0,40}(?:\.\w[\w/%-]{0,20}){0,3}"
+WORD_PATTERN = r"[$€£]?\w[\w'’/%-]{0,40}(?:\.\w[\w/%-]{0,20}){0,3}"
 """A word of a sentence, as a pattern."""
-_WORD = re.compile(TOKEN)
-_LONGEST_WORD = 60
+_WORD = re.compile(WORD_PATTERN)
+_MAX_WORD_CHARACTERS = 60
 _SPACE = " \t\r\n"
-_BEHIND = " \t\r\n.,;:!?"  # ends a sentence around a fact rather than the fact
+_TRAILING_CHARACTERS = " \t\r\n.,;:!?"  # ends a sentence around a fact rather than the fact
 
 
 class FactKind(StrEnum):
@@ -102,22 +102,22 @@ class FactPattern:
         group = 1 if self.pattern.groups else 0
         for match in self.pattern.finditer(text):
             start, end = match.span(group)
-            behind = _SPACE if self.keeps_end else _BEHIND
+            behind = _SPACE if self.keeps_end else _TRAILING_CHARACTERS
             while end > start and text[end - 1] in behind:
                 end -= 1
             if self.words_before:
-                start = _led_by(text, start, self.words_before)
+                start = _find_words_before(text, start, self.words_before)
             if end > start >= 0:
                 yield start, end
 
 
-def _led_by(text: str, start: int, words: int) -> int:
+def _find_words_before(text: str, start: int, words: int) -> int:
     # The start of the word that this place is in, and of as many words before it.
     while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_'’"):
         start -= 1
     for _ in range(words):
         begin = start - 1
-        while begin > 0 and start - begin < _LONGEST_WORD and not text[begin - 1].isspace():
+        while begin > 0 and start - begin < _MAX_WORD_CHARACTERS and not text[begin - 1].isspace():
             begin -= 1
         if begin < 0 or text[start - 1] != " " or not _WORD.fullmatch(text, begin, start - 1):
             break

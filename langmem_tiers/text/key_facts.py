@@ -41,7 +41,7 @@ KEY_FACTS: tuple[KeyFact, ...] = (
 )
 
 
-def key_facts(text: str) -> tuple[str, ...]:
+def find_key_facts(text: str) -> tuple[str, ...]:
     """Names of the key facts that the text holds: none, and it is no candidate for promotion."""
     lowered = text.lower()
     return tuple(

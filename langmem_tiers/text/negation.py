@@ -14,7 +14,7 @@ NUMBER_WORDS = frozenset(
 )
 """Numbers in words."""
 
-_DATES = frozenset(
+_DATE_STEMS = frozenset(
     """
     january february march april may june july august september october november december jan feb
     mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday
@@ -23,7 +23,7 @@ _DATES = frozenset(
     hours day days week weeks month months year years
     """.split()
 )
-DATE_WORDS = _DATES | {f"{word}{end}" for word in _DATES for end in ("s", "'s", "’s")}
+DATE_WORDS = _DATE_STEMS | {f"{word}{end}" for word in _DATE_STEMS for end in ("s", "'s", "’s")}
 """Days, months and times, also as plural and possessive."""
 
 OPPOSITES = frozenset(

@@ -15,13 +15,13 @@ _HONORIFICS = frozenset("さん くん ちゃん さま".split())
 _TWO_CHARACTER_SURNAMES = frozenset(
     "欧阳 上官 司马 司徒 诸葛 东方 皇甫 慕容 令狐 夏侯 尉迟 公孙 南宫 端木".split()
 )
-_FAMILIAR = "小阿老大"
+_FAMILIAR_PREFIXES = "小阿老大"
 
 
-def name_forms(name: str) -> tuple[str, ...]:
+def build_name_forms(name: str) -> tuple[str, ...]:
     """Other ways to say a name of one run of simplified characters; nothing for names that are words."""
     if _HAN_NAME.fullmatch(name):
-        return _han_forms(name)
+        return _build_han_forms(name)
     if _HANGUL_NAME.fullmatch(name):
         return (name[1:],)
     if parts := _HAN_AND_KANA.fullmatch(name):
@@ -29,8 +29,8 @@ def name_forms(name: str) -> tuple[str, ...]:
     return ()
 
 
-def _han_forms(name: str) -> tuple[str, ...]:
-    if name[0] in _FAMILIAR or name[0] == name[-1]:
+def _build_han_forms(name: str) -> tuple[str, ...]:
+    if name[0] in _FAMILIAR_PREFIXES or name[0] == name[-1]:
         return ()  # such a form already
     family = name[:2] if len(name) == 4 or name[:2] in _TWO_CHARACTER_SURNAMES else name[0]
     given = name[len(family) :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from langmem_tiers.text.facts import TOKEN, FactKind, FactPattern
+from langmem_tiers.text.facts import WORD_PATTERN, FactKind, FactPattern
 
 _MONTH = (
     r"(?i:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
@@ -36,7 +36,7 @@ _SUFFIXES = tuple(
     """.split()
 )
 _DOT_FILES = ("env", "gitignore", "dockerignore", "editorconfig", "bashrc", "zshrc", "npmrc", "ssh")
-_VERSIONED = tuple(
+_VERSIONED_NAMES = tuple(
     "version release python node java ruby php postgres postgresql sqlite redis django numpy pandas".split()
 )
 _ELEMENTS = (
@@ -54,7 +54,7 @@ _ELEMENTS = (
     "nav",
 )
 _CURRENCY = r"(?:€|£|\$|USD|EUR|GBP|JPY|CHF|INR|SEK|dollars?|euros?|pounds?|cents?)"
-_FOLLOWING = rf"(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,6}}"
+_FOLLOWING_WORDS = rf"(?: [\"'`(]?{WORD_PATTERN}[\"'`)]?){{1,6}}"
 _ERROR_WORD = (
     r"(?:(?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception)|(?i:errors?|exception|failed|failure|fatal|panic))"
 )
@@ -236,9 +236,11 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     ),
     FactPattern(
         FactKind.VERSION,
-        re.compile(rf"(?i:\b(?:{'|'.join(_VERSIONED)})[\s-]v?)\d{{1,4}}\.\d{{1,4}}(?:\.\d{{1,4}}){{0,3}}\b"),
+        re.compile(
+            rf"(?i:\b(?:{'|'.join(_VERSIONED_NAMES)})[\s-]v?)\d{{1,4}}\.\d{{1,4}}(?:\.\d{{1,4}}){{0,3}}\b"
+        ),
         65,
-        _VERSIONED,
+        _VERSIONED_NAMES,
     ),
     FactPattern(
         FactKind.COMMAND,
@@ -275,8 +277,8 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
     FactPattern(
         FactKind.NEGATION,
         re.compile(
-            rf"\b(?i:(?:not|never|cannot){_FOLLOWING}|(?<=\w )(?:not|never|cannot)\b"
-            rf"|(?:no|none of|without|instead of|rather than|neither|nor|avoid)\b{_FOLLOWING})"
+            rf"\b(?i:(?:not|never|cannot){_FOLLOWING_WORDS}|(?<=\w )(?:not|never|cannot)\b"
+            rf"|(?:no|none of|without|instead of|rather than|neither|nor|avoid)\b{_FOLLOWING_WORDS})"
         ),
         80,
         (
@@ -298,7 +300,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         FactKind.DECISION,
         re.compile(
             r"\b(?i:decided|decision|agreed|chosen?|replaces|switch(?:ed)? to|settled on|we will use|let['’]s use):?"
-            rf"(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+            rf"(?: [\"'`(]?{WORD_PATTERN}[\"'`)]?){{1,9}}"
         ),
         90,
         (
@@ -318,7 +320,7 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         FactKind.PERSONAL,
         re.compile(
             r"\b(?i:my name is|i am called|call me|i prefer|i like|i hate|i am allergic to|i['’]m allergic to"
-            rf"|i live in|i work (?:at|for|as)|remember that|please remember)(?: [\"'`(]?{TOKEN}[\"'`)]?){{1,9}}"
+            rf"|i live in|i work (?:at|for|as)|remember that|please remember)(?: [\"'`(]?{WORD_PATTERN}[\"'`)]?){{1,9}}"
         ),
         95,
         (
@@ -335,6 +337,10 @@ FACT_PATTERNS: tuple[FactPattern, ...] = (
         ),
     ),
     FactPattern(
-        FactKind.NEGATION, re.compile(rf"[nN]['’][tT]\b(?:{_FOLLOWING})?"), 80, ("n't", "n’t"), words_before=3
+        FactKind.NEGATION,
+        re.compile(rf"[nN]['’][tT]\b(?:{_FOLLOWING_WORDS})?"),
+        80,
+        ("n't", "n’t"),
+        words_before=3,
     ),
 )

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORD = re.compile(r"[^\W_][\w&+-]*(?:['’](?!s\b)\w+)*")
-_JOINED = re.compile(r"\.? (?:(?:de|van|von|der|da|di|la|of) ){0,2}")
-_OPENED = re.compile(r"(?:\A|[\w)\"]{2}[.!?:]|\n)[\s\"'`“\u2018(\[*_#>-]*\Z")
+_NAME_JOINT = re.compile(r"\.? (?:(?:de|van|von|der|da|di|la|of) ){0,2}")
+_SENTENCE_START = re.compile(r"(?:\A|[\w)\"]{2}[.!?:]|\n)[\s\"'`“\u2018(\[*_#>-]*\Z")
 # Verbs, since an ending alone does not tell "Anna answers" from "Short answers".
 _VERBS = """
 is was has had will can cannot can't must should does likes wants prefers needs uses lives works says thinks owns plans
 runs hates loves enjoys drinks eats plays studies leads manages handles knows speaks reports asks moves comes goes takes
 gets pays makes writes reads teaches dislikes avoids chose went said told got made left bought wrote [a-z]+ed
 """
-_SAYS = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS.split())}|and [A-Z])\b".replace("'t", "['’]t"))
+_VERB_BEHIND = re.compile(rf"(?:['’]s)? (?:{'|'.join(_VERBS.split())}|and [A-Z])\b".replace("'t", "['’]t"))
 _TITLES = frozenset("dr mr mrs ms prof st".split())
 _SHORT_FORMS = frozenset("i'm i'd i'll i've it's that's we're we've we'll let's don't can't".split())
-_NOT_ALONE = frozenset(
+_NEVER_ALONE = frozenset(
     """
     yes ok okay user users team everyone everybody
     nobody someone project database server app application service code company customer customers client clients
@@ -31,11 +31,11 @@ _NOT_ALONE = frozenset(
     goal objective target preference constraint fact must never always need needs data access work support time money
     """.split()
 )
-_NEVER = STOP_WORDS | _SHORT_FORMS
-_NO_OPENING = re.compile(r"(?:s|ing|ed|ion|ment|ity|ness|ly)\Z")
+_NEVER_NAMES = STOP_WORDS | _SHORT_FORMS
+_UNLIKELY_NAME_END = re.compile(r"(?:s|ing|ed|ion|ment|ity|ness|ly)\Z")
 
 
-def names_in(text: str) -> list[tuple[int, int]]:
+def find_proper_names(text: str) -> list[tuple[int, int]]:
     """Where names stand, in order. A text without small letters has none that could be told apart.
 
     A single capital at the start of a sentence is a name only where a verb follows it: "Anna prefers tea".
@@ -43,30 +43,34 @@ def names_in(text: str) -> list[tuple[int, int]]:
     if not any(map(str.islower, text)):
         return []
     found: list[tuple[int, int]] = []
-    for start, end in _capitalised(text):
+    for start, end in _iter_capitalized_words(text):
         joint = text[found[-1][1] : start] if found else ""
         is_title = joint == ". " and text[slice(*found[-1])].lower().split()[-1] in _TITLES
-        is_joined = bool(joint) and (is_title or ("." not in joint and _JOINED.fullmatch(joint)))
+        is_joined = bool(joint) and (is_title or ("." not in joint and _NAME_JOINT.fullmatch(joint)))
         if is_joined:
             found[-1] = (found[-1][0], end)
         else:
             found.append((start, end))
-    return [(start, end) for start, end in found if not _is_plain(text, start, end)]
+    return [(start, end) for start, end in found if not _is_ordinary_word(text, start, end)]
 
 
-def _capitalised(text: str) -> Iterator[tuple[int, int]]:
+def _iter_capitalized_words(text: str) -> Iterator[tuple[int, int]]:
     for match in _WORD.finditer(text):
         word = match[0]
-        if any(map(str.isupper, word)) and len(word) > 1 and word.lower().replace("’", "'") not in _NEVER:
+        if (
+            any(map(str.isupper, word))
+            and len(word) > 1
+            and word.lower().replace("’", "'") not in _NEVER_NAMES
+        ):
             yield match.span()
 
 
-def _is_plain(text: str, start: int, end: int) -> bool:
+def _is_ordinary_word(text: str, start: int, end: int) -> bool:
     word = text[start:end]
-    if word.lower() in _NOT_ALONE:
+    if word.lower() in _NEVER_ALONE:
         return True
     if not word[0].isupper() or any(map(str.isupper, word[1:])) or not word.isalpha():
         return False  # capitals within, digits or several words: written so for a reason
-    if not _OPENED.search(text, max(0, start - 20), start):
+    if not _SENTENCE_START.search(text, max(0, start - 20), start):
         return False
-    return _SAYS.match(text, end) is None or _NO_OPENING.search(word) is not None
+    return _VERB_BEHIND.match(text, end) is None or _UNLIKELY_NAME_END.search(word) is not None

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import re
 
-_END = re.compile("[.!?…]++[\"'’”)\\]*_]*+(?=\\s|$)|[\u3002\uff01\uff1f]++[」』”]?+|\\n++")
+_SENTENCE_END = re.compile("[.!?…]++[\"'’”)\\]*_]*+(?=\\s|$)|[\u3002\uff01\uff1f]++[」』”]?+|\\n++")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|ca|approx|resp|incl|dr|mr|mrs|ms|prof|fig|eq|sec|vol)$", re.IGNORECASE
 )
-_LONGEST_ABBREVIATION = 8
-_UNSEEN = re.compile(r"[\s.…]*")
-_DOTS = "..."
+_MAX_ABBREVIATION_CHARACTERS = 8
+_BLANK_SENTENCE = re.compile(r"[\s.…]*")
+_ELLIPSIS = "..."
 
 
-def sentence_spans(text: str) -> list[tuple[int, int]]:
+def find_sentence_spans(text: str) -> list[tuple[int, int]]:
     """Where each sentence begins and ends, without the space around it; a line's end ends one too."""
     spans = []
     start = 0
-    for end in _END.finditer(text):
+    for end in _SENTENCE_END.finditer(text):
         if end[0] == "." and _ABBREVIATION.search(
-            text[max(start, end.start() - _LONGEST_ABBREVIATION) : end.start()]
+            text[max(start, end.start() - _MAX_ABBREVIATION_CHARACTERS) : end.start()]
         ):
             continue
         spans.append((start, end.end()))
         start = end.end()
     spans.append((start, len(text)))
-    return [_stripped(text, *span) for span in spans if not _UNSEEN.fullmatch(text, *span)]
+    return [_strip_span(text, *span) for span in spans if not _BLANK_SENTENCE.fullmatch(text, *span)]
 
 
-def shortened(text: str, characters: int) -> str:
+def shorten_text(text: str, characters: int) -> str:
     """The text in one line, or as many of its words as fit with three dots behind them.
 
     Args:
@@ -40,16 +40,16 @@ def shortened(text: str, characters: int) -> str:
     line = " ".join(text[: 16 * characters].split())
     if len(line) <= characters and 16 * characters >= len(text):
         return line
-    room = max(0, characters - len(_DOTS))
+    room = max(0, characters - len(_ELLIPSIS))
     if len(line) <= room:
-        return line + _DOTS
+        return line + _ELLIPSIS
     kept = line[: room + 1].rpartition(" ")[0].rstrip(" ,;:-")
     if 3 * len(kept) < room:  # the next word is a path or a key: a part of it says more than nothing
         kept = line[:room]
-    return kept + _DOTS if room else line[:characters]
+    return kept + _ELLIPSIS if room else line[:characters]
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     while text[start].isspace():
         start += 1
     while text[end - 1].isspace():

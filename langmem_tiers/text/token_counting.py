@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from langmem_tiers.common.ports import TokenCounter
 
 
-_SAMPLE = 4_000  # characters looked at: enough to tell, cheap for megabytes
-_PARSE_UP_TO = 20_000  # JSON up to this length is parsed to be sure
+_MAX_SAMPLE_CHARACTERS = 4_000  # characters looked at: enough to tell, cheap for megabytes
+_MAX_PARSED_CHARACTERS = 20_000  # JSON up to this length is parsed to be sure
 
 _TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*(?:\s[^<>]*)?/?>")
-_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_HTML_PAGE = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _JSON_MEMBER = re.compile(r'"[^"\n]{0,200}"\s*:')
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # Matched against single stripped lines, from their start: nothing in it can run over a line twice.
@@ -49,7 +49,7 @@ _CODE_START = re.compile(
     r"|[\w.\[\]\"']+\s*(?:[-+*/|&]?=|:=)\s*\S"
 )
 _BLOCK_OPENERS = ("if ", "elif ", "for ", "while ", "with ", "try:", "except ", "else:")
-_LINE = 200  # characters of a line that are looked at
+_MAX_LINE_CHARACTERS = 200  # characters of a line that are looked at
 
 
 class ContentType(StrEnum):
@@ -63,21 +63,21 @@ class ContentType(StrEnum):
 
 def detect_content(text: str) -> tuple[ContentType, float]:
     """The kind of the text and a confidence in [0, 1]."""
-    sample = text[:_SAMPLE]
-    if (json_confidence := _json(text, sample)) >= 0.5:
+    sample = text[:_MAX_SAMPLE_CHARACTERS]
+    if (json_confidence := _score_json(text, sample)) >= 0.5:
         return ContentType.JSON, json_confidence
-    if (html_confidence := _html(sample)) >= 0.5:
+    if (html_confidence := _score_html(sample)) >= 0.5:
         return ContentType.HTML, html_confidence
-    if (code_confidence := _code(sample)) >= 0.5:
+    if (code_confidence := _score_code(sample)) >= 0.5:
         return ContentType.CODE, code_confidence
     return ContentType.TEXT, 1.0 - max(json_confidence, html_confidence, code_confidence)
 
 
-def _json(text: str, sample: str) -> float:
+def _score_json(text: str, sample: str) -> float:
     start, end = sample.lstrip()[:1], text[-100:].rstrip()[-1:]
     if (start, end) not in {("{", "}"), ("[", "]")}:
         return 0.0
-    if len(text) <= _PARSE_UP_TO:
+    if len(text) <= _MAX_PARSED_CHARACTERS:
         try:
             json.loads(text)
         except (ValueError, RecursionError):
@@ -86,17 +86,17 @@ def _json(text: str, sample: str) -> float:
     return min(0.95, 0.3 + 0.05 * len(_JSON_MEMBER.findall(sample)))
 
 
-def _html(sample: str) -> float:
+def _score_html(sample: str) -> float:
     if "<" not in sample or ">" not in sample:
         return 0.0
-    if _PAGE.match(sample):
+    if _HTML_PAGE.match(sample):
         return 1.0
     tags = _TAG.findall(sample)
     share = sum(map(len, tags)) / len(sample)
     return min(1.0, 3.0 * share) if len(tags) >= 2 else 0.0
 
 
-def _code(sample: str) -> float:
+def _score_code(sample: str) -> float:
     if "\n" not in sample and not sample.endswith((";", "}", ")", ":")):
         return 0.0  # a lone line of prose, the usual chat message, needs no closer look
     fenced = sum(map(len, _FENCE.findall(sample))) / len(sample) if "```" in sample else 0.0
@@ -109,7 +109,7 @@ def _code(sample: str) -> float:
 def _looks_like_code(line: str) -> bool:
     return (
         line.endswith((";", "{", "}"))
-        or _CODE_START.match(line[:_LINE]) is not None
+        or _CODE_START.match(line[:_MAX_LINE_CHARACTERS]) is not None
         or (line.endswith(":") and line.startswith(_BLOCK_OPENERS))
         or " => " in line
         or " -> " in line
@@ -212,11 +212,11 @@ class ContentAwareCounter:
         if content_type is None:
             content_type, confidence = detect_content(text)
         ratio = CHARACTERS_PER_TOKEN[content_type]
-        tokens = len(text) / ratio if text.isascii() else _tokens_of_mixed(text, ratio)
+        tokens = len(text) / ratio if text.isascii() else _count_mixed_tokens(text, ratio)
         return TokenEstimate(math.ceil(tokens), content_type, confidence)
 
 
-def _tokens_of_mixed(text: str, ratio: float) -> float:
+def _count_mixed_tokens(text: str, ratio: float) -> float:
     # Encoders count in C what a regular expression would collect character by character.
     ascii_only = len(text.encode("ascii", "ignore"))
     astral = len(text.encode("utf-16-le", "surrogatepass")) // 2 - len(text)
@@ -225,7 +225,7 @@ def _tokens_of_mixed(text: str, ratio: float) -> float:
     return ascii_only / ratio + single + cyrillic * _TOKENS_PER_CYRILLIC + astral * _TOKENS_PER_ASTRAL
 
 
-_COUNTER = ContentAwareCounter()
+_DEFAULT_COUNTER = ContentAwareCounter()
 
 
 class TokenEstimator:
@@ -242,7 +242,7 @@ class TokenEstimator:
             content_type: What it is; found by itself if left out.
         """
         kind = None if content_type is None else ContentType(str(content_type).lower())
-        return _COUNTER.estimate(text, kind)
+        return _DEFAULT_COUNTER.estimate(text, kind)
 
     @staticmethod
     def estimate_messages(messages: Iterable[Mapping[str, object] | object]) -> int:
@@ -251,33 +251,35 @@ class TokenEstimator:
         Args:
             messages: Mappings with ``content`` (a text, or a list of parts with ``text``), or objects that have it.
         """
-        return REPLY_TOKENS + sum(FRAME_TOKENS + _tokens_of(one) for one in messages)
+        return REPLY_TOKENS + sum(FRAME_TOKENS + _count_message_tokens(one) for one in messages)
 
 
-def _tokens_of(message: object) -> int:
-    tokens = _COUNTER.count(_text_of(_part(message, "content")))
-    name = _part(message, "name")
+def _count_message_tokens(message: object) -> int:
+    tokens = _DEFAULT_COUNTER.count(_to_text(_get_field(message, "content")))
+    name = _get_field(message, "name")
     if isinstance(name, str) and name:
-        tokens += _COUNTER.count(name) + NAME_TOKENS
-    calls = _part(message, "tool_calls")
-    return tokens + (_COUNTER.count(str(calls)) if calls else 0)
+        tokens += _DEFAULT_COUNTER.count(name) + NAME_TOKENS
+    calls = _get_field(message, "tool_calls")
+    return tokens + (_DEFAULT_COUNTER.count(str(calls)) if calls else 0)
 
 
-def _part(message: object, key: str) -> object:
+def _get_field(message: object, key: str) -> object:
     return message.get(key) if isinstance(message, Mapping) else getattr(message, key, None)
 
 
-def _text_of(content: object) -> str:
+def _to_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list | tuple):
-        return "\n".join(_text_of(_part(one, "text") if not isinstance(one, str) else one) for one in content)
+        return "\n".join(
+            _to_text(_get_field(one, "text") if not isinstance(one, str) else one) for one in content
+        )
     return "" if content is None else str(content)
 
 
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_said: set[str] = set()
+_warned_encodings: set[str] = set()
 
 _CACHE_VARIABLE = "TIKTOKEN_CACHE_DIR"
 
@@ -311,15 +313,15 @@ class TiktokenCounter:
     ) -> None:
         if encoding not in _VOCABULARIES:
             raise InvalidConfigError(f"unknown encoding {encoding!r}: use one of {', '.join(_VOCABULARIES)}")
-        places = [Path(cache_dir)] if cache_dir is not None else list(_places())
-        folder = next((place for place in places if _holds(place, encoding)), None)
+        places = [Path(cache_dir)] if cache_dir is not None else list(_iter_vocabulary_folders())
+        folder = next((place for place in places if _has_vocabulary(place, encoding)), None)
         if folder is None:
             raise InvalidConfigError(
                 f"no vocabulary of {encoding!r} on this machine: set {_CACHE_VARIABLE} to its folder, "
                 "or pip install 'langmem-tiers[llama-index]', which brings one"
             )
         self.name = encoding
-        self._encoding = _load(encoding, folder)
+        self._encoding = _load_encoding(encoding, folder)
 
     def count(self, text: str) -> int:
         """Tokens of the text; words that look like control tokens count as plain text."""
@@ -337,13 +339,13 @@ def tiktoken_or_estimate(encoding: str = "cl100k_base") -> TokenCounter:
         if encoding not in _VOCABULARIES:
             raise
         with _lock:
-            if encoding not in _said:
-                _said.add(encoding)
+            if encoding not in _warned_encodings:
+                _warned_encodings.add(encoding)
                 _log.warning("tokens are estimated by content: %s", error)
         return ContentAwareCounter()
 
 
-def _places() -> Iterator[Path]:
+def _iter_vocabulary_folders() -> Iterator[Path]:
     if folder := os.environ.get(_CACHE_VARIABLE):
         yield Path(folder)
     # Found without importing llama_index, which would take seconds.
@@ -352,7 +354,7 @@ def _places() -> Iterator[Path]:
         yield Path(folder) / "core" / "_static" / "tiktoken_cache"
 
 
-def _holds(folder: Path, encoding: str) -> bool:
+def _has_vocabulary(folder: Path, encoding: str) -> bool:
     file_name, expected = _VOCABULARIES[encoding]
     try:
         return hashlib.sha256((folder / file_name).read_bytes()).hexdigest() == expected
@@ -360,7 +362,7 @@ def _holds(folder: Path, encoding: str) -> bool:
         return False
 
 
-def _load(encoding: str, folder: Path) -> tiktoken.Encoding:
+def _load_encoding(encoding: str, folder: Path) -> tiktoken.Encoding:
     import tiktoken  # noqa: PLC0415 - the only user of it; most programs never come here
 
     with _lock:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
-from langmem_tiers.text.chinese_variants import simplified
+from langmem_tiers.text.chinese_variants import simplify_chinese
 from langmem_tiers.text.stop_words import (
     CHINESE_FILLERS,
     CHINESE_STOP_WORDS,
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 MAX_TERMS = 10_000
 """Of one message; of a longer one the beginning is indexed."""
 _MAX_CHARACTERS = 200_000
-_LONGEST = 64  # characters of a term: longer ones are data, found by their beginning
+_MAX_TERM_CHARACTERS = 64  # characters of a term: longer ones are data, found by their beginning
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _UNSPACED = _HAN + "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7af"
-_MARKED = "\u0900-\u0963\u0966-\u0dff"  # Indic vowels are marks, which Python takes for no letters
-_TERM = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKED}])+(?:['’](?:[^\W_{_UNSPACED}])+)*")
+_INDIC = "\u0900-\u0963\u0966-\u0dff"  # Indic vowels are marks, which Python takes for no letters
+_TERM = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_INDIC}])+(?:['’](?:[^\W_{_UNSPACED}])+)*")
 _ASCII_TERM = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_RUN = re.compile(rf"[{_UNSPACED}]+")
+_UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 
@@ -49,26 +49,29 @@ _FILLERS = frozenset(
 )  # what is left of short forms, and what people say without saying anything
 _PAIRS_OF_FILLERS = frozenset(map("".join, product(CHINESE_FILLERS, repeat=2)))
 _PARTICLES = frozenset(map(chr, range(0x3041, 0x3097)))  # a single Hiragana is what is left between words
-_EVERYWHERE = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS | _PARTICLES | KOREAN_STOP_PIECES
-_STOPS = re.compile("|".join(sorted(CHINESE_STOP_WORDS | JAPANESE_STOP_WORDS, key=len, reverse=True)))
+_IGNORED_TERMS = STOP_WORDS | _FILLERS | CHINESE_FILLERS | _PAIRS_OF_FILLERS | _PARTICLES | KOREAN_STOP_PIECES
+_STOP_WORD = re.compile("|".join(sorted(CHINESE_STOP_WORDS | JAPANESE_STOP_WORDS, key=len, reverse=True)))
 
 
-def terms_of(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """The terms of a text in their order, each as often as it is there."""
     if text.isascii():
         found: Iterable[str] = _ASCII_TERM.findall(text[:_MAX_CHARACTERS].lower())
     else:
-        found = _cut(_TERM.findall(_plain(text[:_MAX_CHARACTERS])))
-    return [term for word in found if (term := _term(word))][:MAX_TERMS]
+        found = _split_unspaced(_TERM.findall(_normalize(text[:_MAX_CHARACTERS])))
+    return [term for word in found if (term := _to_term(word))][:MAX_TERMS]
 
 
-def name_terms(name: str) -> list[str]:
+def extract_name_terms(name: str) -> list[str]:
     """The terms of a name, in which no word is left out and none is cut: 王芳 is one."""
-    words = _TERM.findall(simplified(_plain(name[:_MAX_CHARACTERS])))
-    return [word[:_LONGEST] if is_unspaced(word) else _term(word) or _without_ending(word) for word in words]
+    words = _TERM.findall(simplify_chinese(_normalize(name[:_MAX_CHARACTERS])))
+    return [
+        word[:_MAX_TERM_CHARACTERS] if is_unspaced(word) else _to_term(word) or _strip_ending(word)
+        for word in words
+    ]
 
 
-def length_of(terms: Sequence[str]) -> int:
+def count_words(terms: Sequence[str]) -> int:
     """How many words the terms of a text stand for: two characters are about one, however they are cut."""
     singles = pairs = 0
     for term in terms:
@@ -85,35 +88,39 @@ def is_unspaced(text: str) -> bool:
 
 def is_mostly_unspaced(text: str) -> bool:
     """Whether most of its letters are of such scripts."""
-    of_them = sum(run.end() - run.start() for run in unspaced_runs(text))
+    of_them = sum(run.end() - run.start() for run in find_unspaced_runs(text))
     return 2 * of_them > sum(map(str.isalpha, text))
 
 
-def unspaced_runs(text: str) -> Iterator[re.Match[str]]:
+def find_unspaced_runs(text: str) -> Iterator[re.Match[str]]:
     """The stretches of a text in scripts without spaces, with their places."""
-    return _RUN.finditer(text)
+    return _UNSPACED_RUN.finditer(text)
 
 
 @lru_cache(maxsize=100_000)
-def _term(word: str) -> str:
+def _to_term(word: str) -> str:
     # Nothing for what is in every text.
     if "'" in word or "’" in word:
-        word = _without_ending(word)
-    if word in _EVERYWHERE:
+        word = _strip_ending(word)
+    if word in _IGNORED_TERMS:
         return ""
-    return _stemmer().stemWord(word)[:_LONGEST] if word.isascii() and word.isalpha() else word[:_LONGEST]
+    return (
+        _get_stemmer().stemWord(word)[:_MAX_TERM_CHARACTERS]
+        if word.isascii() and word.isalpha()
+        else word[:_MAX_TERM_CHARACTERS]
+    )
 
 
-def _cut(found: list[str]) -> Iterator[str]:
+def _split_unspaced(found: list[str]) -> Iterator[str]:
     for word in found:
         if is_unspaced(word):
-            for part in _STOPS.split(simplified(word)):
-                yield from _pairs(part)
+            for part in _STOP_WORD.split(simplify_chinese(word)):
+                yield from _iter_pairs(part)
         else:
             yield word
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     if text.isascii():
         return text.lower()
     # Taken apart, freed of accents and put together again: é is e, and a Korean syllable stays one.
@@ -121,14 +128,14 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
 
 
-def _without_ending(word: str) -> str:
+def _strip_ending(word: str) -> str:
     parts = word.replace("’", "'").split("'")
     if len(parts) == 1:
         return word
     return "".join(parts[:-1] if parts[-1] in _ENDINGS else parts)
 
 
-def _pairs(run: str) -> Iterator[str]:
+def _iter_pairs(run: str) -> Iterator[str]:
     if len(run) == 1:
         yield run
         return
@@ -140,14 +147,14 @@ def _pairs(run: str) -> Iterator[str]:
         yield run[-1]
 
 
-_of_thread = threading.local()
+_thread_local = threading.local()
 
 
-def _stemmer() -> Any:  # noqa: ANN401 - the library has no types
+def _get_stemmer() -> Any:  # noqa: ANN401 - the library has no types
     # One for each thread: it keeps the word that it is at, so two at once get wrong stems or an error.
-    found = getattr(_of_thread, "stemmer", None)
+    found = getattr(_thread_local, "stemmer", None)
     if found is None:
         import snowballstemmer  # noqa: PLC0415 - not before the first word is stemmed
 
-        found = _of_thread.stemmer = snowballstemmer.stemmer("english")
+        found = _thread_local.stemmer = snowballstemmer.stemmer("english")
     return found

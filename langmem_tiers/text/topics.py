@@ -15,18 +15,20 @@ from langmem_tiers.text.stop_words import (
     JAPANESE_STOP_WORDS,
     STOP_WORDS,
 )
-from langmem_tiers.text.tokenize import terms_of, unspaced_runs
+from langmem_tiers.text.tokenize import extract_terms, find_unspaced_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-READ_CHARACTERS = 4000
+MAX_TOPIC_TEXT_CHARACTERS = 4000
 """Of each text; of a longer one the beginning is read."""
 
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"\b(?:https?://|www\.)\S{1,500}")
 # A word with what belongs to it: src/app.py, retry_count, user-id, C++. An end of a sentence does not.
-_PIECE = re.compile(r"/?[^\W_][\w'’]{0,60}(?:[./_:-]{1,2}[^\W_][\w'’]{0,60}){0,6}(?:\+\+|#|\(\))?|[^\w\s]")
+_WORD_OR_MARK = re.compile(
+    r"/?[^\W_][\w'’]{0,60}(?:[./_:-]{1,2}[^\W_][\w'’]{0,60}){0,6}(?:\+\+|#|\(\))?|[^\w\s]"
+)
 _IDENTIFIER = re.compile(r"\w[./_:]{1,2}\w|[a-z][A-Z]|\(\)$|\+\+$|#$|^[A-Za-z]{1,12}\d|\d[A-Za-z]{1,12}\d")
 _HASH = re.compile(r"(?=.{0,60}\d)[0-9a-f-]{6,}", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
@@ -41,8 +43,8 @@ _SEPARATORS = re.compile(
     + f"|[{''.join(sorted(CHINESE_FILLERS))}得着过把被让给跟从到还再才又]"
 )
 _SENTENCE_END = re.compile(r"(?:니다|어요|아요|세요|네요|까요)$")
-_LONGEST_HAN = 4  # characters of a word that stands for a topic
-_EMPTY = (
+_MAX_HAN_CHARACTERS = 4  # characters of a word that stands for a topic
+_FILLER_WORDS = (
     STOP_WORDS
     | DATE_WORDS
     | NUMBER_WORDS
@@ -84,7 +86,7 @@ class _Mention:
     weight: float
 
 
-def key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
+def find_key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
     """What the texts are about: words, phrases of two words and identifiers, as they were written.
 
     Those come first that are said often and in many of the texts. The same texts give the same topics.
@@ -93,9 +95,11 @@ def key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
         texts: In their order.
         limit: How many at most.
     """
-    prose = [_CODE_BLOCK.sub("\n", text[:READ_CHARACTERS]) for text in texts]
-    topics = _counted(prose) or _counted([text[:READ_CHARACTERS] for text in texts])
-    ranked = sorted(topics.items(), key=lambda item: (-_score(item[1], len(texts)), item[1].first, item[0]))
+    prose = [_CODE_BLOCK.sub("\n", text[:MAX_TOPIC_TEXT_CHARACTERS]) for text in texts]
+    topics = _count_topics(prose) or _count_topics([text[:MAX_TOPIC_TEXT_CHARACTERS] for text in texts])
+    ranked = sorted(
+        topics.items(), key=lambda item: (-_score_topic(item[1], len(texts)), item[1].first, item[0])
+    )
     chosen: list[str] = []
     for _, topic in ranked:
         if len(chosen) >= max(0, limit):
@@ -106,7 +110,7 @@ def key_topics(texts: Sequence[str], limit: int = 5) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def united_topics(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+def merge_topics(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
     """The first topics, then those of the second that are not among them, in whatever case."""
     united: dict[str, str] = {}
     for topic in (*first, *second):
@@ -114,10 +118,10 @@ def united_topics(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...
     return tuple(united.values())
 
 
-def _counted(texts: Sequence[str]) -> dict[str, _Topic]:
+def _count_topics(texts: Sequence[str]) -> dict[str, _Topic]:
     topics: dict[str, _Topic] = {}
     for number, text in enumerate(texts):
-        for mention in _mentions(_ADDRESS.sub(" . ", text)):
+        for mention in _iter_mentions(_ADDRESS.sub(" . ", text)):
             topic = topics.setdefault(mention.key, _Topic(mention.weight, len(topics)))
             topic.forms[mention.form] += 1
             topic.texts.add(number)
@@ -129,7 +133,7 @@ def _counted(texts: Sequence[str]) -> dict[str, _Topic]:
     }
 
 
-def _score(topic: _Topic, texts: int) -> float:
+def _score_topic(topic: _Topic, texts: int) -> float:
     return topic.weight * math.log1p(topic.count) * (1 + len(topic.texts) / max(1, texts))
 
 
@@ -140,36 +144,36 @@ def _covers(chosen: str, form: str) -> bool:
     return one <= other or other <= one or is_part
 
 
-def _mentions(text: str) -> Iterator[_Mention]:
+def _iter_mentions(text: str) -> Iterator[_Mention]:
     before: _Mention | None = None
-    for piece in _PIECE.findall(text):
-        word = _word(piece)
+    for piece in _WORD_OR_MARK.findall(text):
+        word = _to_mention(piece)
         if word is not None and before is not None and word.key != before.key:
             yield _Mention(f"phrase:{before.key} {word.key}", f"{before.form} {word.form}", 1.6)
         if word is not None:
             yield word
         before = word
-    yield from _unspaced(text)
+    yield from _iter_unspaced_mentions(text)
 
 
-def _word(piece: str) -> _Mention | None:
+def _to_mention(piece: str) -> _Mention | None:
     form = re.sub(r"['’](?:s|t|d|m|ll|re|ve)$", "", piece)
     lowered = form.casefold().replace("’", "'")
     is_short = len(form) < 3 and not (len(form) == 2 and form.isupper())
-    if is_short or not _LETTER.search(form) or lowered.replace("'", "") in _EMPTY:
+    if is_short or not _LETTER.search(form) or lowered.replace("'", "") in _FILLER_WORDS:
         return None
-    if _HASH.fullmatch(form) or next(unspaced_runs(form), None) is not None:
+    if _HASH.fullmatch(form) or next(find_unspaced_runs(form), None) is not None:
         return None
     if _IDENTIFIER.search(form):
         return _Mention(lowered, form, 1.3)
-    terms = terms_of(form)
+    terms = extract_terms(form)
     if not terms:
         return None
     return _Mention(" ".join(terms), form, 1.15 if form[0].isupper() else 1.0)
 
 
-def _unspaced(text: str) -> Iterator[_Mention]:
-    for run in unspaced_runs(text):
+def _iter_unspaced_mentions(text: str) -> Iterator[_Mention]:
+    for run in find_unspaced_runs(text):
         if _HANGUL.match(run[0]):
             for word in _HANGUL.findall(run[0]):
                 if len(root := _PARTICLE.sub("", word)) > 1 and not _SENTENCE_END.search(root):
@@ -178,16 +182,16 @@ def _unspaced(text: str) -> Iterator[_Mention]:
             yield _Mention(other, other, 1.0)
         for part in _SEPARATORS.split(run[0]):
             for word in _HAN_OR_KATAKANA.findall(part):
-                yield from _words_of(word)
+                yield from _iter_han_mentions(word)
 
 
-def _words_of(word: str) -> Iterator[_Mention]:
+def _iter_han_mentions(word: str) -> Iterator[_Mention]:
     is_katakana = word[0] < "\u3400"
-    if is_katakana or len(word) <= _LONGEST_HAN:
+    if is_katakana or len(word) <= _MAX_HAN_CHARACTERS:
         yield _Mention(word, word, 1.0)
     if is_katakana:
         return
-    for length in range(2, min(_LONGEST_HAN, len(word) - 1) + 1):
+    for length in range(2, min(_MAX_HAN_CHARACTERS, len(word) - 1) + 1):
         for start in range(len(word) - length + 1):
             piece = word[start : start + length]
             yield _Mention(f"piece:{piece}", piece, 0.9 + 0.05 * length)

@@ -7,33 +7,33 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-MAX_CHARACTERS = 8000
+MAX_URL_CHARACTERS = 8000
 """A longer address is no page that anybody links to on purpose."""
 _BLANKS = " \t\r\n\f"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_PARTS = re.compile(
+_URL_PATTERN = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*):)?(?://(?P<authority>[^/?#]*))?"
     r"(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?(?:#(?P<fragment>.*))?"
 )
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r"0*([0-9]{1,5})")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _NUMBER_AT_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _TO_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9\-._~!$&'()+*,;=:@/?]")
 _PATH_SESSION = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
-_FOLDER = re.compile(r"[/\\]$|(?:^|[/\\])\.\.?$")
+_FOLDER_END = re.compile(r"[/\\]$|(?:^|[/\\])\.\.?$")
 _BEFORE_QUERY = re.compile(r"[^?#]*")
 
 _TRACKING_PREFIXES = ("utm_", "aspsessionid")
-_TRACKING = frozenset(
+_TRACKING_PARAMETERS = frozenset(
     # `ref`, `sid`, `source` and `id` stay: they often choose the page (a branch, a story), and two pages
     # under one name lose one of them, while one page under two names is only seen twice.
     "_ga _gl _hsenc _hsmi cfid cftoken dclid fbclid gbraid gclid gclsrc igshid jsessionid li_fat_id mc_cid "
     "mc_eid mkt_tok msclkid oly_anon_id oly_enc_id phpsessid ref_src ref_url session_id sessionid ttclid "
     "twclid vero_id wbraid wickedid yclid".split()
 )
-_DOCUMENTS = frozenset(
+_DOCUMENT_EXTENSIONS = frozenset(
     "7z aac apk avi avif bin bmp bz2 css csv deb dmg doc docx eot eps epub exe flac flv gif gz ico iso jar "
     "jpeg jpg json m4a m4v mkv mobi mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf pkg png "
     "ppt pptx ps psd rar rpm rss rtf svg tar tgz tif tiff ttf txt wasm wav webm webp wma wmv woff woff2 xls "
@@ -41,7 +41,7 @@ _DOCUMENTS = frozenset(
 )
 
 
-class _Parts(NamedTuple):
+class _UrlParts(NamedTuple):
     scheme: str
     authority: str | None
     path: str
@@ -49,7 +49,7 @@ class _Parts(NamedTuple):
     fragment: str
 
 
-def normalized(url: str, base: str = "") -> str | None:
+def normalize_url(url: str, base: str = "") -> str | None:
     """The absolute http(s) address in its normal form, or None for what is no page of the web.
 
     Scheme and host are lower case and ASCII, user names, default ports, tracking parameters, session
@@ -60,19 +60,19 @@ def normalized(url: str, base: str = "") -> str | None:
         url: As it stands in a page: absolute, without its scheme (``//host/x``) or relative.
         base: The absolute address of the page where it stands; without it, relative addresses are None.
     """
-    parts = _split(url)
-    whole = _resolved(parts, base) if parts is not None else None
+    parts = _split_url(url)
+    whole = _resolve_url(parts, base) if parts is not None else None
     if whole is None or not whole.authority:
         return None
     try:
-        authority = _authority(whole.scheme, whole.authority)
-        text = f"{whole.scheme}://{authority}{_path(whole.path)}{_query(whole.query)}{_route(whole.fragment)}"
+        authority = _normalize_authority(whole.scheme, whole.authority)
+        text = f"{whole.scheme}://{authority}{_normalize_path(whole.path)}{_normalize_query(whole.query)}{_normalize_route(whole.fragment)}"
     except ValueError:  # halves of characters, hosts that cannot be written in ASCII
         return None
-    return text if authority and len(text) <= MAX_CHARACTERS else None
+    return text if authority and len(text) <= MAX_URL_CHARACTERS else None
 
 
-def host_of(address: str) -> str:
+def get_url_host(address: str) -> str:
     """The host of an address in normal form, without ``www.``; an IPv6 address in its brackets."""
     host = address.partition("://")[2].partition("/")[0]
     host = re.sub(r":[0-9]+$", "", host)
@@ -80,18 +80,18 @@ def host_of(address: str) -> str:
     return rest if "." in rest else host
 
 
-def domain_of(url: str) -> str:
+def get_domain(url: str) -> str:
     """The host of any absolute address, without ``www.``; empty for what is none."""
-    address = normalized(url)
-    return host_of(address) if address is not None else ""
+    address = normalize_url(url)
+    return get_url_host(address) if address is not None else ""
 
 
-def same_site(a: str, b: str) -> bool:
+def is_same_site(a: str, b: str) -> bool:
     """Whether two addresses are of one host, or one's host lies under the other's."""
-    return same_hosts(domain_of(a), domain_of(b))
+    return is_same_host(get_domain(a), get_domain(b))
 
 
-def same_hosts(a: str, b: str) -> bool:
+def is_same_host(a: str, b: str) -> bool:
     """Whether two hosts, as `host_of` gives them, are one or one lies under the other."""
     if a == b:
         return a != ""
@@ -101,48 +101,48 @@ def same_hosts(a: str, b: str) -> bool:
 
 def is_document(url: str) -> bool:
     """Whether the address ends like a file to download (pdf, zip, images ...) and not like a page."""
-    parts = _split(url)
+    parts = _split_url(url)
     if parts is None:
         return False
     name, _, extension = parts.path.rpartition("/")[2].rpartition(".")
     # A wiki's page about a file is called File:Name.jpg; scripts are not in the list, since its page
     # about Node.js is one too.
-    return bool(name) and ":" not in name and extension.lower() in _DOCUMENTS
+    return bool(name) and ":" not in name and extension.lower() in _DOCUMENT_EXTENSIONS
 
 
 def is_folder(url: str) -> bool:
     """Whether the path as written ends with a slash, so that what is relative to it lies inside of it."""
     head = url.strip(_BLANKS).partition("?")[0].partition("#")[0]
-    return head.endswith(("/", "\\", ".")) and _FOLDER.search(head) is not None
+    return head.endswith(("/", "\\", ".")) and _FOLDER_END.search(head) is not None
 
 
-def as_folder(address: str) -> str:
+def to_folder_url(address: str) -> str:
     """An address in normal form with the slash at the end of its path, to resolve others against."""
     head = _BEFORE_QUERY.match(address)
     end = head.end() if head is not None else 0
     return address if address[:end].endswith("/") else f"{address[:end]}/{address[end:]}"
 
 
-def _split(url: object) -> _Parts | None:
+def _split_url(url: object) -> _UrlParts | None:
     if not isinstance(url, str):
         return None
     text = url.strip(_BLANKS)
-    if not text or len(text) > MAX_CHARACTERS or _CONTROLS.search(text):
+    if not text or len(text) > MAX_URL_CHARACTERS or _CONTROLS.search(text):
         return None
     if "\\" in text:  # as browsers read it, or https://good.example\@bad.example has two hosts
         text = _BEFORE_QUERY.sub(lambda head: head[0].replace("\\", "/"), text, count=1)
-    found = _PARTS.fullmatch(text)
+    found = _URL_PATTERN.fullmatch(text)
     if found is None:
         return None
     scheme, authority, path, query, fragment = found.groups()
-    return _Parts((scheme or "").lower(), authority, path, query, fragment or "")
+    return _UrlParts((scheme or "").lower(), authority, path, query, fragment or "")
 
 
-def _resolved(parts: _Parts, base: str) -> _Parts | None:
+def _resolve_url(parts: _UrlParts, base: str) -> _UrlParts | None:
     if parts.scheme:
-        return parts if parts.scheme in _PORTS else None
-    under = _split(base)
-    if under is None or under.scheme not in _PORTS or not under.authority:
+        return parts if parts.scheme in _DEFAULT_PORTS else None
+    under = _split_url(base)
+    if under is None or under.scheme not in _DEFAULT_PORTS or not under.authority:
         return None
     if parts.authority is not None:
         return parts._replace(scheme=under.scheme)
@@ -150,10 +150,10 @@ def _resolved(parts: _Parts, base: str) -> _Parts | None:
         query = under.query if parts.query is None else parts.query
         return under._replace(query=query, fragment=parts.fragment)
     path = parts.path if parts.path.startswith("/") else f"{under.path.rpartition('/')[0]}/{parts.path}"
-    return _Parts(under.scheme, under.authority, path, parts.query, parts.fragment)
+    return _UrlParts(under.scheme, under.authority, path, parts.query, parts.fragment)
 
 
-def _authority(scheme: str, text: str) -> str:
+def _normalize_authority(scheme: str, text: str) -> str:
     """Host and port; empty if malformed."""
     text = text.rpartition("@")[2]
     host, colon, port = text.rpartition(":")
@@ -162,13 +162,13 @@ def _authority(scheme: str, text: str) -> str:
     number = _PORT.fullmatch(port) if port else None
     if port and (number is None or int(number[1]) > 65535):
         return ""
-    host = _host(host)
-    is_default = number is None or int(number[1]) == _PORTS[scheme]
+    host = _normalize_host(host)
+    is_default = number is None or int(number[1]) == _DEFAULT_PORTS[scheme]
     return host if is_default or number is None or not host else f"{host}:{int(number[1])}"
 
 
 @lru_cache(maxsize=256)
-def _host(text: str) -> str:
+def _normalize_host(text: str) -> str:
     if text.startswith("["):
         return f"[{ipaddress.IPv6Address(text[1:-1])}]" if text.endswith("]") and "%" not in text else ""
     if not text.isascii():
@@ -179,16 +179,16 @@ def _host(text: str) -> str:
     return str(ipaddress.IPv4Address(host)) if _NUMBER_AT_END.search(host) else host
 
 
-def _path(text: str) -> str:
-    path = _escaped(text)
+def _normalize_path(text: str) -> str:
+    path = _escape_text(text)
     if ";" in path:
         path = _PATH_SESSION.sub("", path)
     if "/." in path:
-        path = _without_dots(path)
+        path = _remove_dot_segments(path)
     return path.rstrip("/") or "/"
 
 
-def _without_dots(path: str) -> str:
+def _remove_dot_segments(path: str) -> str:
     kept: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == "..":
@@ -198,30 +198,30 @@ def _without_dots(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-def _query(text: str | None) -> str:
+def _normalize_query(text: str | None) -> str:
     if not text:
         return ""
-    named = [(piece.partition("=")[0], piece) for piece in _escaped(text).split("&") if piece]
+    named = [(piece.partition("=")[0], piece) for piece in _escape_text(text).split("&") if piece]
     kept = sorted((one for one in named if not _is_tracking(one[0].lower())), key=lambda one: one[0])
     return "?" + "&".join(piece for _, piece in kept) if kept else ""
 
 
 def _is_tracking(name: str) -> bool:
-    return name in _TRACKING or name.startswith(_TRACKING_PREFIXES)
+    return name in _TRACKING_PARAMETERS or name.startswith(_TRACKING_PREFIXES)
 
 
-def _route(fragment: str) -> str:
+def _normalize_route(fragment: str) -> str:
     """The fragment if it is a route of a page that draws itself; anything else is a place in the page."""
     if not fragment.startswith(("/", "!")) or not fragment.strip("!/"):
         return ""
-    return "#" + _escaped(fragment)
+    return "#" + _escape_text(fragment)
 
 
-def _escaped(text: str) -> str:
-    return _TO_ESCAPE.sub(_escape, text)
+def _escape_text(text: str) -> str:
+    return _TO_ESCAPE.sub(_escape_match, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     text = found[0]
     if len(text) == 1:
         return "".join(f"%{byte:02X}" for byte in text.encode("utf-8"))

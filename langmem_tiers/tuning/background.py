@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger("langmem_tiers")
 
 
-class Changes:
+class ChangedNamespaces:
     """Namespaces that were written to. Without a lock: a process may fork while another thread notes one."""
 
     def __init__(self) -> None:
         self._namespaces: dict[NamespacePath, None] = {}
 
-    def note(self, namespace: NamespacePath) -> None:
+    def add(self, namespace: NamespacePath) -> None:
         """Something was written there."""
         self._namespaces[namespace] = None
 
-    def take(self) -> list[NamespacePath]:
+    def pop_all(self) -> list[NamespacePath]:
         """Those noted since the last time, each once."""
         taken = []
         for _ in range(len(self._namespaces)):
@@ -35,7 +35,7 @@ class Changes:
         return taken
 
 
-class BackgroundRuns:
+class BackgroundRunner:
     """Calls for each namespace that changed, every so often, in a thread of its own.
 
     A call that fails is counted and logged, and made again the next time.
@@ -50,11 +50,11 @@ class BackgroundRuns:
     """
 
     def __init__(
-        self, run: Callable[[NamespacePath], object], changes: Changes, interval_seconds: float
+        self, run: Callable[[NamespacePath], object], changes: ChangedNamespaces, interval_seconds: float
     ) -> None:
         self._run = run
         self._changes = changes
-        self._interval = interval_seconds
+        self._interval_seconds = interval_seconds
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.failures = 0
@@ -65,7 +65,7 @@ class BackgroundRuns:
         return self._thread is not None and self._thread.is_alive()
 
     @property
-    def is_told_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether the caller is the thread itself and should come to an end."""
         return self._stop.is_set() and threading.current_thread() is self._thread
 
@@ -87,22 +87,22 @@ class BackgroundRuns:
             thread.join(timeout_seconds)
         return not self.is_running
 
-    def round(self, stop: threading.Event | None = None) -> None:
+    def run_pending(self, stop: threading.Event | None = None) -> None:
         """Call for everything that changed since the last round."""
-        for namespace in self._changes.take():
+        for namespace in self._changes.pop_all():
             if stop is not None and stop.is_set():
-                self._changes.note(namespace)
+                self._changes.add(namespace)
                 continue
             try:
                 if (
                     self._run(namespace) is None
                 ):  # another runner is at work there: the next round looks again
-                    self._changes.note(namespace)
+                    self._changes.add(namespace)
             except Exception as error:  # noqa: BLE001 - the next round may go better; memory never kills the agent
                 self.failures += 1
-                self._changes.note(namespace)
+                self._changes.add(namespace)
                 _log.warning("the optimizer failed on %s: %s", "/".join(namespace), type(error).__name__)
 
     def _loop(self, stop: threading.Event) -> None:
-        while not stop.wait(self._interval):
-            self.round(stop)
+        while not stop.wait(self._interval_seconds):
+            self.run_pending(stop)

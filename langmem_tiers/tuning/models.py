@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningParameters(Told):
+class TuningParameters(Displayable):
     """The parameters that tune themselves, and the target that they follow."""
 
     compression_trigger: float = 0.7
@@ -26,9 +26,9 @@ class TuningParameters(Told):
         """The nearest parameters within their ranges."""
         return replace(
             self,
-            compression_trigger=_within(self.compression_trigger, *TRIGGER_RANGE),
+            compression_trigger=_clamp(self.compression_trigger, *TRIGGER_RANGE),
             full_message_window=max(WINDOW_RANGE[0], min(WINDOW_RANGE[1], int(self.full_message_window))),
-            min_relevance=_within(self.min_relevance, *RELEVANCE_RANGE),
+            min_relevance=_clamp(self.min_relevance, *RELEVANCE_RANGE),
         )
 
     def as_dict(self) -> dict[str, float]:
@@ -47,7 +47,7 @@ RELEVANCE_RANGE = (0.15, 0.70)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(Told):
+class TuningSnapshot(Displayable):
     """One run of the optimizer."""
 
     created_at: datetime
@@ -90,7 +90,7 @@ class Snapshot(Told):
             "isReverted": self.is_reverted,
         }
 
-    def _row(self) -> dict[str, object]:
+    def _to_row(self) -> dict[str, object]:
         return {
             "time": self.created_at,
             "tokens before": self.tokens_before,
@@ -107,24 +107,24 @@ class Snapshot(Told):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSnapshot:
+class StoredSnapshot:
     """A run, and the store's own handle of it."""
 
     key: int
-    snapshot: Snapshot
+    snapshot: TuningSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPage(Told):
+class TuningSnapshotPage(Displayable):
     """A page of a namespace's runs, newest first."""
 
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[TuningSnapshot, ...]
     next_before: int | None
     """Pass it as ``before`` to get the next page; None on the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EfficiencyReport(Told):
+class EfficiencyReport(Displayable):
     """What the optimizer achieved so far, pruned snapshots included."""
 
     total_optimizations: int
@@ -151,13 +151,13 @@ class TuningState:
     """What is remembered between runs."""
 
     parameters: TuningParameters
-    previous: TuningParameters | None = None
+    previous_parameters: TuningParameters | None = None
     """Those before the last change, as long as it is on trial."""
-    since: datetime | None = None
+    last_full_run_at: datetime | None = None
     """When the last run over all sessions began."""
     runs: int = 0
     tokens_saved: int = 0
 
 
-def _within(value: float, least: float, most: float) -> float:
+def _clamp(value: float, least: float, most: float) -> float:
     return round(max(least, min(most, value)), 6)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from langmem_tiers.common.namespaces import escape, namespace_key, unescape
+from langmem_tiers.common.namespaces import build_namespace_key, escape, unescape
 from langmem_tiers.errors import StorageBusyError
 from langmem_tiers.sessions.models import Savings
-from langmem_tiers.sessions.repository import namespace_pk_of
-from langmem_tiers.storage.driver_errors import OutrunError
-from langmem_tiers.storage.retry_read import repeatable
+from langmem_tiers.sessions.repository import get_or_create_namespace
+from langmem_tiers.storage.driver_errors import ConcurrentWriteError
+from langmem_tiers.storage.retry_read import retry_on_disconnect
 from langmem_tiers.storage.schema import adaptive_parameters, leases, namespaces, optimization_snapshots
-from langmem_tiers.tuning.models import KeptSnapshot, Snapshot, TuningParameters, TuningState
+from langmem_tiers.tuning.models import StoredSnapshot, TuningParameters, TuningSnapshot, TuningState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from langmem_tiers.sessions.message_rows import AnyRow
     from langmem_tiers.storage.database import Database
 
-_PENDING = "pending."  # before the names of what was saved since the last run
-_is_pending = adaptive_parameters.c.name.startswith(_PENDING)
-_TRIES = 20  # far more than two racing writers need
-_PREVIOUS = "previous."  # before the names of the parameters as they were before the last change
+_PENDING_PREFIX = "pending."  # before the names of what was saved since the last run
+_IS_PENDING = adaptive_parameters.c.name.startswith(_PENDING_PREFIX)
+_MAX_TRIES = 20  # far more than two racing writers need
+_PREVIOUS_PREFIX = "previous."  # before the names of the parameters as they were before the last change
 
 
 class SqlTuningStore:
@@ -40,22 +40,24 @@ class SqlTuningStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @repeatable
+    @retry_on_disconnect
     def load(self, namespace: NamespacePath) -> TuningState | None:
         """What the last run left, if there was one."""
         query = (
             select(adaptive_parameters.c.name, adaptive_parameters.c.value)
             .join(namespaces)
-            .where(namespaces.c.path == namespace_key(namespace))
+            .where(namespaces.c.path == build_namespace_key(namespace))
         )
         with self._database.read() as connection:
             values: dict[str, float] = {row.name: row.value for row in connection.execute(query)}
         if "runs" not in values:
             return None
         return TuningState(
-            parameters=_parameters(values, ""),
-            previous=_parameters(values, _PREVIOUS) if f"{_PREVIOUS}min_relevance" in values else None,
-            since=datetime.fromtimestamp(values["since"], UTC) if "since" in values else None,
+            parameters=_build_parameters(values, ""),
+            previous_parameters=_build_parameters(values, _PREVIOUS_PREFIX)
+            if f"{_PREVIOUS_PREFIX}min_relevance" in values
+            else None,
+            last_full_run_at=datetime.fromtimestamp(values["since"], UTC) if "since" in values else None,
             runs=int(values["runs"]),
             tokens_saved=int(values["tokens_saved"]),
         )
@@ -64,79 +66,88 @@ class SqlTuningStore:
         self,
         namespace: NamespacePath,
         state: TuningState,
-        snapshot: Snapshot,
+        snapshot: TuningSnapshot,
         *,
         keep: int,
         lease: tuple[str, str] | None = None,
     ) -> bool:
         """Write state and snapshot in one transaction and leave the newest ``keep`` snapshots."""
         values: dict[str, float] = {"runs": state.runs, "tokens_saved": state.tokens_saved}
-        if state.since is not None:
-            values["since"] = state.since.timestamp()
+        if state.last_full_run_at is not None:
+            values["since"] = state.last_full_run_at.timestamp()
         values |= asdict(state.parameters)
-        if state.previous is not None:
-            values |= {f"{_PREVIOUS}{name}": value for name, value in asdict(state.previous).items()}
-        for _ in range(_TRIES):
+        if state.previous_parameters is not None:
+            values |= {
+                f"{_PREVIOUS_PREFIX}{name}": value
+                for name, value in asdict(state.previous_parameters).items()
+            }
+        for _ in range(_MAX_TRIES):
             # Two who write to a new namespace at once: one of them looks again and finds it.
-            with suppress(OutrunError), self._database.write() as connection:
-                path = namespace_key(namespace)
-                if lease is not None and not (_is_held(connection, *lease) and _is_there(connection, path)):
+            with suppress(ConcurrentWriteError), self._database.write() as connection:
+                path = build_namespace_key(namespace)
+                if lease is not None and not (
+                    _is_lease_held(connection, *lease) and _has_namespace(connection, path)
+                ):
                     return False  # who runs under a lease makes no namespace that was deleted meanwhile
-                pk = namespace_pk_of(connection, path, snapshot.created_at)
-                _put(connection, pk, values, snapshot)
-                _prune(connection, pk, keep)
+                pk = get_or_create_namespace(connection, path, snapshot.created_at)
+                _insert_run(connection, pk, values, snapshot)
+                _prune_snapshots(connection, pk, keep)
                 return True
         raise StorageBusyError("others save the same parameters all the time: try again later")
 
     def add_savings(self, namespace: NamespacePath, savings: Savings, now: datetime) -> None:
         """Add what was saved between two runs."""
-        added = {f"{_PENDING}{name}": value for name, value in asdict(savings).items() if value}
-        for _ in range(_TRIES):
-            with suppress(OutrunError), self._database.write() as connection:
-                pk = namespace_pk_of(connection, namespace_key(namespace), now)
+        added = {f"{_PENDING_PREFIX}{name}": value for name, value in asdict(savings).items() if value}
+        for _ in range(_MAX_TRIES):
+            with suppress(ConcurrentWriteError), self._database.write() as connection:
+                pk = get_or_create_namespace(connection, build_namespace_key(namespace), now)
                 for name, value in added.items():
-                    _increase(connection, pk, name, float(value))
+                    _increment_value(connection, pk, name, float(value))
                 return
         raise StorageBusyError("others add savings all the time: try again later")
 
     def take_savings(self, namespace: NamespacePath) -> Savings:
         """What was added since the last time."""
-        pk = select(namespaces.c.pk).where(namespaces.c.path == namespace_key(namespace)).scalar_subquery()
+        pk = (
+            select(namespaces.c.pk)
+            .where(namespaces.c.path == build_namespace_key(namespace))
+            .scalar_subquery()
+        )
         with self._database.write() as connection:
             taken = connection.execute(
                 delete(adaptive_parameters)
-                .where(adaptive_parameters.c.namespace_pk == pk, _is_pending)
+                .where(adaptive_parameters.c.namespace_pk == pk, _IS_PENDING)
                 .returning(adaptive_parameters.c.name, adaptive_parameters.c.value)
             ).all()
-        return Savings(**{row.name.removeprefix(_PENDING): int(row.value) for row in taken})
+        return Savings(**{row.name.removeprefix(_PENDING_PREFIX): int(row.value) for row in taken})
 
-    def snapshots(self, namespace: NamespacePath, limit: int) -> tuple[Snapshot, ...]:
+    def list_snapshots(self, namespace: NamespacePath, limit: int) -> tuple[TuningSnapshot, ...]:
         """The newest snapshots, newest first."""
-        return tuple(one.snapshot for one in self.snapshot_page(namespace, before=None, limit=limit))
+        return tuple(one.snapshot for one in self.list_snapshot_page(namespace, before=None, limit=limit))
 
-    @repeatable
-    def snapshot_page(
+    @retry_on_disconnect
+    def list_snapshot_page(
         self, namespace: NamespacePath, *, before: int | None, limit: int
-    ) -> tuple[KeptSnapshot, ...]:
+    ) -> tuple[StoredSnapshot, ...]:
         """The newest snapshots before the handle ``before``, newest first."""
         row = optimization_snapshots.c
         query = (
             select(row.pk, row.created_at, row.body)
             .join(namespaces)
-            .where(namespaces.c.path == namespace_key(namespace))
+            .where(namespaces.c.path == build_namespace_key(namespace))
             .order_by(row.pk.desc())
             .limit(limit)
         )
         if before is not None:
             query = query.where(row.pk < before)
         with self._database.read() as connection:
-            return tuple(KeptSnapshot(one.pk, _snapshot(one)) for one in connection.execute(query))
+            return tuple(StoredSnapshot(one.pk, _parse_snapshot(one)) for one in connection.execute(query))
 
-    @repeatable
-    def acquire(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
+    @retry_on_disconnect
+    def acquire_lease(self, lease: str, holder: str, now: datetime, until: datetime) -> bool:
         """Take a lease that nobody holds, that ran out or that is the holder's own."""
         name = escape(lease)
-        with suppress(OutrunError), self._database.write() as connection:
+        with suppress(ConcurrentWriteError), self._database.write() as connection:
             taken = connection.execute(
                 update(leases)
                 .where(leases.c.name == name, or_(leases.c.expires_at <= now, leases.c.holder == holder))
@@ -149,16 +160,16 @@ class SqlTuningStore:
                 return True
         return False
 
-    @repeatable
-    def release(self, lease: str, holder: str) -> None:
+    @retry_on_disconnect
+    def release_lease(self, lease: str, holder: str) -> None:
         """Give a lease back."""
         with self._database.write() as connection:
             connection.execute(
                 delete(leases).where(leases.c.name == escape(lease), leases.c.holder == holder)
             )
 
-    @repeatable
-    def leases(self, start: str) -> Mapping[str, datetime]:
+    @retry_on_disconnect
+    def list_leases(self, start: str) -> Mapping[str, datetime]:
         """The leases whose names begin so, and when each runs out."""
         stored = escape(start)
         query = select(leases.c.name, leases.c.expires_at).where(
@@ -168,18 +179,20 @@ class SqlTuningStore:
             return {unescape(row.name): row.expires_at for row in connection.execute(query)}
 
 
-def _is_held(connection: Connection, lease: str, holder: str) -> bool:
+def _is_lease_held(connection: Connection, lease: str, holder: str) -> bool:
     row = connection.execute(select(leases.c.holder).where(leases.c.name == escape(lease)).with_for_update())
     return row.scalar() == holder
 
 
-def _is_there(connection: Connection, path: str) -> bool:
+def _has_namespace(connection: Connection, path: str) -> bool:
     return connection.execute(select(namespaces.c.pk).where(namespaces.c.path == path)).first() is not None
 
 
-def _put(connection: Connection, namespace_pk: int, values: dict[str, float], snapshot: Snapshot) -> None:
+def _insert_run(
+    connection: Connection, namespace_pk: int, values: dict[str, float], snapshot: TuningSnapshot
+) -> None:
     connection.execute(
-        delete(adaptive_parameters).where(adaptive_parameters.c.namespace_pk == namespace_pk, ~_is_pending)
+        delete(adaptive_parameters).where(adaptive_parameters.c.namespace_pk == namespace_pk, ~_IS_PENDING)
     )
     connection.execute(
         insert(adaptive_parameters),
@@ -190,12 +203,12 @@ def _put(connection: Connection, namespace_pk: int, values: dict[str, float], sn
     )
     connection.execute(
         insert(optimization_snapshots).values(
-            namespace_pk=namespace_pk, created_at=snapshot.created_at, body=_body(snapshot)
+            namespace_pk=namespace_pk, created_at=snapshot.created_at, body=_serialize_snapshot(snapshot)
         )
     )
 
 
-def _increase(connection: Connection, namespace_pk: int, name: str, by: float) -> None:
+def _increment_value(connection: Connection, namespace_pk: int, name: str, by: float) -> None:
     row = adaptive_parameters.c
     increased = connection.execute(
         update(adaptive_parameters)
@@ -206,7 +219,7 @@ def _increase(connection: Connection, namespace_pk: int, name: str, by: float) -
         connection.execute(insert(adaptive_parameters).values(namespace_pk=namespace_pk, name=name, value=by))
 
 
-def _prune(connection: Connection, namespace_pk: int, keep: int) -> None:
+def _prune_snapshots(connection: Connection, namespace_pk: int, keep: int) -> None:
     snapshots = optimization_snapshots.c
     oldest = (
         select(snapshots.pk)
@@ -221,7 +234,7 @@ def _prune(connection: Connection, namespace_pk: int, keep: int) -> None:
     )
 
 
-def _parameters(values: dict[str, float], prefix: str) -> TuningParameters:
+def _build_parameters(values: dict[str, float], prefix: str) -> TuningParameters:
     return TuningParameters(
         compression_trigger=values[f"{prefix}compression_trigger"],
         full_message_window=int(values[f"{prefix}full_message_window"]),
@@ -230,13 +243,13 @@ def _parameters(values: dict[str, float], prefix: str) -> TuningParameters:
     )
 
 
-def _body(snapshot: Snapshot) -> str:
+def _serialize_snapshot(snapshot: TuningSnapshot) -> str:
     fields: dict[str, Any] = asdict(snapshot)
     del fields["created_at"]
     return json.dumps(fields)
 
 
-def _snapshot(row: AnyRow) -> Snapshot:
+def _parse_snapshot(row: AnyRow) -> TuningSnapshot:
     fields: dict[str, Any] = json.loads(row.body)
     parameters = TuningParameters(**fields.pop("parameters"))
-    return Snapshot(created_at=row.created_at, parameters=parameters, **fields)
+    return TuningSnapshot(created_at=row.created_at, parameters=parameters, **fields)

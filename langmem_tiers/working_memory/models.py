@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ class WorkingMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingReport(Told):
+class WorkingReport(Displayable):
     """What became of a message that was put into a working memory."""
 
     message: Message
@@ -47,7 +47,7 @@ class WorkingReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlushReport(Told):
+class FlushReport(Displayable):
     """What was stored out of working memories."""
 
     messages: int
@@ -57,7 +57,7 @@ class FlushReport(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingStatus(Told):
+class WorkingStatus(Displayable):
     """What working memories take."""
 
     agents: int

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.common.namespaces import check_name, check_namespace
 from langmem_tiers.errors import EngineClosedError, InvalidInputError, MessageConflictError
-from langmem_tiers.sessions.service import one_draft, seal
-from langmem_tiers.working_memory.cache import WorkingShelf, size_of
+from langmem_tiers.sessions.service import coerce_draft, complete_drafts
+from langmem_tiers.working_memory.cache import WorkingMemoryCache, measure_bytes
 from langmem_tiers.working_memory.models import FlushReport, WorkingMemory, WorkingReport, WorkingStatus
-from langmem_tiers.working_memory.session_writer import scratchpad_name
+from langmem_tiers.working_memory.session_writer import get_scratchpad_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message, MessageDraft, Role
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.config import WorkingConfig
-    from langmem_tiers.erasure.models import Erased
-    from langmem_tiers.sessions.service import ShortTermParts
-    from langmem_tiers.working_memory.cache import Held
-    from langmem_tiers.working_memory.session_writer import Place
+    from langmem_tiers.erasure.models import ErasedIds
+    from langmem_tiers.sessions.service import SessionDependencies
+    from langmem_tiers.working_memory.cache import CachedWorkingMemory
+    from langmem_tiers.working_memory.session_writer import SessionAddress
 
 
 class WorkingMemories:
@@ -34,20 +34,20 @@ class WorkingMemories:
     at the end of the engine, each message once. Safe to use from several threads.
     """
 
-    def __init__(self, parts: ShortTermParts, config: WorkingConfig) -> None:
-        self._parts = parts
+    def __init__(self, parts: SessionDependencies, config: WorkingConfig) -> None:
+        self._dependencies = parts
         self._config = config
-        self._shelf = WorkingShelf(parts, config)
+        self._cache = WorkingMemoryCache(parts, config)
         # An engine that is dropped, or a program that ends, without close() stores what is left all the same.
-        self._release = weakref.finalize(self, WorkingShelf.abandon, self._shelf)
+        self._finalizer = weakref.finalize(self, WorkingMemoryCache.close_quietly, self._cache)
 
     def __repr__(self) -> str:
         return f"WorkingMemories({self.status()})"
 
     def get(self, namespace: str | Iterable[str], session: str) -> WorkingMemory:
         """What the agent has at hand in a conversation; empty if that is nothing."""
-        place = _place(namespace, session)
-        with self._shelf.look(place, uses=True) as held:
+        place = _check_address(namespace, session)
+        with self._cache.lock_existing(place, uses=True) as held:
             messages = () if held is None else tuple(held.messages.values())
             return WorkingMemory(
                 namespace=place[0],
@@ -56,9 +56,9 @@ class WorkingMemories:
                 tool_results=MappingProxyType(
                     {one.tool_call_id: one for one in messages if one.tool_call_id is not None}
                 ),
-                scratchpad=self._shelf.scratchpad(place, held),
+                scratchpad=self._cache.get_scratchpad(place, held),
                 token_count=sum(one.token_count for one in messages),
-                unsaved=0 if held is None else held.unsaved,
+                unsaved=0 if held is None else held.unsaved_count,
             )
 
     def append(
@@ -74,36 +74,36 @@ class WorkingMemories:
             MessageConflictError: The memory holds another message with its id.
             StorageError: There is no room, because the database takes nothing; the message was not taken.
         """
-        place, draft = _place(namespace, session), one_draft(message, content)
-        self._refuse_if_closed()
-        (sealed,) = seal(self._parts, [draft])
-        self._shelf.expire()
-        self._shelf.make_room(place, size_of(sealed))
-        with self._shelf.use(place) as held:
+        place, draft = _check_address(namespace, session), coerce_draft(message, content)
+        self._check_open()
+        (sealed,) = complete_drafts(self._dependencies, [draft])
+        self._cache.expire()
+        self._cache.make_room(place, measure_bytes(sealed))
+        with self._cache.lock_or_create(place) as held:
             known = held.messages.get(sealed.id)
             if known is None:
-                self._shelf.put(held, sealed)
-            elif not known.says_the_same_as(sealed):
+                self._cache.add_message(held, sealed)
+            elif not known.has_same_content(sealed):
                 raise MessageConflictError(
                     f"the working memory holds another message with the id {sealed.id!r}: "
                     "give the new one an id of its own; nothing was changed"
                 )
-            return self._report(place, held, known or sealed, is_new=known is None)
+            return self._build_report(place, held, known or sealed, is_new=known is None)
 
     def set_scratchpad(self, namespace: str | Iterable[str], session: str, text: str) -> None:
         """What the agent notes for itself in this conversation, in place of what it noted before.
 
         It is stored, beside the session, when the memory leaves; recall and contexts do not show it.
         """
-        place = _place(namespace, session)
-        self._refuse_if_closed()
+        place = _check_address(namespace, session)
+        self._check_open()
         if not isinstance(text, str):
             raise InvalidInputError(f"a scratchpad is a str, got a {type(text).__name__}: convert it to text")
-        check_name(scratchpad_name(place[1]))
-        self._shelf.expire()
-        self._shelf.make_room(place, size_of(text))
-        with self._shelf.use(place) as held:
-            self._shelf.note(held, text)
+        check_name(get_scratchpad_name(place[1]))
+        self._cache.expire()
+        self._cache.make_room(place, measure_bytes(text))
+        with self._cache.lock_or_create(place) as held:
+            self._cache.set_scratchpad(held, text)
 
     def flush(self, namespace: str | Iterable[str] | None = None, session: str | None = None) -> FlushReport:
         """Store what is in no session yet, and notes: of one conversation, of one namespace, or all of it.
@@ -115,38 +115,38 @@ class WorkingMemories:
         if path is None and session is not None:
             raise InvalidInputError(f"flush() got the session {session!r} of no namespace: name both")
         name = None if session is None else check_name(session)
-        counts = [self._shelf.save(place) for place in self._shelf.places(path, name)]
+        counts = [self._cache.save(place) for place in self._cache.list_addresses(path, name)]
         return FlushReport(messages=sum(counts), agents=sum(1 for count in counts if count))
 
-    def forget(self, namespace: NamespacePath, session: str | None = None) -> None:
+    def delete(self, namespace: NamespacePath, session: str | None = None) -> None:
         """Drop what is held of a conversation, or of a whole namespace, and store nothing of it: it is being erased."""
-        self._shelf.drop(namespace, session)
+        self._cache.delete(namespace, session)
 
-    def let_go(self, erased: Erased) -> dict[str, int]:
+    def delete_erased(self, erased: ErasedIds) -> dict[str, int]:
         """Hold nothing of what was erased: of conversations that stay only their messages go, not the notes."""
         for path in erased.namespaces:
-            self.forget(path)
+            self.delete(path)
         for path, name in erased.sessions:
-            self.forget(path, name)
+            self.delete(path, name)
         for place, ids in erased.messages.items():
-            self._shelf.take_out(place, ids)
+            self._cache.remove_messages(place, ids)
         return {}
 
-    def drop(self, scope: BackupScope) -> None:
+    def invalidate(self, scope: BackupScope) -> None:
         """Drop what is held of a part of the memory in whose place there is another now."""
-        self._shelf.drop_all(scope.holds)
+        self._cache.invalidate(scope.contains)
 
     def sweep(self) -> int:
         """Store and let go of what nobody used for too long; how many memories. A thread does so every minute."""
-        return self._shelf.expire()
+        return self._cache.expire()
 
     def unsaved(self) -> dict[tuple[NamespacePath, str], tuple[Message, ...]]:
         """The messages that are in no session yet, by namespace and session; also after a ``close()`` that failed."""
-        return self._shelf.unsaved()
+        return self._cache.list_unsaved()
 
     def status(self) -> WorkingStatus:
         """How many memories are held, and what they take."""
-        return self._shelf.status()
+        return self._cache.status()
 
     def close(self) -> None:
         """Store everything.
@@ -154,20 +154,22 @@ class WorkingMemories:
         Raises:
             StorageError: The database took it not; ``unsaved()`` has what is left.
         """
-        self._shelf.close()
+        self._cache.close()
 
-    def _report(self, place: Place, held: Held, message: Message, *, is_new: bool) -> WorkingReport:
+    def _build_report(
+        self, place: SessionAddress, held: CachedWorkingMemory, message: Message, *, is_new: bool
+    ) -> WorkingReport:
         flushed, problem = 0, None
         if held.token_count > self._config.flush_tokens:
-            flushed, problem = self._shelf.try_flush(place)
+            flushed, problem = self._cache.try_flush(place)
         return WorkingReport(
             message=message, is_new=is_new, flushed=flushed, token_count=held.token_count, problem=problem
         )
 
-    def _refuse_if_closed(self) -> None:
-        if self._shelf.is_closed:
+    def _check_open(self) -> None:
+        if self._cache.is_closed:
             raise EngineClosedError("the engine of this working memory is closed: open a new MemoryEngine")
 
 
-def _place(namespace: object, session: str) -> Place:
+def _check_address(namespace: object, session: str) -> SessionAddress:
     return check_namespace(namespace), check_name(session)

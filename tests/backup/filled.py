@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def opened(url: str, *, seed: int = 0, dimension: int = 16) -> MemoryEngine:
+def open_small_engine(url: str, *, seed: int = 0, dimension: int = 16) -> MemoryEngine:
     """An engine with an embedder whose vectors are short."""
     return MemoryEngine(url, clock=FrozenClock(), ids=seeded_ids(seed), embedder=HashEmbedder(dimension))
 
@@ -52,20 +52,20 @@ def fill(engine: MemoryEngine, *labels: str) -> None:
     pool.sync_to(labels)
     engine.optimizer.run(labels)
     contexts = SqlContextStore(engine._database, namespace.path)
-    contexts.save(ContextData(session_id="s", facts=("a fact",)), engine.parts.now())
+    contexts.save(ContextData(session_id="s", facts=("a fact",)), engine.services.now())
     namespace.embed()
     namespace.recall("where does Mara sail?")
-    engine.parts.retriever._write_accesses()
-    engine.parts.lasting.uses.flush()
+    engine.services.retriever._write_accesses()
+    engine.services.long_term.access_counter.flush()
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a backup."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
-def records_of(engine: MemoryEngine, path: Path, **scope: Any) -> list[str]:
+def read_records(engine: MemoryEngine, path: Path, **scope: Any) -> list[str]:
     """The records that a backup has, without what its first and its last line say."""
     engine.backup(path, overwrite=True, **scope)
     with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from langmem_tiers import (
     NewerBackupError,
     NotABackupError,
 )
-from tests.backup.filled import fill, lines_of, opened, records_of
+from tests.backup.filled import fill, open_small_engine, read_lines, read_records
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ HEADER_BYTES = 10  # of gzip: time, level and system say nothing about what is i
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("sound") / "b.gz"
-    with opened("sqlite://") as engine:
+    with open_small_engine("sqlite://") as engine:
         fill(engine, "acme")
         engine.backup(path)
     return path
@@ -41,7 +41,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[MemoryEngine]:
-    with opened("sqlite://") as engine:
+    with open_small_engine("sqlite://") as engine:
         yield engine
 
 
@@ -102,10 +102,10 @@ def test_a_line_that_was_altered_is_refused(
 def test_a_file_that_was_packed_again_is_as_good(sound: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.gz"
     again.write_bytes(gzip.compress(gzip.decompress(sound.read_bytes()), 1))
-    with opened("sqlite://") as engine:
+    with open_small_engine("sqlite://") as engine:
         engine.restore(again)
         records = gzip.decompress(sound.read_bytes()).decode().splitlines(keepends=True)[1:-1]
-        assert records_of(engine, tmp_path / "b.gz") == records
+        assert read_records(engine, tmp_path / "b.gz") == records
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_line_without_an_end_costs_little(target: MemoryEngine, tmp_path: Path
 
 def rewritten(sound: Path, path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
     """A backup that somebody wrote who knows how."""
-    lines = lines_of(sound)
+    lines = read_lines(sound)
     change(lines)
     written = [json.dumps(line).encode() + b"\n" for line in lines[:-1]]
     lines[-1]["sha256"] = hashlib.sha256(b"".join(written)).hexdigest()
@@ -214,7 +214,7 @@ def test_a_backup_whose_values_cannot_be_is_refused(
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("path", ["bob", "/pools/x", "%zz", "a//b", "", "/", "acme%2Fbob"])
 def test_a_backup_of_one_namespace_goes_to_no_other(tmp_path: Path, path: str) -> None:
-    with opened("sqlite://") as engine, opened("sqlite://") as target:
+    with open_small_engine("sqlite://") as engine, open_small_engine("sqlite://") as target:
         fill(engine, "acme")
         engine.backup(tmp_path / "b.gz", namespace="acme")
         forged = rewritten(tmp_path / "b.gz", tmp_path / "forged.gz", _set("namespaces", "path", path))
@@ -245,7 +245,7 @@ def test_a_backup_of_one_namespace_makes_nobody_a_member_of_a_pool(tmp_path: Pat
             end |= {"pools": 1, "pool_members": 1}
         lines[0]["spans"]["pools"] = 1
 
-    with opened("sqlite://") as engine, opened("sqlite://") as target:
+    with open_small_engine("sqlite://") as engine, open_small_engine("sqlite://") as target:
         fill(engine, "acme")
         engine.backup(tmp_path / "b.gz", namespace="acme")
         target.session("victim", "s").add("user", "private")
@@ -286,7 +286,7 @@ def test_whatever_stands_in_the_header_is_read_or_refused(
     sound: Path, tmp_path: Path, name: str, value: Any
 ) -> None:
     odd = rewritten(sound, tmp_path / "odd.gz", lambda lines: lines[0].update({name: value}))
-    with opened("sqlite://") as engine:
+    with open_small_engine("sqlite://") as engine:
         try:
             engine.restore(odd)
         except (DamagedBackupError, NotABackupError, NewerBackupError):
@@ -313,6 +313,6 @@ def test_a_backup_that_is_older_than_a_column_is_taken(sound: Path, tmp_path: Pa
                 del line["row"]["view_revision"]
 
     older = rewritten(sound, tmp_path / "older.gz", without)
-    with opened("sqlite://") as engine:
+    with open_small_engine("sqlite://") as engine:
         engine.restore(older)
         assert engine.namespace("acme").session("tuesday").count() == 1

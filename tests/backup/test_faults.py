@@ -24,7 +24,7 @@ from langmem_tiers import (
 )
 from tests.backends import POSTGRES
 from tests.backup.children import BATCH, backup_and_hang, restore_and_hang, write_batches
-from tests.backup.filled import fill, lines_of, opened, records_of
+from tests.backup.filled import fill, open_small_engine, read_lines, read_records
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 
@@ -72,7 +72,7 @@ def test_a_backup_is_of_one_moment_while_another_process_writes(
             assert process.exitcode == 0
         sizes = []
         for number in range(4):
-            lines = lines_of(tmp_path / f"{number}.gz")[1:-1]
+            lines = read_lines(tmp_path / f"{number}.gz")[1:-1]
             counts = Counter(line["row"]["session_pk"] for line in lines if line["kind"] == "messages")
             told = {
                 line["row"]["pk"]: line["row"]["message_count"]
@@ -100,27 +100,27 @@ def test_a_restore_that_is_killed_leaves_everything_as_it_was(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     url = new_url(backend)
-    with opened(new_url("sqlite")) as source:
+    with open_small_engine(new_url("sqlite")) as source:
         source.session("acme", "s").add_many(MessageDraft("user", f"message {n}") for n in range(3000))
         source.backup(tmp_path / "b.gz")
-        wanted = records_of(source, tmp_path / "wanted.gz")
-    with opened(url) as engine:
+        wanted = read_records(source, tmp_path / "wanted.gz")
+    with open_small_engine(url) as engine:
         fill(engine, "acme")
-        before = records_of(engine, tmp_path / "before.gz")
+        before = read_records(engine, tmp_path / "before.gz")
     with child(restore_and_hang, url, str(tmp_path / "b.gz")) as (process, _):
         os.kill(process.pid, signal.SIGKILL)
         process.join(LIMIT_SECONDS)
         assert process.exitcode == -signal.SIGKILL
-    with opened(url) as engine:
-        assert records_of(engine, tmp_path / "after.gz") == before
+    with open_small_engine(url) as engine:
+        assert read_records(engine, tmp_path / "after.gz") == before
         assert engine.namespace("acme").search("tuna")
         engine.restore(tmp_path / "b.gz", replace=True)  # nothing is locked, and no key is taken
-        assert records_of(engine, tmp_path / "after.gz") == wanted
+        assert read_records(engine, tmp_path / "after.gz") == wanted
 
 
 def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("sqlite")
-    with opened(url) as engine:
+    with open_small_engine(url) as engine:
         engine.session("acme", "s").add_many(MessageDraft("user", f"message {n}") for n in range(3000))
         engine.backup(tmp_path / "b.gz")
         before = (tmp_path / "b.gz").read_bytes()
@@ -133,7 +133,7 @@ def test_a_backup_that_is_killed_leaves_the_one_before(new_url: NewUrl, tmp_path
 @pytest.mark.soak
 def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_path: Path) -> None:
     url = new_url("sqlite")
-    with opened(url) as engine:
+    with open_small_engine(url) as engine:
         fill(engine, "acme")
     target = tmp_path / "backups" / "b.gz"
     target.parent.mkdir()
@@ -151,19 +151,19 @@ def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_pa
 
 
 def test_a_restore_that_has_no_room_leaves_everything_as_it_was(new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url("sqlite")) as source:
+    with open_small_engine(new_url("sqlite")) as source:
         source.session("acme", "s").add_many(MessageDraft("user", "word " * 200) for n in range(500))
         source.backup(tmp_path / "b.gz")
     config = EngineConfig(pool_size=1)
     with MemoryEngine(new_url("sqlite"), config=config, embedder=None) as engine:
         fill(engine, "acme")
-        before = records_of(engine, tmp_path / "before.gz")
+        before = read_records(engine, tmp_path / "before.gz")
         with engine._database.read() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 20}")
         with pytest.raises(StorageFullError, match="free some space"):
             engine.restore(tmp_path / "b.gz", replace=True)
-        assert records_of(engine, tmp_path / "after.gz") == before
+        assert read_records(engine, tmp_path / "after.gz") == before
 
 
 @pytest.mark.soak
@@ -171,7 +171,7 @@ def test_what_progress_raises_stops_the_work_with_nothing_done(new_url: NewUrl, 
     def stop(progress: BackupProgress) -> None:
         raise KeyboardInterrupt
 
-    with opened(new_url("sqlite")) as engine, opened(new_url("sqlite")) as other:
+    with open_small_engine(new_url("sqlite")) as engine, open_small_engine(new_url("sqlite")) as other:
         fill(engine, "acme")
         with pytest.raises(KeyboardInterrupt):
             engine.backup(tmp_path / "stopped", progress=stop)
@@ -201,7 +201,7 @@ def test_six_thousand_messages_are_never_held_at_once(new_url: NewUrl, tmp_path:
     with MemoryEngine(new_url("postgresql"), embedder=None) as engine:
         engine.restore(tmp_path / "b.gz")
         assert traced(lambda: engine.backup(tmp_path / "again.gz")) < 4_000_000
-    assert lines_of(tmp_path / "again.gz")[1:-1] == lines_of(tmp_path / "b.gz")[1:-1]
+    assert read_lines(tmp_path / "again.gz")[1:-1] == read_lines(tmp_path / "b.gz")[1:-1]
 
 
 def traced(work: Callable[[], object]) -> int:
@@ -219,7 +219,7 @@ def test_a_namespace_that_somebody_writes_to_meanwhile_is_not_overwritten(
     new_url: NewUrl, tmp_path: Path
 ) -> None:
     url = new_url("postgresql")
-    with opened(url) as engine, opened(url, seed=1) as other:
+    with open_small_engine(url) as engine, open_small_engine(url, seed=1) as other:
         engine.session("acme", "s").add("user", "from the backup")
         engine.backup(tmp_path / "b.gz", namespace="acme")
         engine.namespace("acme").delete()

@@ -16,9 +16,9 @@ from langmem_tiers import (
     MemoryEngine,
     RestoreConflictError,
 )
-from langmem_tiers.common.namespaces import CONTEXT_FILES
+from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from tests.backends import POSTGRES
-from tests.backup.filled import fill, lines_of, opened, records_of
+from tests.backup.filled import fill, open_small_engine, read_lines, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,17 +31,17 @@ pytestmark = pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_a_backup_of_one_namespace_holds_nothing_of_others(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url(backend)) as engine:
+    with open_small_engine(new_url(backend)) as engine:
         for labels in (("acme",), ("acme", "below"), ("acme0",), ("Acme",), ("acme%",)):
             engine.session(labels, "s").add("user", f"said in {labels}")
             engine.items.put(labels, "k", {"in": list(labels)})
             engine.namespace(*labels).embed()
         engine.backup(tmp_path / "one.gz", namespace="acme")
         engine.backup(tmp_path / "below.gz", namespace="acme", prefix=True)
-    one = [line for line in lines_of(tmp_path / "one.gz") if line.get("kind") != "end"]
+    one = [line for line in read_lines(tmp_path / "one.gz") if line.get("kind") != "end"]
     assert {line["row"]["path"] for line in one[1:] if "path" in line["row"]} == {"acme"}
     assert [line["row"]["content"] for line in one[1:] if line["kind"] == "messages"] == ["said in ('acme',)"]
-    below = [line["row"]["path"] for line in lines_of(tmp_path / "below.gz")[1:-1] if "path" in line["row"]]
+    below = [line["row"]["path"] for line in read_lines(tmp_path / "below.gz")[1:-1] if "path" in line["row"]]
     assert sorted(below) == ["acme", "acme", "acme/below", "acme/below"]
 
 
@@ -51,12 +51,12 @@ def test_what_stands_beside_a_namespace_goes_with_it(backend: str, new_url: NewU
         at = datetime(2025, 3, 3, 9, tzinfo=UTC)
         context = files.load(name).with_message("user", f"Hello {name}", at=at)
         files.save(context.with_task("t", "Move the bookings", at=at).with_tool_call("file_write"))
-    with opened(new_url(backend)) as engine, opened(new_url(backend)) as other:
+    with open_small_engine(new_url(backend)) as engine, open_small_engine(new_url(backend)) as other:
         files.to_engine("u1", engine, ("acme", "alice"))
         files.to_engine("u2", engine, ("acme", "bob"))
         engine.backup(tmp_path / "b.gz", namespace=("acme", "alice"))
         other.restore(tmp_path / "b.gz", into="carol")
-        assert other.items.namespaces() == ((CONTEXT_FILES, "carol"),)
+        assert other.items.namespaces() == ((CONTEXT_FILES_LABEL, "carol"),)
         with pytest.raises(RestoreConflictError):
             other.restore(tmp_path / "b.gz", into="carol")
         other.restore(tmp_path / "b.gz", into="carol", replace=True)
@@ -68,10 +68,10 @@ def test_what_stands_beside_a_namespace_goes_with_it(backend: str, new_url: NewU
 
 
 def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url(backend)) as engine:
+    with open_small_engine(new_url(backend)) as engine:
         fill(engine, "acme", "alice")
         fill(engine, "acme", "alice", "notes")
-        before = records_of(engine, tmp_path / "b.gz", namespace=("acme", "alice"), prefix=True)
+        before = read_records(engine, tmp_path / "b.gz", namespace=("acme", "alice"), prefix=True)
         report = engine.restore(tmp_path / "b.gz", into=("new/", "place"))
         assert report.scope == BackupScope(("new/", "place"), prefix=True)
         assert set(engine.namespaces()) == {
@@ -80,8 +80,8 @@ def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: New
             ("new/", "place"),
             ("new/", "place", "notes"),
         }
-        assert records_of(engine, tmp_path / "b.gz", namespace=("acme", "alice"), prefix=True) == before
-        moved = records_of(engine, tmp_path / "moved.gz", namespace=("new/", "place"), prefix=True)
+        assert read_records(engine, tmp_path / "b.gz", namespace=("acme", "alice"), prefix=True) == before
+        moved = read_records(engine, tmp_path / "moved.gz", namespace=("new/", "place"), prefix=True)
         assert [line.replace("new%2F/place", "acme/alice") for line in moved] == before
         for labels in (("acme", "alice"), ("new/", "place"), ("new/", "place", "notes")):
             hits = engine.namespace(*labels).recall("the cat").hits
@@ -90,21 +90,21 @@ def test_a_namespace_goes_into_another_beside_its_own(backend: str, new_url: New
 
 
 def test_what_is_there_is_erased_only_if_that_was_said(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url(backend)) as engine:
+    with open_small_engine(new_url(backend)) as engine:
         fill(engine, "acme")
         fill(engine, "other")
-        other = records_of(engine, tmp_path / "o.gz", namespace="other")
-        then = records_of(engine, tmp_path / "b.gz", namespace="acme")
+        other = read_records(engine, tmp_path / "o.gz", namespace="other")
+        then = read_records(engine, tmp_path / "b.gz", namespace="acme")
         late = engine.session("acme", "tuesday")
         late.add("user", "Something said after the backup about a zebra.")
         assert engine.namespace("acme").recall("zebra").hits
-        now = records_of(engine, tmp_path / "now.gz", namespace="acme")
+        now = read_records(engine, tmp_path / "now.gz", namespace="acme")
         with pytest.raises(RestoreConflictError, match="'acme' holds .* already.*replace=True"):
             engine.restore(tmp_path / "b.gz")
-        assert records_of(engine, tmp_path / "again.gz", namespace="acme") == now
+        assert read_records(engine, tmp_path / "again.gz", namespace="acme") == now
         assert engine.restore(tmp_path / "b.gz", replace=True).replaced
-        assert records_of(engine, tmp_path / "again.gz", namespace="acme") == then
-        assert records_of(engine, tmp_path / "again.gz", namespace="other") == other
+        assert read_records(engine, tmp_path / "again.gz", namespace="acme") == then
+        assert read_records(engine, tmp_path / "again.gz", namespace="other") == other
         words = [hit.entry.content for hit in engine.namespace("acme").search("zebra tuna")]
         assert words
         assert not [word for word in words if "zebra" in word]
@@ -114,7 +114,7 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
     url = new_url(backend)
-    with opened(url) as engine, opened(url, seed=1) as other:
+    with open_small_engine(url) as engine, open_small_engine(url, seed=1) as other:
         fill(engine, "acme")
         engine.backup(tmp_path / "b.gz")
         engine.session("acme", "tuesday").add("user", "Now a zebra came.")
@@ -135,10 +135,10 @@ def test_another_engine_sees_that_a_namespace_was_replaced(
 def test_with_another_embedder_vectors_are_left_out_and_made_anew(
     backend: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url("sqlite")) as source:
+    with open_small_engine(new_url("sqlite")) as source:
         fill(source, "acme")
         counts = source.backup(tmp_path / "b.gz").counts
-    with opened(new_url(backend), dimension=32) as engine:
+    with open_small_engine(new_url(backend), dimension=32) as engine:
         report = engine.restore(tmp_path / "b.gz")
         assert report.embedders_left_out == ("hash-16",)
         assert report.vectors_left_out == sum(
@@ -150,29 +150,32 @@ def test_with_another_embedder_vectors_are_left_out_and_made_anew(
 
 
 def test_without_an_embedder_all_vectors_are_kept(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url("sqlite")) as source:
+    with open_small_engine(new_url("sqlite")) as source:
         fill(source, "acme")
-        before = records_of(source, tmp_path / "b.gz")
+        before = read_records(source, tmp_path / "b.gz")
     with MemoryEngine(new_url(backend), embedder=None) as engine:
         assert engine.restore(tmp_path / "b.gz").vectors_left_out == 0
-        assert records_of(engine, tmp_path / "again.gz") == before
+        assert read_records(engine, tmp_path / "again.gz") == before
 
 
 def test_one_namespace_comes_into_a_memory_with_others(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url("sqlite")) as source, opened(new_url(backend), seed=1) as target:
+    with (
+        open_small_engine(new_url("sqlite")) as source,
+        open_small_engine(new_url(backend), seed=1) as target,
+    ):
         fill(source, "acme")
         fill(target, "other")
-        other = records_of(target, tmp_path / "o.gz", namespace="other")
+        other = read_records(target, tmp_path / "o.gz", namespace="other")
         report = source.move_to(target, namespace="acme", into=("from", "afar"))
         assert "embedders" not in report.counts  # it was known already
         assert target.namespace("from", "afar").embed() == 0
-        assert records_of(target, tmp_path / "o.gz", namespace="other") == other
+        assert read_records(target, tmp_path / "o.gz", namespace="other") == other
         with pytest.raises(RestoreConflictError, match="the whole memory holds"):
             source.move_to(target)
 
 
 def test_what_makes_no_sense_is_refused(backend: str, new_url: NewUrl, tmp_path: Path) -> None:
-    with opened(new_url(backend)) as engine:
+    with open_small_engine(new_url(backend)) as engine:
         engine.backup(tmp_path / "b.gz")
         with pytest.raises(InvalidInputError, match="whole memory cannot go into"):
             engine.restore(tmp_path / "b.gz", into="acme")

@@ -14,15 +14,15 @@ from sqlalchemy import inspect, text
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.backup.tables import (
-    KEYS_WITHOUT_CONSTRAINT,
-    LEFT_OUT,
-    REMADE,
-    kept_tables,
+    EXCLUDED_TABLES,
+    REBUILT_COLUMNS,
+    UNCONSTRAINED_KEYS,
+    get_backup_tables,
 )
 from langmem_tiers.storage.column_types import TextVector
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 from tests.backends import POSTGRES
-from tests.backup.filled import fill, opened, records_of
+from tests.backup.filled import fill, open_small_engine, read_records
 from tests.examples import examples
 from tests.properties.test_round_trip import any_json, any_text, drafts, hostile
 
@@ -54,7 +54,9 @@ def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
             for hit in namespace.recall("tuna for my cat Tom").hits
         },
         "search": [(hit.entry.content, round(hit.score, 9)) for hit in namespace.search("walrus rex")],
-        "known": engine.parts.knowledge.search(namespace.path, terms_of("emacs"), category=None, limit=5),
+        "known": engine.services.knowledge.search(
+            namespace.path, extract_terms("emacs"), category=None, limit=5
+        ),
         "history": namespace.knowledge.history("preference", "editor"),
         "items": [(hit.item.value, round(hit.score or 0, 6)) for hit in engine.items.search(labels, "sail")],
         "view": monday.view(),
@@ -64,7 +66,7 @@ def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
         "chunks": monday.chunks(),
         "facts": namespace.facts.page(),
         "long": [(hit.entry.content, hit.found_by) for hit in namespace.recall("which port?").hits],
-        "tuning": engine.parts.tuning.load(namespace.path),
+        "tuning": engine.services.tuning.load(namespace.path),
     }
 
 
@@ -72,7 +74,7 @@ def seen(engine: MemoryEngine, *labels: str) -> dict[str, Any]:
 def test_a_memory_is_the_same_after_it_was_restored(
     before: str, after: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url(before)) as source, opened(new_url(after)) as target:
+    with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after)) as target:
         fill(source, "acme", "alice")
         fill(source, "acme/%")
         source.namespace("gone").session("s").add("user", "a hole between keys")
@@ -83,7 +85,7 @@ def test_a_memory_is_the_same_after_it_was_restored(
         assert restored.counts == report.counts
         assert all(report.counts.values()), "fill() leaves a kind out: put something of it in there"
         assert restored.vectors_left_out == 0
-        assert records_of(target, tmp_path / "again.gz") == records_of(source, tmp_path / "b.gz")
+        assert read_records(target, tmp_path / "again.gz") == read_records(source, tmp_path / "b.gz")
         for labels in (("acme", "alice"), ("acme/%",), ("bob",)):
             assert seen(target, *labels) == seen(source, *labels)
             assert target.namespace(*labels).embed() == 0  # the vectors came along
@@ -94,7 +96,7 @@ def test_a_memory_is_the_same_after_it_was_restored(
 def test_a_memory_that_moved_is_the_same_and_goes_on(
     before: str, after: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url(before)) as source, opened(new_url(after), seed=1) as target:
+    with open_small_engine(new_url(before)) as source, open_small_engine(new_url(after), seed=1) as target:
         fill(source, "acme", "alice")
         there = seen(source, "acme", "alice")
         source.move_to(target)
@@ -138,7 +140,7 @@ def test_a_snapshot_that_its_progress_stops_leaves_no_file(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("backend", ["sqlite", POSTGRES])
 def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_url: NewUrl) -> None:
-    with opened(new_url(backend)) as engine, engine._database.read() as connection:
+    with open_small_engine(new_url(backend)) as engine, engine._database.read() as connection:
         there = {
             name
             for name in inspect(connection).get_table_names()
@@ -150,24 +152,26 @@ def test_every_table_is_in_a_backup_or_left_out_for_a_reason(backend: str, new_u
                     "SELECT table_name, column_name FROM information_schema.columns WHERE table_name LIKE 'lmt%'"
                 )
             ).all()
-            told = {(kept.table.name, c.name) for kept in kept_tables().values() for c in kept.table.c}
-            told |= {(table.name, c.name) for table in LEFT_OUT for c in table.c}
+            told = {(kept.table.name, c.name) for kept in get_backup_tables().values() for c in kept.table.c}
+            told |= {(table.name, c.name) for table in EXCLUDED_TABLES for c in table.c}
             assert {(*row,) for row in rows} - told <= {
                 ("lmt_messages", "written_by"),
                 ("lmt_vectors", "embedding"),
             }
-    assert there == {f"lmt_{kind}" for kind in kept_tables()} | {table.name for table in LEFT_OUT}
+    assert there == {f"lmt_{kind}" for kind in get_backup_tables()} | {
+        table.name for table in EXCLUDED_TABLES
+    }
 
 
 def test_every_key_is_known_to_be_one_and_every_tsvector_is_made_again() -> None:
-    for kept in kept_tables().values():
+    for kept in get_backup_tables().values():
         for column in kept.table.c:
             if column.name == "pk" or column.name.endswith("_pk"):
-                assert column.name in kept.names, f"{column} names a row: say of which table"
-                assert column.foreign_keys or column.name == "pk" or column in KEYS_WITHOUT_CONSTRAINT
+                assert column.name in kept.key_kinds, f"{column} names a row: say of which table"
+                assert column.foreign_keys or column.name == "pk" or column in UNCONSTRAINED_KEYS
             variants = column.type._variant_mapping.values()
             if any(isinstance(variant, TextVector) for variant in variants):
-                assert column in REMADE, f"{column} is written differently on each database"
+                assert column in REBUILT_COLUMNS, f"{column} is written differently on each database"
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +180,8 @@ def engines(
 ) -> Iterator[dict[str, tuple[MemoryEngine, MemoryEngine]]]:
     folder = tmp_path_factory.mktemp("engines")
     made = {
-        "sqlite": [opened(f"sqlite:///{folder / name}") for name in ("a.db", "b.db")],
-        "postgresql": [opened(postgres_databases.create()) for _ in range(2)],
+        "sqlite": [open_small_engine(f"sqlite:///{folder / name}") for name in ("a.db", "b.db")],
+        "postgresql": [open_small_engine(postgres_databases.create()) for _ in range(2)],
     }
     yield {backend: (pair[0], pair[1]) for backend, pair in made.items()}
     for pair in made.values():
@@ -209,10 +213,10 @@ def test_any_memory_is_the_same_after_it_was_restored(
     folder, root = tmp_path_factory.mktemp("any"), uuid.uuid4().hex
     for verb, labels, name, what in done:
         act(source, verb, (root, *labels), name, what)
-    written = records_of(source, folder / "b.gz", namespace=root, prefix=True)
+    written = read_records(source, folder / "b.gz", namespace=root, prefix=True)
     report = target.restore(folder / "b.gz")
     assert sum(report.counts.values()) == len(written)
-    assert records_of(target, folder / "again.gz", namespace=root, prefix=True) == written
+    assert read_records(target, folder / "again.gz", namespace=root, prefix=True) == written
     for path in source.namespaces(root):
         for info in source.namespace(*path).sessions().sessions:
             here, there = source.session(path, info.name), target.session(path, info.name)

@@ -8,9 +8,9 @@ import pytest
 
 from langmem_tiers import InvalidInputError, MemoryEngine
 from langmem_tiers.backup.models import BackupScope
-from langmem_tiers.backup.tables import is_rooted, kept_tables, within
+from langmem_tiers.backup.tables import belongs_to_namespace, build_scope_condition, get_backup_tables
 from tests.backends import POSTGRES
-from tests.backup.filled import opened
+from tests.backup.filled import open_small_engine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,10 @@ def told(engine: MemoryEngine, *labels: str) -> list[str]:
 def test_a_synced_copy_is_known_as_one_where_it_is_now(
     backend: str, way: str, new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url("sqlite")) as source, opened(new_url(backend), seed=1) as target:
+    with (
+        open_small_engine(new_url("sqlite")) as source,
+        open_small_engine(new_url(backend), seed=1) as target,
+    ):
         share(source)
         if way == "moved":
             source.move_to(target, namespace=READER)
@@ -54,7 +57,7 @@ def test_a_synced_copy_is_known_as_one_where_it_is_now(
 def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
     new_url: NewUrl, tmp_path: Path
 ) -> None:
-    with opened(new_url("sqlite")) as engine:
+    with open_small_engine(new_url("sqlite")) as engine:
         share(engine)
         engine.backup(tmp_path / "b.gz", namespace="acme", prefix=True)
         engine.restore(tmp_path / "b.gz", into="copy")
@@ -65,6 +68,6 @@ def test_one_who_gave_is_called_as_in_the_part_that_both_are_moved_to(
 
 
 def test_a_row_is_found_by_what_every_row_of_its_table_names() -> None:
-    for kept in kept_tables().values():
-        if is_rooted(kept.table):
-            assert str(within(kept.table, BackupScope(("acme",)))) != "true", kept.kind
+    for kept in get_backup_tables().values():
+        if belongs_to_namespace(kept.table):
+            assert str(build_scope_condition(kept.table, BackupScope(("acme",)))) != "true", kept.kind

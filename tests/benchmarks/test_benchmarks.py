@@ -196,7 +196,7 @@ def test_the_growth_benchmark_shows_the_flagged_input_of_a_group() -> None:
     figures = growth.measure(
         [growth_case(name) for name in seconds], timer=lambda case, size: seconds[case.name](size)
     )
-    assert growth.worst_of(figures["cases"])["name"] == "quadratic"
+    assert growth.find_worst_row(figures["cases"])["name"] == "quadratic"
 
 
 @pytest.mark.soak

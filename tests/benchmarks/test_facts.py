@@ -12,7 +12,7 @@ from benchmarks import facts
 from benchmarks.facts import Pair
 from langmem_tiers.long_term.conflicts.comparison import Verdict
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import Kinship
+from langmem_tiers.recall.word_similarity import WordSimilarity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def test_the_benchmark_prints_figures_beside_their_baselines() -> None:
 
 
 def test_the_tuned_set_is_large_and_varied() -> None:
-    pairs = facts.pairs_in(facts.FOLDER / "tuned.jsonl")
+    pairs = facts.load_pairs(facts.FOLDER / "tuned.jsonl")
     counts = Counter(pair.verdict for pair in pairs)
     assert counts[Verdict.SAME] >= 80
     assert counts[Verdict.CONTRADICTS] >= 70
@@ -46,7 +46,7 @@ def test_the_tuned_set_is_large_and_varied() -> None:
 
 
 def check_tuned_set(name: str, judge: Callable[[Pair], Verdict]) -> None:
-    pairs = facts.pairs_in(facts.FOLDER / "tuned.jsonl")
+    pairs = facts.load_pairs(facts.FOLDER / "tuned.jsonl")
     verdicts = [judge(pair) for pair in pairs]
     wrong = [
         (pair.old, pair.new, verdict)
@@ -62,16 +62,21 @@ def check_tuned_set(name: str, judge: Callable[[Pair], Verdict]) -> None:
 
 
 def test_every_tuned_pair_is_judged_right_by_tables_unless_it_is_marked_as_missed() -> None:
-    check_tuned_set("ours", facts.ours)
+    check_tuned_set("ours", facts.judge_statements)
 
 
 def test_every_tuned_pair_is_judged_right_by_near_words_unless_it_is_marked_as_missed() -> None:
-    check_tuned_set("offline words", facts.by_words(Kinship(OfflineEmbedder().embed_documents)))
+    check_tuned_set(
+        "offline words", facts.build_word_judge(WordSimilarity(OfflineEmbedder().embed_documents))
+    )
 
 
 def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
-    pairs = facts.pairs_in(facts.FOLDER / "checked.jsonl")
-    for judge in (facts.ours, facts.by_words(Kinship(OfflineEmbedder().embed_documents))):
+    pairs = facts.load_pairs(facts.FOLDER / "checked.jsonl")
+    for judge in (
+        facts.judge_statements,
+        facts.build_word_judge(WordSimilarity(OfflineEmbedder().embed_documents)),
+    ):
         wrong = [
             (pair.old, pair.new, found)
             for pair in pairs
@@ -82,7 +87,7 @@ def test_no_verdict_on_the_checked_set_is_worse_than_different() -> None:
 
 def test_no_pair_stands_in_two_of_our_own_sets() -> None:
     tuned, checked = (
-        {(pair.old, pair.new) for pair in facts.pairs_in(facts.FOLDER / f"{name}.jsonl")}
+        {(pair.old, pair.new) for pair in facts.load_pairs(facts.FOLDER / f"{name}.jsonl")}
         for name in ("tuned", "checked")
     )
     assert not tuned & checked

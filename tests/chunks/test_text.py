@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.chunks.text import ChunkText, chunk_text, merged_summary, merged_text
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.chunks.text import ChunkText, merge_chunk_summaries, merge_chunk_texts, summarize_chunk
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.compression.summarizer import Summarizer
 from langmem_tiers.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.errors import InvalidConfigError
@@ -28,7 +28,7 @@ TALK = [
 
 
 def test_without_a_model_a_chunk_is_told_in_its_own_sentences_without_a_head() -> None:
-    chunk = chunk_text(TALK, Summarizer(COUNTER))
+    chunk = summarize_chunk(TALK, Summarizer(COUNTER))
     assert "User: We decided to use PostgreSQL for bookings." in chunk.summary
     assert "[Summary of" not in chunk.summary
     assert COUNTER.count(chunk.summary) <= 150
@@ -39,14 +39,14 @@ def test_without_a_model_a_chunk_is_told_in_its_own_sentences_without_a_head() -
 
 def test_with_a_model_its_words_are_the_summary() -> None:
     model = ScriptedLLM(["They chose PostgreSQL for bookings."])
-    chunk = chunk_text(TALK, Summarizer(COUNTER, model))
+    chunk = summarize_chunk(TALK, Summarizer(COUNTER, model))
     assert chunk.summary.startswith("They chose PostgreSQL for bookings.")
     assert chunk.problems == ()
     assert len(model.prompts) == 1
 
 
 def test_a_model_that_fails_is_named_and_the_chunk_is_told_without_it() -> None:
-    chunk = chunk_text(TALK, Summarizer(COUNTER, ScriptedLLM([RuntimeError("down")])))
+    chunk = summarize_chunk(TALK, Summarizer(COUNTER, ScriptedLLM([RuntimeError("down")])))
     assert "We decided to use PostgreSQL" in chunk.summary
     assert chunk.problems == ("the model raised RuntimeError",)
 
@@ -58,16 +58,18 @@ def test_many_facts_do_not_crowd_the_story_out() -> None:
         message(figures, "tool"),
         message(f"I see {figures}."),
     ]
-    chunk = chunk_text(messages, Summarizer(COUNTER))
+    chunk = summarize_chunk(messages, Summarizer(COUNTER))
     assert "User: We decided to cache the slots." in chunk.summary
     assert "Key facts: " in chunk.summary
-    told = chunk_text(messages, Summarizer(COUNTER, ScriptedLLM(["They decided to cache. It was slow."])))
+    told = summarize_chunk(
+        messages, Summarizer(COUNTER, ScriptedLLM(["They decided to cache. It was slow."]))
+    )
     assert told.summary.startswith("They decided to cache. It was slow.\nKey facts: ")
 
 
 def test_a_long_answer_of_a_model_is_cut_at_the_end_of_a_sentence() -> None:
     model = ScriptedLLM(["They spoke of the kiosk for a very long time. " * 30])
-    chunk = chunk_text([message("The kiosk is slow.")], Summarizer(COUNTER, model))
+    chunk = summarize_chunk([message("The kiosk is slow.")], Summarizer(COUNTER, model))
     assert chunk.summary.endswith("long time.")
     assert 100 <= COUNTER.count(chunk.summary) <= 150
 
@@ -75,11 +77,11 @@ def test_a_long_answer_of_a_model_is_cut_at_the_end_of_a_sentence() -> None:
 @pytest.mark.parametrize("target", [0, 15, True])
 def test_a_target_without_room_for_a_sentence_is_refused(target: int) -> None:
     with pytest.raises(InvalidConfigError, match="target_tokens"):
-        chunk_text(TALK, Summarizer(COUNTER), target)
+        summarize_chunk(TALK, Summarizer(COUNTER), target)
 
 
 def test_nothing_is_said_of_no_messages() -> None:
-    assert chunk_text([], Summarizer(COUNTER)) == ChunkText(summary="", topics=())
+    assert summarize_chunk([], Summarizer(COUNTER)) == ChunkText(summary="", topics=())
 
 
 @pytest.mark.parametrize(
@@ -89,14 +91,14 @@ def test_nothing_is_said_of_no_messages() -> None:
         [message("  \n "), message("", "assistant")],
         [message("x" * 5000)],
         [message("?")],
-        [message(fenced(["We decided on Kafka."]))],
+        [message(wrap_in_fence(["We decided on Kafka."]))],
         [message("漢字" * 900)],
         [message("ERROR 1 " * 2000, "tool")],
     ],
 )
 @pytest.mark.parametrize("target", [16, 150])
 def test_a_chunk_always_says_something_within_its_target(messages: list[Message], target: int) -> None:
-    chunk = chunk_text(messages, Summarizer(COUNTER), target)
+    chunk = summarize_chunk(messages, Summarizer(COUNTER), target)
     assert chunk.summary.strip()
     assert COUNTER.count(chunk.summary) <= target
     assert "Kafka" not in chunk.summary
@@ -105,28 +107,28 @@ def test_a_chunk_always_says_something_within_its_target(messages: list[Message]
 def test_topics_are_what_people_speak_of_and_only_otherwise_what_tools_print() -> None:
     printed = message("kiosk kiosk kiosk printer printer", "tool")
     spoken = message("The invoices are late.")
-    assert chunk_text([spoken, printed], Summarizer(COUNTER)).topics == ("invoices", "late")
-    assert chunk_text([printed], Summarizer(COUNTER)).topics == ("kiosk", "printer")
+    assert summarize_chunk([spoken, printed], Summarizer(COUNTER)).topics == ("invoices", "late")
+    assert summarize_chunk([printed], Summarizer(COUNTER)).topics == ("kiosk", "printer")
 
 
 def test_two_chunks_become_one_in_the_format_of_the_design_document() -> None:
     first = ChunkText(summary="One.", topics=("Redis", "pool"))
     second = ChunkText(summary="Two.", topics=("kafka", "redis"))
-    merged = merged_text(first, second)
+    merged = merge_chunk_texts(first, second)
     assert merged.summary == "Earlier: One.\n\nThen: Two."
     assert merged.topics == ("Redis", "pool", "kafka")
 
 
 def test_a_merged_summary_that_fits_is_in_the_same_format_word_for_word() -> None:
-    assert merged_summary("One.", "Two.", COUNTER, 100) == "Earlier: One.\n\nThen: Two."
-    nested = merged_summary("Earlier: One.\n\nThen: Two.", "Three.", COUNTER, 100)
+    assert merge_chunk_summaries("One.", "Two.", COUNTER, 100) == "Earlier: One.\n\nThen: Two."
+    nested = merge_chunk_summaries("Earlier: One.\n\nThen: Two.", "Three.", COUNTER, 100)
     assert nested == "Earlier: Earlier: One.\n\nThen: Two.\n\nThen: Three."
 
 
 def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -> None:
     middle = " ".join(f"Sentence {number} is in the middle of it." for number in range(40))
     first = f"It began with Redis. {middle} It ended with Kafka."
-    text = merged_summary(first, "Then came Rust.", COUNTER, 60)
+    text = merge_chunk_summaries(first, "Then came Rust.", COUNTER, 60)
     assert text.startswith("Earlier: It began with Redis. Sentence 0 is")
     assert " ... " in text
     assert text.endswith("It ended with Kafka.\n\nThen: Then came Rust.")
@@ -136,7 +138,7 @@ def test_a_merged_summary_that_does_not_fit_keeps_the_ends_of_the_first_part() -
 def test_where_only_a_part_of_a_sentence_fits_it_ends_at_a_word() -> None:
     counter = CharCounter()
     first = "A beginning of considerable length that goes on and on. " + "An end that goes on as well. " * 3
-    text = merged_summary(first, "Two.", counter, 14)
+    text = merge_chunk_summaries(first, "Two.", counter, 14)
     assert counter.count(text) <= 14
     head, _, tail = text.partition("\n\n")
     assert tail == "Then: Two."
@@ -145,7 +147,7 @@ def test_where_only_a_part_of_a_sentence_fits_it_ends_at_a_word() -> None:
 
 
 def test_a_second_part_that_does_not_fit_is_cut_too() -> None:
-    text = merged_summary("One.", "word " * 500, COUNTER, 30)
+    text = merge_chunk_summaries("One.", "word " * 500, COUNTER, 30)
     assert COUNTER.count(text) <= 30
     assert text.startswith("Earlier: \n\nThen: word word")
     assert text.endswith("word...")
@@ -154,7 +156,7 @@ def test_a_second_part_that_does_not_fit_is_cut_too() -> None:
 def test_a_chunk_that_is_merged_again_and_again_does_not_grow_without_bound() -> None:
     text = "It began with Redis."
     for number in range(200):
-        text = merged_summary(text, f"Part {number} was about topic {number}.", COUNTER, 80)
+        text = merge_chunk_summaries(text, f"Part {number} was about topic {number}.", COUNTER, 80)
         assert COUNTER.count(text) <= 80
     assert text.startswith("Earlier: It began with Redis.")
     assert text.endswith("Then: Part 199 was about topic 199.")
@@ -172,7 +174,7 @@ counters = st.sampled_from([CharCounter(), ContentAwareCounter()])
 def test_a_merged_summary_fits_whatever_the_parts(
     first: str, second: str, counter: CharCounter, limit: int
 ) -> None:
-    text = merged_summary(first, second, counter, limit)
+    text = merge_chunk_summaries(first, second, counter, limit)
     assert counter.count(text) <= limit
     whole = f"Earlier: {first}\n\nThen: {second}"
     if counter.count(whole) <= limit:
@@ -193,7 +195,7 @@ def test_a_chunk_is_never_empty_and_never_over_its_target(
 ) -> None:
     messages = [message(text, role) for role, text in said]
     summarizer = Summarizer(counter, config=SummaryConfig(strategy=SummaryStrategy.EXTRACTIVE))
-    chunk = chunk_text(messages, summarizer, target)
+    chunk = summarize_chunk(messages, summarizer, target)
     assert chunk.summary
     assert counter.count(chunk.summary) <= target
-    assert chunk == chunk_text(messages, summarizer, target)
+    assert chunk == summarize_chunk(messages, summarizer, target)

@@ -15,20 +15,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
 
     @property
-    def told(self) -> Any:
+    def parsed(self) -> Any:
         return json.loads(self.out)
 
 
-def run(*words: object, input: str | bytes | None = None, env: Mapping[str, str] | None = None) -> Ran:  # noqa: A002 - the runner's word
+def run(
+    *words: object,
+    input: str | bytes | None = None,  # noqa: A002 - the name that CliRunner uses
+    env: Mapping[str, str] | None = None,
+) -> CommandResult:
     done = CliRunner().invoke(
         app, [str(word) for word in words], input=input, env={"COLUMNS": "120", **(env or {})}
     )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return Ran(done.exit_code, done.stdout, done.stderr)
+    return CommandResult(done.exit_code, done.stdout, done.stderr)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
-from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.common.namespaces import format_namespace, parse_namespace
 from langmem_tiers.errors import InvalidNameError
 from tests.cli.running import run
 
@@ -25,7 +25,7 @@ labels = st.lists(
 @given(labels)
 def test_a_namespace_is_read_as_it_is_shown(path: list[str]) -> None:
     try:
-        read = path_of(shown(path))
+        read = parse_namespace(format_namespace(path))
     except InvalidNameError:  # a name that no namespace may have
         return
     assert list(read) == path
@@ -39,14 +39,14 @@ def test_what_is_no_namespace_is_refused_with_a_hint(database: Path, wrong: str)
 
 def test_namespaces_sessions_and_messages_are_shown(database: Path) -> None:
     assert "acme/a\\/b" in run("inspect", "-d", database).out
-    told = run("inspect", "-d", database, "--json").told
+    told = run("inspect", "-d", database, "--json").parsed
     assert told == {"namespaces": [["acme", "a/b"], ["bob"]], "is_whole": True}
-    sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").told
+    sessions = run("inspect", "-d", database, "acme/a\\/b", "--json").parsed
     assert [(one["name"], one["message_count"]) for one in sessions["sessions"]] == [("monday", 3)]
     whole = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday")
     assert "platform 3" in whole.out
     assert "short_term" in whole.out
-    told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").told
+    told = run("inspect", "-d", database, "acme/a\\/b", "-s", "monday", "--json").parsed
     assert [one["role"] for one in told["entries"]] == ["user", "assistant", "tool"]
 
 
@@ -58,7 +58,7 @@ def test_what_is_not_shown_is_told_of(database: Path) -> None:
     for words in ([], ["bob"], ["acme/a\\/b", "-s", "monday"]):
         assert "There are more" in run("inspect", "-d", database, *words, "--limit", "1").out
         assert "There are more" not in run("inspect", "-d", database, *words).out
-        few = run("inspect", "-d", database, *words, "--limit", "1", "--json").told
+        few = run("inspect", "-d", database, *words, "--limit", "1", "--json").parsed
         assert few.get("is_whole", few.get("next_after") is None) is False
     for words in (["inspect", "bob", "-s", "tools"], ["search", "bob", "ferries"]):
         out = run(*words, "-d", database).out
@@ -73,25 +73,25 @@ def test_markup_in_what_was_said_is_shown_as_it_is(database: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--words"]])
 def test_a_search_tells_scores_and_reasons(database: Path, words: list[str]) -> None:
     done = run("search", "-d", database, "acme/a\\/b", "When does the train leave?", *words, "--json")
-    best = done.told["hits"][0]
+    best = done.parsed["hits"][0]
     assert "9:40" in best["entry"]["content"]
     assert best["score"] > 0
     assert best["signals"]
     assert "9:40" in run("search", "-d", database, "acme/a\\/b", "train", *words).out
-    of_bob = run("search", "-d", database, "bob", "train", "--json", *words).told["hits"]
+    of_bob = run("search", "-d", database, "bob", "train", "--json", *words).parsed["hits"]
     assert [one["entry"]["namespace"] for one in of_bob] == [["bob"]]  # a tenant finds its own alone
 
 
 def test_what_is_exported_is_the_same_when_it_is_imported(database: Path, tmp_path: Path) -> None:
     file, other = tmp_path / "out.jsonl", tmp_path / "other.db"
-    assert run("export", "-d", database, "-o", file, "--json").told["messages"] == 4
-    assert run("import", "-d", other, file, "--json").told == {"stored": 4, "known": 0, "left_out": 0}
-    assert run("import", "-d", other, file, "--json").told == {"stored": 0, "known": 4, "left_out": 0}
+    assert run("export", "-d", database, "-o", file, "--json").parsed["messages"] == 4
+    assert run("import", "-d", other, file, "--json").parsed == {"stored": 4, "known": 0, "left_out": 0}
+    assert run("import", "-d", other, file, "--json").parsed == {"stored": 0, "known": 4, "left_out": 0}
     assert run("export", "-d", other).out == file.read_text(encoding="utf-8")
     again = run(
         "import", "-d", other, "-", "--into", "all/of it", "--json", input=file.read_text(encoding="utf-8")
     )
-    assert again.told == {"stored": 4, "known": 0, "left_out": 0}
+    assert again.parsed == {"stored": 4, "known": 0, "left_out": 0}
     with MemoryEngine(other, embedder=None) as engine:
         _, message, _ = engine.session(("all", "of it"), "monday").messages()
         (call,) = message.tool_calls
@@ -116,12 +116,12 @@ def test_a_line_that_is_no_message_is_named_and_what_stands_before_it_is_kept(
 
 
 def test_optimizing_and_embedding_go_over_all_namespaces(database: Path) -> None:
-    told = run("optimize", "-d", database, "--json").told
+    told = run("optimize", "-d", database, "--json").parsed
     assert set(told) == {"acme/a\\/b", "bob"}
     assert run("optimize", "-d", database, "bob", "-s", "tuesday").code == 0
     assert run("optimize", "-d", database, "-s", "tuesday").code == 1
-    assert run("reembed", "-d", database, "--json").told["total"] == 4
-    assert run("reembed", "-d", database, "--json").told["total"] == 0
+    assert run("reembed", "-d", database, "--json").parsed["total"] == 4
+    assert run("reembed", "-d", database, "--json").parsed["total"] == 0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_database_that_is_not_there_is_an_error_and_none_is_made(
     path = tmp_path / "none.db"
     done = run(command[0], "-d", path, *command[1:], "--json")
     assert done.code == 1
-    assert done.told["error"] == "StorageUnavailableError"
+    assert done.parsed["error"] == "StorageUnavailableError"
     assert str(path) in done.err
     assert not path.exists()
 
@@ -150,7 +150,7 @@ def test_a_wrong_command_line_is_exit_code_2(database: Path) -> None:
 
 def test_a_backup_is_restored_elsewhere_and_moved_on(database: Path, tmp_path: Path) -> None:
     file, second, third = tmp_path / "all.gz", tmp_path / "second.db", tmp_path / "third.db"
-    report = run("backup", "-d", database, file, "--json").told
+    report = run("backup", "-d", database, file, "--json").parsed
     assert report["counts"]["messages"] == 4
     assert run("restore", "-d", second, file).code == 0
     assert run("export", "-d", second).out == run("export", "-d", database).out
@@ -163,7 +163,7 @@ def test_one_namespace_goes_into_another(database: Path, tmp_path: Path) -> None
     assert run("backup", "-d", database, file, "bob").code == 0
     assert run("restore", "-d", other, file, "--into", "acme/bob").code == 0
     assert run("move", database, other, "-n", "acme/a\\/b", "--into", "moved").code == 0
-    assert run("inspect", "-d", other, "--json").told["namespaces"] == [["acme", "bob"], ["moved"]]
+    assert run("inspect", "-d", other, "--json").parsed["namespaces"] == [["acme", "bob"], ["moved"]]
 
 
 def test_nothing_is_erased_without_yes(database: Path, tmp_path: Path) -> None:
@@ -188,11 +188,11 @@ def test_what_is_no_backup_is_refused_whole(tmp_path: Path, content: bytes) -> N
     file, target = tmp_path / "x.gz", tmp_path / "target.db"
     file.write_bytes(content)
     done = run("restore", "-d", target, file, "--json")
-    assert (done.code, done.told["error"]) == (1, "NotABackupError")
+    assert (done.code, done.parsed["error"]) == (1, "NotABackupError")
 
 
 def test_the_status_tells_what_is_there(database: Path) -> None:
-    told = run("status", "-d", database, "--json").told
+    told = run("status", "-d", database, "--json").parsed
     assert (told["namespaces"], told["sessions"], told["messages"]) == (2, 2, 4)
     assert "2 namespaces" in run("status", "-d", database).out
 
@@ -201,7 +201,7 @@ def test_what_is_forgotten_is_gone_and_only_with_yes(database: Path) -> None:
     asked = run("forget", "-d", database, "bob")
     assert (asked.code, "--yes" in asked.err) == (3, True)
     assert "tea" in run("export", "-d", database).out
-    told = run("forget", "-d", database, "bob", "--yes", "--json").told
+    told = run("forget", "-d", database, "bob", "--yes", "--json").parsed
     assert told["counts"]["messages"] == 1
     assert told["is_complete"]
     assert "tea" not in run("export", "-d", database).out
@@ -212,6 +212,6 @@ def test_what_is_forgotten_is_gone_and_only_with_yes(database: Path) -> None:
 
 def test_maintenance_is_done_only_with_yes(database: Path) -> None:
     assert run("maintain", "-d", database).code == 3
-    told = run("maintain", "-d", database, "--yes", "--json").told
+    told = run("maintain", "-d", database, "--yes", "--json").parsed
     assert told["is_complete"]
     assert told["erased"]["messages"] == 0

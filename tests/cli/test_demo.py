@@ -16,8 +16,15 @@ from langmem_tiers import Context, EngineConfig, MemoryEngine, MessageDraft, Rol
 from langmem_tiers.cli.app import app
 from langmem_tiers.cli.demo import command
 from langmem_tiers.cli.demo.agents import Assistants, Reply
-from langmem_tiers.cli.demo.command import Asked, Score, answers, score, sessions, tiers
-from langmem_tiers.cli.demo.conversation import chapters, questions
+from langmem_tiers.cli.demo.command import (
+    DemoAnswers,
+    DemoScore,
+    build_answer_table,
+    build_score_text,
+    build_session_table,
+    build_tier_table,
+)
+from langmem_tiers.cli.demo.conversation import load_chapters, load_questions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,13 +50,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 @pytest.mark.soak
 def test_the_demo_plays_everything_and_keeps_it_where_asked(played: Played) -> None:
-    total = sum(len(chapter.messages) for chapter in chapters())
+    total = sum(len(chapter.messages) for chapter in load_chapters())
     assert f"{total}/{total}" in played.output
     for word in ("working", "long_term", "07-opening", "The memory is in"):
         assert word in played.output
     config = EngineConfig(budget=TokenBudget.of(2000))
     with MemoryEngine(f"sqlite:///{played.database}", config=config) as engine:
-        for chapter in chapters():
+        for chapter in load_chapters():
             session = engine.session(("tidepool", "mara"), chapter.session)
             record = [message for message in session.messages() if not message.is_summary]
             assert [message.content for message in record] == [draft.content for draft in chapter.messages]
@@ -80,7 +87,7 @@ def join(above: list[str], below: list[str]) -> list[str]:
 def test_its_table_has_the_facts_with_memory_and_none_without(played: Played) -> None:
     rows = cells(played.output, "each question in a new thread")
     assert len(rows) == 9
-    facts = {question.text: question.fact for question in questions()}
+    facts = {question.text: question.fact for question in load_questions()}
     for asked, without, with_memory, tokens in rows:
         assert without == "I don't know."
         fact = facts.get(asked, "I don't know.")  # one was never spoken of
@@ -135,9 +142,11 @@ def printed(*shown: RenderableType, width: int = 80) -> str:
     return console.file.getvalue()
 
 
-def asked(question: str, answer: str, tokens: tuple[int, int]) -> Asked:
+def asked(question: str, answer: str, tokens: tuple[int, int]) -> DemoAnswers:
     without, with_memory = tokens
-    return Asked(question, Reply("I don't know.", question, without), Reply(answer, question, with_memory))
+    return DemoAnswers(
+        question, Reply("I don't know.", question, without), Reply(answer, question, with_memory)
+    )
 
 
 def test_the_readme_shows_the_answers_and_the_score_as_they_are_printed() -> None:
@@ -148,8 +157,11 @@ def test_the_readme_shows_the_answers_and_the_score_as_they_are_printed() -> Non
         asked("By when does the board want gift cards?", cards, (17, 1169)),
         asked("What is Jonas' favourite colour?", "I don't know.", (15, 829)),
     ]
-    others = Score(questions=15, in_prompt=13, in_answer=1, in_prompt_without=0)
-    told = printed(answers(rows), score([asked("", "", (1, 1004)), asked("", "", (1, 1006))], others, 28_706))
+    others = DemoScore(questions=15, in_prompt=13, in_answer=1, in_prompt_without=0)
+    told = printed(
+        build_answer_table(rows),
+        build_score_text([asked("", "", (1, 1004)), asked("", "", (1, 1006))], others, 28_706),
+    )
     readme = README.read_text(encoding="utf-8").splitlines()
     assert [line for line in told.splitlines() if line.rstrip() not in readme] == []
     assert told.count("I don't know.") == 4
@@ -170,16 +182,16 @@ class Scripted:
 
 
 def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> None:
-    story, rate = questions(), "Our payment provider takes an online rate of 0.95 % per transaction."
+    story, rate = load_questions(), "Our payment provider takes an online rate of 0.95 % per transaction."
     known = {question.text: question.fact for question in story[1:]} | {command._LAST_QUESTION: rate}
     both = Assistants(without_memory=Scripted({}), with_memory=Scripted(known))
     console = Console(file=StringIO(), width=80)
     with MemoryEngine(embedder=None) as engine:
-        session = engine.session(("tidepool", "mara"), chapters()[0].session)
+        session = engine.session(("tidepool", "mara"), load_chapters()[0].session)
         session.add_many([MessageDraft("user", "Hello."), MessageDraft("user", rate)])
         whole = sum(message.token_count for message in session.messages())
         session.compress(session.latest(1)[0].id, "They said hello.")
-        command._ask(console, engine, both)
+        command._ask_questions(console, engine, both)
     assert isinstance(console.file, StringIO)
     output = console.file.getvalue()
     told = " ".join(output.split())
@@ -195,7 +207,9 @@ def test_the_demo_prints_the_answers_the_score_an_old_thread_and_a_prompt() -> N
     others = len(story) - 8
     assert f"Of the {others} others about the project, the answer stood in {others - 1} prompts" in told
     assert f"in 0 without, and this model quoted the right sentence for {others - 1}." in told
-    assert f"In {chapters()[0].session}, where it was said: {rows[0][0]} I don't know. (12 prompt" in told
+    assert (
+        f"In {load_chapters()[0].session}, where it was said: {rows[0][0]} I don't know. (12 prompt" in told
+    )
     shown = output.partition("One prompt of 1,200 tokens")[2]
     assert re.search(r"│ known +│ - domain \| known", shown)
     assert re.search(r"│ \d\.\d\d \w+ +│ user: Our payment provider", shown)
@@ -221,8 +235,8 @@ def test_the_tables_of_what_is_stored_count_it_and_give_each_session_one_line() 
             for name in contexts
         }
         stored = sum(info.token_count for info in tenant.sessions().sessions)
-        wide, narrow = (printed(sessions(tenant, contexts), width=width) for width in (80, 50))
-        held = printed(tiers(tenant, contexts, 0.25), width=200)
+        wide, narrow = (printed(build_session_table(tenant, contexts), width=width) for width in (80, 50))
+        held = printed(build_tier_table(tenant, contexts, 0.25), width=200)
     first, second = contexts.values()
     table = [line.strip("│").split("│") for line in wide.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in row] for row in table] == [
@@ -283,9 +297,9 @@ def test_the_command_runs_as_a_module_too() -> None:
 
 
 def test_the_story_is_whole() -> None:
-    told = [message for chapter in chapters() for message in chapter.messages]
+    told = [message for chapter in load_chapters() for message in chapter.messages]
     assert len(told) >= 300
-    assert len(chapters()) == 7
+    assert len(load_chapters()) == 7
     times = [message.created_at for message in told if message.created_at]
     assert times == sorted(times)
     assert len(times) == len(told)
@@ -296,18 +310,18 @@ def test_the_story_is_whole() -> None:
 
 
 def test_each_question_has_a_fact_that_its_evidence_says_and_it_does_not() -> None:
-    said = {message.id: message.content for chapter in chapters() for message in chapter.messages}
-    for question in questions():
+    said = {message.id: message.content for chapter in load_chapters() for message in chapter.messages}
+    for question in load_questions():
         assert question.fact not in question.text
         assert any(question.fact in said[one] for one in question.evidence), question.text
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("question", questions(), ids=lambda question: question.search)
+@pytest.mark.parametrize("question", load_questions(), ids=lambda question: question.search)
 def test_each_question_has_its_evidence_within_reach_of_its_key_words(question: object) -> None:
     with MemoryEngine() as engine:
         tenant = engine.namespace("tidepool")
-        for chapter in chapters():
+        for chapter in load_chapters():
             tenant.session(chapter.session).add_many(chapter.messages)
         found = {hit.entry.id for hit in tenant.search(question.search, limit=5)}  # type: ignore[attr-defined] # a Question
         assert found & set(question.evidence)  # type: ignore[attr-defined] # a Question

@@ -35,12 +35,12 @@ def test_maintenance_erases_what_is_older_than_it_is_told(
     aged: Path, options: list[str], erased: int
 ) -> None:
     done = run("maintain", "-d", aged, *options, "--yes", "--json")
-    assert (done.code, done.told["erased"]["messages"]) == (0, erased)
-    assert done.told["compacted"] is not None
+    assert (done.code, done.parsed["erased"]["messages"]) == (0, erased)
+    assert done.parsed["compacted"] is not None
 
 
 def test_maintenance_compacts_only_if_it_may(aged: Path) -> None:
-    assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").told["compacted"] is None
+    assert run("maintain", "-d", aged, "--no-compact", "--yes", "--json").parsed["compacted"] is None
 
 
 def test_what_maintenance_would_do_is_said_before(aged: Path) -> None:
@@ -59,11 +59,11 @@ def test_what_another_process_is_at_ends_with_a_code_of_its_own(
     aged: Path, command: list[str], lease: str
 ) -> None:
     with MemoryEngine(aged, embedder=None) as engine:
-        held = Lease(engine.parts, lease)
-        assert held.hold()
+        held = Lease(engine.services, lease)
+        assert held.acquire()
         done = run(*command, "-d", aged)
         assert (done.code, "nother process is at it" in done.out) == (4, True)
-        held.give_back()
+        held.release()
         assert run(*command, "-d", aged).code == 0
 
 
@@ -81,7 +81,7 @@ def test_maintenance_that_another_process_takes_over_is_not_called_done(aged: Pa
 
 
 def test_optimizing_goes_by_a_budget_and_says_by_which(aged: Path) -> None:
-    told = run("optimize", "-d", aged, "--budget", 1000, "--json").told["alice"]
+    told = run("optimize", "-d", aged, "--budget", 1000, "--json").parsed["alice"]
     assert told["usage_before"] == told["tokens_before"] / 1000 > 0
     assert "for a budget of 1,000 tokens\n" in run("optimize", "-d", aged, "--budget", 1000).out
     assert "190,904 tokens, the default: --budget" in run("optimize", "-d", aged).out
@@ -92,8 +92,8 @@ def test_optimizing_goes_by_a_budget_and_says_by_which(aged: Path) -> None:
 def test_a_program_reads_that_yes_is_missing(aged: Path, command: list[str]) -> None:
     done = run(*command, "-d", aged, "--json")
     assert done.code == 3
-    assert (done.told["done"], done.told["missing"]) == (False, "--yes")
-    assert done.told["would"].startswith("erase")
+    assert (done.parsed["done"], done.parsed["missing"]) == (False, "--yes")
+    assert done.parsed["would"].startswith("erase")
 
 
 @pytest.mark.parametrize(

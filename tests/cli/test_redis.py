@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.cli import targets
 from langmem_tiers.common.clock import SystemClock
@@ -23,17 +23,17 @@ WORD = "quorraxvault"
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "_REDIS_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(targets, "_REDIS_TIMEOUT_SECONDS", LIMIT_SECONDS)
 
 
 @pytest.fixture
-def server() -> Iterator[OwnRedis]:
-    with OwnRedis() as started:
+def server() -> Iterator[TemporaryRedis]:
+    with TemporaryRedis() as started:
         yield started
 
 
 @pytest.fixture
-def memory(tmp_path: Path, server: OwnRedis) -> Path:
+def memory(tmp_path: Path, server: TemporaryRedis) -> Path:
     return filled(tmp_path / "agents.db", RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
 
 
@@ -47,42 +47,42 @@ def filled(path: Path, redis: RedisConfig) -> Path:
     return path
 
 
-def holds(server: OwnRedis) -> bool:
+def holds(server: TemporaryRedis) -> bool:
     with server.client as client:
         return any(WORD.encode() in (client.dump(key) or b"") for key in client.scan_iter("*"))
 
 
 @pytest.mark.parametrize("what", [["alice"], ["alice", "-s", "monday"], ["--user", "alice"]])
-def test_what_is_forgotten_leaves_redis(memory: Path, server: OwnRedis, what: list[str]) -> None:
+def test_what_is_forgotten_leaves_redis(memory: Path, server: TemporaryRedis, what: list[str]) -> None:
     assert holds(server)
     done = run("forget", "-d", memory, *what, "--redis", server.url, "--yes", "--json")
-    assert (done.code, done.told["is_complete"], done.told["notes"]) == (0, True, [])
+    assert (done.code, done.parsed["is_complete"], done.parsed["notes"]) == (0, True, [])
     assert not holds(server)
 
 
-def test_the_redis_may_stand_in_the_environment(memory: Path, server: OwnRedis) -> None:
+def test_the_redis_may_stand_in_the_environment(memory: Path, server: TemporaryRedis) -> None:
     done = run("forget", "-d", memory, "alice", "--yes", env={"LANGMEM_TIERS_REDIS": server.url})
     assert (done.code, "Redis" in done.out) == (0, False)
     assert not holds(server)
 
 
-def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: OwnRedis) -> None:
+def test_without_a_redis_it_is_said_that_none_was_looked_at(memory: Path, server: TemporaryRedis) -> None:
     assert "--redis" in run("forget", "-d", memory, "alice").err
     done = run("forget", "-d", memory, "alice", "--yes")
     assert "Redis was not looked at: if agents use one, name it with --redis" in done.out
     assert holds(server)
-    again = run("forget", "-d", memory, "alice", "--yes", "--json").told
+    again = run("forget", "-d", memory, "alice", "--yes", "--json").parsed
     assert any("--redis" in note for note in again["notes"])
 
 
-def test_what_is_too_old_leaves_redis(memory: Path, server: OwnRedis) -> None:
+def test_what_is_too_old_leaves_redis(memory: Path, server: TemporaryRedis) -> None:
     words = ("maintain", "-d", memory, "--days", 10, "--yes", "--json")
-    done = run(*words, "--redis", server.url).told
+    done = run(*words, "--redis", server.url).parsed
     assert (done["erased"]["messages"], done["notes"]) == (1, [])
     assert not holds(server)
 
 
-def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: OwnRedis) -> None:
+def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: TemporaryRedis) -> None:
     memory = filled(
         tmp_path / "agents.db",
         RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, prefix="our agents"),
@@ -93,25 +93,25 @@ def test_keys_of_another_prefix_are_found_by_it(tmp_path: Path, server: OwnRedis
 
 @pytest.mark.parametrize("command", [["forget", "alice"], ["maintain", "--days", "10"]])
 def test_a_redis_that_does_not_answer_is_named_and_nothing_is_called_complete(
-    memory: Path, server: OwnRedis, command: list[str]
+    memory: Path, server: TemporaryRedis, command: list[str]
 ) -> None:
     server.kill()
     done = run(*command, "-d", memory, "--redis", server.url, "--yes", "--json")
     assert done.code == 1
-    (left,) = done.told["left" if command[0] == "forget" else "problems"]
+    (left,) = done.parsed["left" if command[0] == "forget" else "problems"]
     assert f"Redis at {server.url!r} does not answer" in left
 
 
-def test_the_status_tells_of_redis(memory: Path, server: OwnRedis) -> None:
-    assert run("status", "-d", memory, "--json").told["redis"] is None
-    told = run("status", "-d", memory, "--redis", server.url, "--json").told["redis"]
+def test_the_status_tells_of_redis(memory: Path, server: TemporaryRedis) -> None:
+    assert run("status", "-d", memory, "--json").parsed["redis"] is None
+    told = run("status", "-d", memory, "--redis", server.url, "--json").parsed["redis"]
     assert (told["label"], told["is_connected"]) == (server.url, True)
     assert f"Redis {server.url} answers." in run("status", "-d", memory, "--redis", server.url).out
 
 
 @pytest.mark.parametrize("command", [["status"], ["forget", "alice", "--yes"], ["inspect"]])
 def test_a_password_of_redis_is_never_printed(tmp_path: Path, command: list[str]) -> None:
-    with OwnRedis("--requirepass", "s3cret") as server:
+    with TemporaryRedis("--requirepass", "s3cret") as server:
         url = f"unix://:s3cret@{server.socket}"
         memory = filled(tmp_path / "agents.db", RedisConfig(url=url, timeout_seconds=LIMIT_SECONDS))
         for given in (url, f"{url}?password=s3cret", url.replace("s3cret", "s3cret-and-wrong"), f"http{url}"):

@@ -47,7 +47,7 @@ def test_all_before_a_line_that_is_no_message_is_stored(tmp_path: Path, before: 
     assert f"the {before} messages before it are stored" in done.err
     assert len(contents(path)) == before
     again = run("import", "-d", path, "-", "--json", input=good + line(before))
-    assert again.told == {"stored": 1, "known": before, "left_out": 0}
+    assert again.parsed == {"stored": 1, "known": before, "left_out": 0}
 
 
 def test_a_message_that_a_session_refuses_is_named_and_all_before_it_is_stored(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_command_replaces_closed_streams_with_empty_ones(
 ) -> None:
     for name in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(sys, name, None)
-    monkeypatch.setattr(sys, "argv", ["langmem-tiers", "status", "-d", str(database)])
+    monkeypatch.setattr(sys, "argv", ["langmem-tiers", "status_command", "-d", str(database)])
     with pytest.raises(SystemExit) as ended:
         main()
     with sys.stdin, sys.stdout, sys.stderr:
@@ -294,8 +294,8 @@ def test_a_namespace_of_items_alone_and_one_above_others_are_backed_up(
 ) -> None:
     with MemoryEngine(database, embedder=None) as engine:
         engine.items.put(("acme",), "key", {"a": 1})
-    assert run("backup", "-d", database, tmp_path / "a.gz", "acme", "--json").told["counts"]["items"] == 1
-    below = run("backup", "-d", database, tmp_path / "b.gz", "acme", "--below", "--json").told
+    assert run("backup", "-d", database, tmp_path / "a.gz", "acme", "--json").parsed["counts"]["items"] == 1
+    below = run("backup", "-d", database, tmp_path / "b.gz", "acme", "--below", "--json").parsed
     assert below["counts"]["messages"] == 3
 
 

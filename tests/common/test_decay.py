@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import Entry, Tier
-from langmem_tiers.common.decay import ACCESS_BOOST, HALF_LIFE_DAYS, MOST_BOOST, decay, decay_of, decayed
+from langmem_tiers.common.decay import (
+    BOOST_PER_ACCESS,
+    HALF_LIFE_DAYS,
+    MAX_ACCESS_BOOST,
+    compute_decay,
+    compute_decay_since,
+    compute_entry_decay,
+)
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAYS = st.floats(min_value=0, max_value=100_000, allow_nan=False)
@@ -22,7 +29,7 @@ ENTRY = Entry(
 
 
 def test_the_numbers_are_those_of_the_design_document() -> None:
-    assert (HALF_LIFE_DAYS, ACCESS_BOOST, MOST_BOOST) == (30, 0.1, 0.5)
+    assert (HALF_LIFE_DAYS, BOOST_PER_ACCESS, MAX_ACCESS_BOOST) == (30, 0.1, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -64,57 +71,57 @@ def test_the_numbers_are_those_of_the_design_document() -> None:
     ],
 )
 def test_what_is_left_is_what_the_formula_gives_by_hand(days: float, count: int, left: float) -> None:
-    assert decay(days, count) == pytest.approx(left, abs=1e-12)
-    assert decayed(NOW - timedelta(days=days), count, NOW) == pytest.approx(left, abs=1e-12)
+    assert compute_decay(days, count) == pytest.approx(left, abs=1e-12)
+    assert compute_decay_since(NOW - timedelta(days=days), count, NOW) == pytest.approx(left, abs=1e-12)
 
 
 def test_another_half_life_halves_after_so_many_days() -> None:
-    assert decay(7, 0, 7) == pytest.approx(0.5)
-    assert decay(14, 2, 7) == pytest.approx(0.45)
+    assert compute_decay(7, 0, 7) == pytest.approx(0.5)
+    assert compute_decay(14, 2, 7) == pytest.approx(0.45)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 9])
 def test_a_clock_that_was_set_back_gives_no_more_than_fresh(count: int) -> None:
-    assert decay(-1, count) == decay(0, count) == 1.0
-    assert decay(-1e6, count) == 1.0
-    assert decayed(NOW + timedelta(days=400), count, NOW) == 1.0
+    assert compute_decay(-1, count) == compute_decay(0, count) == 1.0
+    assert compute_decay(-1e6, count) == 1.0
+    assert compute_decay_since(NOW + timedelta(days=400), count, NOW) == 1.0
 
 
 def test_parts_of_a_day_count() -> None:
-    assert decayed(NOW - timedelta(hours=12), 0, NOW, half_life_days=0.5) == pytest.approx(0.5)
+    assert compute_decay_since(NOW - timedelta(hours=12), 0, NOW, half_life_days=0.5) == pytest.approx(0.5)
 
 
 def test_an_entry_decays_from_its_last_use_or_else_from_when_it_was_stored() -> None:
-    assert decay_of(ENTRY, NOW + timedelta(days=60)) == pytest.approx(0.25)
+    assert compute_entry_decay(ENTRY, NOW + timedelta(days=60)) == pytest.approx(0.25)
     used = replace(ENTRY, access_count=1, last_access_at=NOW + timedelta(days=30))
-    assert decay_of(used, NOW + timedelta(days=60)) == pytest.approx(0.6)
-    assert decay_of(used, NOW + timedelta(days=60), half_life_days=15) == pytest.approx(0.35)
+    assert compute_entry_decay(used, NOW + timedelta(days=60)) == pytest.approx(0.6)
+    assert compute_entry_decay(used, NOW + timedelta(days=60), half_life_days=15) == pytest.approx(0.35)
 
 
 @given(DAYS, COUNTS, HALF_LIVES)
 def test_what_is_left_lies_between_0_and_1(days: float, count: int, half_life: float) -> None:
-    assert 0.0 <= decay(days, count, half_life) <= 1.0
-    assert 0.0 <= decay(-days, count, half_life) <= 1.0
+    assert 0.0 <= compute_decay(days, count, half_life) <= 1.0
+    assert 0.0 <= compute_decay(-days, count, half_life) <= 1.0
 
 
 @given(DAYS, DAYS, COUNTS, HALF_LIVES)
 def test_it_falls_with_time_and_never_rises(one: float, other: float, count: int, half_life: float) -> None:
     sooner, later = sorted((one, other))
-    assert decay(later, count, half_life) <= decay(sooner, count, half_life)
+    assert compute_decay(later, count, half_life) <= compute_decay(sooner, count, half_life)
 
 
 @given(DAYS, COUNTS, COUNTS, HALF_LIVES)
 def test_it_rises_with_use_and_never_falls(days: float, one: int, other: int, half_life: float) -> None:
     fewer, more = sorted((one, other))
-    assert decay(days, fewer, half_life) <= decay(days, more, half_life)
+    assert compute_decay(days, fewer, half_life) <= compute_decay(days, more, half_life)
 
 
 @given(st.floats(min_value=31, max_value=1000), st.integers(min_value=0, max_value=3))
 def test_time_and_use_count_strictly_where_nothing_is_capped(days: float, count: int) -> None:
-    assert decay(days + 1, count) < decay(days, count) < decay(days, count + 1)
+    assert compute_decay(days + 1, count) < compute_decay(days, count) < compute_decay(days, count + 1)
 
 
 @given(DAYS)
 def test_use_adds_a_half_at_most(days: float) -> None:
-    assert decay(days, 10_000) - decay(days, 0) <= 0.5 + 1e-12
-    assert decay(days, 5) == decay(days, 6) == decay(days, 10_000)
+    assert compute_decay(days, 10_000) - compute_decay(days, 0) <= 0.5 + 1e-12
+    assert compute_decay(days, 5) == compute_decay(days, 6) == compute_decay(days, 10_000)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.common.tool_call_groups import groups_of, safe_cut, window_start
+from langmem_tiers.common.tool_call_groups import find_safe_cut, find_window_start, group_tool_calls
 from tests.common.test_tool_call_groups import history
 
 
@@ -33,7 +33,7 @@ from tests.common.test_tool_call_groups import history
 def test_a_call_with_its_results_is_one_group_and_all_else_stands_alone(
     pattern: str, groups: list[tuple[int, int]]
 ) -> None:
-    assert groups_of(history(pattern)) == groups
+    assert group_tool_calls(history(pattern)) == groups
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_call_with_its_results_is_one_group_and_all_else_stands_alone(
     ],
 )
 def test_a_window_begins_where_a_group_begins(pattern: str, window: int, start: int) -> None:
-    assert window_start(groups_of(history(pattern)), window) == start
+    assert find_window_start(group_tool_calls(history(pattern)), window) == start
 
 
 words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", "3", "4"]), max_size=25)
@@ -64,7 +64,7 @@ words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", 
 
 @given(words)
 def test_groups_cover_the_list_without_gaps(pattern: list[str]) -> None:
-    groups = groups_of(history(" ".join(pattern)))
+    groups = group_tool_calls(history(" ".join(pattern)))
     assert [index for start, end in groups for index in range(start, end)] == list(range(len(pattern)))
     assert all(start < end for start, end in groups)
 
@@ -72,7 +72,7 @@ def test_groups_cover_the_list_without_gaps(pattern: list[str]) -> None:
 @given(words)
 def test_no_group_holds_a_result_without_the_latest_call_of_its_id(pattern: list[str]) -> None:
     messages = history(" ".join(pattern))
-    group_at = {i: number for number, (a, b) in enumerate(groups_of(messages)) for i in range(a, b)}
+    group_at = {i: number for number, (a, b) in enumerate(group_tool_calls(messages)) for i in range(a, b)}
     opened: dict[str, int] = {}
     for index, message in enumerate(messages):
         opened.update((call.id, index) for call in message.tool_calls)
@@ -83,13 +83,13 @@ def test_no_group_holds_a_result_without_the_latest_call_of_its_id(pattern: list
 @given(words)
 def test_a_list_can_be_cut_before_each_group(pattern: list[str]) -> None:
     messages = history(" ".join(pattern))
-    assert all(safe_cut(messages, start) == start for start, _ in groups_of(messages))
+    assert all(find_safe_cut(messages, start) == start for start, _ in group_tool_calls(messages))
 
 
 @given(words, st.integers(0, 30))
 def test_a_window_is_the_shortest_run_of_whole_groups_that_holds_it(pattern: list[str], window: int) -> None:
     messages = history(" ".join(pattern))
-    start = window_start(groups_of(messages), window)
-    starts = [begin for begin, _ in groups_of(messages)] + [len(messages)]
+    start = find_window_start(group_tool_calls(messages), window)
+    starts = [begin for begin, _ in group_tool_calls(messages)] + [len(messages)]
     long_enough = [begin for begin in starts if len(messages) - begin >= window]
     assert start == max(long_enough, default=0)

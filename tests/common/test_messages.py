@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from langmem_tiers import InvalidMessageError, MemoryEngine, MessageDraft, Role, ToolCall
-from langmem_tiers.common.json_values import same_json, to_json
-from langmem_tiers.display.tables import cell
+from langmem_tiers.common.json_values import is_same_json, to_json
+from langmem_tiers.display.tables import to_cell
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
@@ -119,12 +119,12 @@ def test_a_draft_cannot_be_changed() -> None:
 
 
 def test_json_is_compared_by_meaning() -> None:
-    assert same_json('{"a":1,"b":2}', '{"b":2,"a":1}')
-    assert not same_json('{"a":1}', '{"a":2}')
-    assert not same_json('{"a":1}', '{"a":true}')
-    assert not same_json('{"a":1}', '{"a":1.0}')
-    assert same_json(None, None)
-    assert not same_json(None, "null")
+    assert is_same_json('{"a":1,"b":2}', '{"b":2,"a":1}')
+    assert not is_same_json('{"a":1}', '{"a":2}')
+    assert not is_same_json('{"a":1}', '{"a":true}')
+    assert not is_same_json('{"a":1}', '{"a":1.0}')
+    assert is_same_json(None, None)
+    assert not is_same_json(None, "null")
     assert to_json(None, "payload") == "null"
 
 
@@ -132,4 +132,4 @@ def test_a_message_in_a_list_is_one_line_with_its_role_and_calls() -> None:
     with MemoryEngine(embedder=None) as engine:
         calls = (ToolCall("c", "look", '{"for": "boats"}'),)
         report = engine.session("acme", "s").add(MessageDraft("assistant", "One moment.", tool_calls=calls))
-    assert str(cell(report.message)).split() == 'assistant: One moment. look({"for": "boats"})'.split()
+    assert str(to_cell(report.message)).split() == 'assistant: One moment. look({"for": "boats"})'.split()

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidNameError
-from langmem_tiers.common.archived_session_names import aside_name, was_set_aside
+from langmem_tiers.common.archived_session_names import build_archived_name, is_archived_name
 from langmem_tiers.common.namespaces import (
     MAX_NAME_BYTES,
+    build_namespace_key,
     check_entry_id,
     check_name,
     check_namespace,
     escape,
-    namespace_from_key,
-    namespace_key,
+    parse_namespace_key,
     unescape,
 )
 from langmem_tiers.knowledge.models import id_from_name
@@ -37,16 +37,16 @@ def test_a_name_comes_back_from_its_stored_form(name: str) -> None:
 
 @given(st.lists(names, min_size=1, max_size=4).map(tuple))
 def test_a_namespace_comes_back_from_its_stored_form(path: tuple[str, ...]) -> None:
-    assert namespace_from_key(namespace_key(path)) == path
+    assert parse_namespace_key(build_namespace_key(path)) == path
 
 
 @given(st.lists(names, min_size=1, max_size=3).map(tuple), st.lists(names, min_size=1, max_size=3).map(tuple))
 def test_two_namespaces_never_share_a_stored_form(one: tuple[str, ...], other: tuple[str, ...]) -> None:
-    assert (namespace_key(one) == namespace_key(other)) == (one == other)
+    assert (build_namespace_key(one) == build_namespace_key(other)) == (one == other)
 
 
 def test_plain_names_are_stored_readably() -> None:
-    assert namespace_key(("acme", "alice@example.com")) == "acme/alice@example.com"
+    assert build_namespace_key(("acme", "alice@example.com")) == "acme/alice@example.com"
     assert escape("user:agent:123") == "user:agent:123"
 
 
@@ -75,20 +75,20 @@ def test_a_single_string_is_one_label() -> None:
 
 @pytest.mark.parametrize("name", ["s", "s (until ", "é" * 400, "x" * 1000, "%" * 300, "a\0", "s (until now)"])
 def test_what_was_set_aside_is_known_by_its_name_and_fits_the_database(name: str) -> None:
-    aside = aside_name(name, MOMENT), aside_name(name, MOMENT, 2)
+    aside = build_archived_name(name, MOMENT), build_archived_name(name, MOMENT, 2)
     assert len(set(aside)) == 2
     for one in aside:
         assert check_name(one) == one
-        assert was_set_aside(one)
-        assert was_set_aside(one, of=name)
-        assert not was_set_aside(one, of=f"{name}x")
-        assert was_set_aside(aside_name(one, MOMENT), of=one)
-    assert not was_set_aside(name)
+        assert is_archived_name(one)
+        assert is_archived_name(one, of=name)
+        assert not is_archived_name(one, of=f"{name}x")
+        assert is_archived_name(build_archived_name(one, MOMENT), of=one)
+    assert not is_archived_name(name)
 
 
 def test_long_names_that_begin_alike_stay_apart_when_they_are_set_aside() -> None:
     one, other = "x" * 1000, "x" * 999 + "y"
-    assert not was_set_aside(aside_name(one, MOMENT), of=other)
+    assert not is_archived_name(build_archived_name(one, MOMENT), of=other)
 
 
 @pytest.mark.parametrize("name", ["/" * 1024, "%" * 341, "\0" * 341, "\ud800" * 170, "é" * 512])

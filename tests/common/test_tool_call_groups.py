@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, ToolCall
-from langmem_tiers.common.tool_call_groups import safe_cut, tool_spans, without_orphans
+from langmem_tiers.common.tool_call_groups import find_safe_cut, find_tool_spans, remove_orphans
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def _message(word: str) -> Message:
     ],
 )
 def test_a_call_and_its_results_are_one_span(pattern: str, spans: list[tuple[int, int]]) -> None:
-    assert tool_spans(history(pattern)) == spans
+    assert find_tool_spans(history(pattern)) == spans
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_call_and_its_results_are_one_span(pattern: str, spans: list[tuple[int
     ],
 )
 def test_a_cut_inside_a_group_moves_before_it(pattern: str, cut: int, safe: int) -> None:
-    assert safe_cut(history(pattern), cut) == safe
+    assert find_safe_cut(history(pattern), cut) == safe
 
 
 words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", "3", "4"]), max_size=25)
@@ -83,13 +83,13 @@ words = st.lists(st.sampled_from(["u", "a", "A1", "A2", "A12", "A34", "1", "2", 
 @given(words, st.integers(0, 25))
 def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) -> None:
     messages = history(" ".join(pattern))
-    place = safe_cut(messages, min(cut, len(messages)))
+    place = find_safe_cut(messages, min(cut, len(messages)))
     opened: dict[str, int] = {}
     for index, message in enumerate(messages):
         opened.update((call.id, index) for call in message.tool_calls)
         if message.tool_call_id in opened:
             assert (opened[message.tool_call_id] < place) == (index < place)
-    assert safe_cut(messages, place) == place
+    assert find_safe_cut(messages, place) == place
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_no_safe_cut_parts_a_call_from_its_result(pattern: list[str], cut: int) 
     ],
 )
 def test_results_without_a_call_and_second_results_are_left_out(pattern: str, kept: str) -> None:
-    assert list(without_orphans(history(pattern))) == history(kept)
+    assert list(remove_orphans(history(pattern))) == history(kept)
 
 
 @given(words)
 def test_no_result_is_left_without_its_call(pattern: list[str]) -> None:
     messages = history(" ".join(pattern))
-    kept = without_orphans(messages)
+    kept = remove_orphans(messages)
     calls: set[str] = set()
     for message in kept:
         calls.update(call.id for call in message.tool_calls)

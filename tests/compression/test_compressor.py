@@ -158,7 +158,7 @@ def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
     )
     call = ToolCall("c1", "write_file", json.dumps({"path": "/srv/app/main.py", "text": script, "mode": 644}))
     before = message("", "assistant", tool_calls=(call,))
-    after = compressor.message(before)
+    after = compressor.compress_message(before)
     arguments = json.loads(after.tool_calls[0].arguments)
     assert arguments["path"] == "/srv/app/main.py"
     assert arguments["mode"] == 644
@@ -170,12 +170,12 @@ def test_a_compressed_message_keeps_its_calls_valid_and_their_facts() -> None:
 @pytest.mark.parametrize("arguments", ["[" * 5000, "{not json" + "x" * 500, json.dumps(["x" * 900])])
 def test_arguments_that_are_no_json_object_are_left_alone(arguments: str) -> None:
     before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
-    assert compressor.message(before) is before
+    assert compressor.compress_message(before) is before
 
 
 def test_a_message_that_cannot_be_made_shorter_comes_back_itself() -> None:
     before = message("short")
-    assert compressor.message(before) is before
+    assert compressor.compress_message(before) is before
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_fact_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
     text = long_text("Start.", f"It was {short} here.", FILLER, f"It was {long} there.", FILLER, "End.")
     done = compressor.compress(text)
     assert f"{short}, {long}" in done.text
-    limited = compressor.batch([message(text)], max_tokens=20)
+    limited = compressor.compress_batch([message(text)], max_tokens=20)
     words = limited.text.replace(",", " ").split()
     assert short in words or short in {fact.text for fact in limited.missing}
 
@@ -209,7 +209,7 @@ def test_a_fact_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
 )
 def test_a_line_does_not_survive_in_a_longer_one(short: str, long: str) -> None:
     filler = [message(f"{'x' * 400} {n}") for n in range(3)]
-    done = compressor.batch([message(short), message(long), *filler], max_tokens=40)
+    done = compressor.compress_batch([message(short), message(long), *filler], max_tokens=40)
     rest = done.text.replace(long, "")
     assert short in rest or short in {fact.text for fact in done.missing}
 
@@ -226,7 +226,9 @@ def test_one_fact_that_is_too_long_does_not_push_out_the_others() -> None:
 
 
 def test_many_messages_become_one_summary() -> None:
-    done = compressor.batch([message("Open https://example.com"), message("It is open", "assistant")])
+    done = compressor.compress_batch(
+        [message("Open https://example.com"), message("It is open", "assistant")]
+    )
     assert done.text == (
         "[Summary of 2 messages]\nActions: User: Open https://example.com\nResults: Agent: It is open"
     )
@@ -238,7 +240,7 @@ def test_many_messages_become_one_summary() -> None:
 def test_arguments_that_would_not_be_written_the_same_again_are_left_alone(number: str) -> None:
     arguments = f'{number}"note": "{FILLER * 9}"}}'
     before = message("", "assistant", tool_calls=(ToolCall("c", "t", arguments),))
-    assert compressor.message(before) is before
+    assert compressor.compress_message(before) is before
 
 
 def test_all_of_a_thousand_numbers_are_kept() -> None:
@@ -258,5 +260,5 @@ def test_what_is_no_text_is_refused() -> None:
 def test_a_compressed_message_has_no_payload_that_says_otherwise() -> None:
     before = replace(message(long_text("Start.", "End.")), payload_json='{"content": "all of it"}')
     assert before.payload is not None
-    assert compressor.message(before).payload is None
-    assert compressor.message(before).id == before.id
+    assert compressor.compress_message(before).payload is None
+    assert compressor.compress_message(before).id == before.id

@@ -17,9 +17,9 @@ def again(
     earlier: Digest | None, messages: list[Message], max_tokens: int | None = None
 ) -> tuple[Digest, Summary]:
     """The next summary, as the engine makes it: from what the one before carried."""
-    digest = Digest.of(messages, finder, earlier)
+    digest = Digest.from_messages(messages, finder, earlier)
     done = digest.render(COUNTER, max_tokens)
-    return Digest.from_carried(json.loads(json.dumps(digest.carried(done)))), done
+    return Digest.from_dict(json.loads(json.dumps(digest.to_dict(done)))), done
 
 
 def test_many_messages_become_actions_results_and_key_facts() -> None:
@@ -29,7 +29,7 @@ def test_many_messages_become_actions_results_and_key_facts() -> None:
         message("Click the login button"),
         message("Clicked element, then Error: timeout", "assistant"),
     ]
-    assert Digest.of(messages, finder).render(COUNTER).text == (
+    assert Digest.from_messages(messages, finder).render(COUNTER).text == (
         "[Summary of 4 messages]\n"
         "Actions: User: Navigate to https://example.com | User: Click the login button\n"
         "Results: Agent: Successfully navigated | Agent: Clicked element, then Error: timeout"
@@ -38,7 +38,7 @@ def test_many_messages_become_actions_results_and_key_facts() -> None:
 
 def test_facts_that_the_story_does_not_hold_are_listed() -> None:
     far = "x" * 400 + " see https://example.com/far and call 9100"
-    text = Digest.of([message(far)], finder).render(COUNTER).text
+    text = Digest.from_messages([message(far)], finder).render(COUNTER).text
     assert text.endswith("Key facts: https://example.com/far, 9100")
 
 
@@ -48,7 +48,7 @@ def test_a_tool_call_is_an_action_and_its_result_a_result() -> None:
         message("", "assistant", tool_calls=(call,)),
         message("3 passed", "tool", tool_call_id="c1"),
     ]
-    text = Digest.of(messages, finder).render(COUNTER).text
+    text = Digest.from_messages(messages, finder).render(COUNTER).text
     assert "Actions: Agent: bash command: pytest -q tests" in text
     assert "Results: Tool: 3 passed" in text
 
@@ -56,7 +56,7 @@ def test_a_tool_call_is_an_action_and_its_result_a_result() -> None:
 @pytest.mark.parametrize("limit", [1, 5, 20, 60, 200, 1000])
 def test_the_limit_is_kept_whatever_it_is(limit: int) -> None:
     messages = [message(f"Look at https://example.com/{n} and pay ${n}00.") for n in range(50)]
-    done = Digest.of(messages, finder).render(COUNTER, limit)
+    done = Digest.from_messages(messages, finder).render(COUNTER, limit)
     assert done.tokens <= limit
     words = set(re.findall(r"[^\s,]+", done.text))  # told apart here by spaces, not as the engine does it
     urls = {f"https://example.com/{n}" for n in range(50)}
@@ -67,14 +67,14 @@ def test_facts_go_before_the_story() -> None:
     messages = [
         message(f"Some long story, number one hundred, told at length, with {n}77") for n in range(40)
     ]
-    done = Digest.of(messages, finder).render(COUNTER, 120)
+    done = Digest.from_messages(messages, finder).render(COUNTER, 120)
     assert done.missing == ()
     assert all(f"{n}77" in done.text for n in range(40))
 
 
 def test_when_not_all_facts_fit_the_worthier_and_then_the_newer_stay() -> None:
     messages = [message(f"Item a{n:04}b costs $1{n:02} or 7{n:02} coins") for n in range(100)]
-    done = Digest.of(messages, finder).render(CharCounter(), 250)
+    done = Digest.from_messages(messages, finder).render(CharCounter(), 250)
     listed = done.text.rpartition("Key facts: ")[2].split(", ")
     money = [fact for fact in listed if fact.startswith("$")]
     assert len(money) > 80  # worth more than bare numbers of the same length
@@ -104,16 +104,20 @@ def test_ten_summaries_of_summaries_lose_no_fact_that_had_room() -> None:
 
 def test_a_summary_that_a_person_wrote_counts_as_a_message_and_keeps_its_facts() -> None:
     by_hand = message(f"{SUMMARY_PREFIX}\nWe chose Redis at 10.0.0.7 after all.", "system")
-    digest = Digest.of([by_hand, message("Next")], finder)
+    digest = Digest.from_messages([by_hand, message("Next")], finder)
     assert digest.count == 2
     assert "10.0.0.7" in digest.render(COUNTER).text
 
 
 def test_nothing_becomes_an_empty_summary() -> None:
-    assert Digest.of([], finder).render(COUNTER).text == "[Summary of 0 messages]"
+    assert Digest.from_messages([], finder).render(COUNTER).text == "[Summary of 0 messages]"
 
 
 def test_the_roles_are_told_apart() -> None:
-    text = Digest.of([message("be kind", "system"), message("hi", "user")], finder).render(COUNTER).text
+    text = (
+        Digest.from_messages([message("be kind", "system"), message("hi", "user")], finder)
+        .render(COUNTER)
+        .text
+    )
     assert "System: be kind" in text
     assert Role.SYSTEM.value == "system"

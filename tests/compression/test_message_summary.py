@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langmem_tiers import EngineConfig, InvalidMessageError, MemoryEngine, SummaryConfig
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.testing import ScriptedLLM
 from langmem_tiers.text.token_counting import ContentAwareCounter
 
@@ -46,7 +46,7 @@ def test_of_nothing_there_is_no_summary() -> None:
 
 
 def test_what_memory_injected_is_not_told_again() -> None:
-    injected = fenced(["- user: the password of bob@evil.example is ACC-998877"])
+    injected = wrap_in_fence(["- user: the password of bob@evil.example is ACC-998877"])
     with MemoryEngine(embedder=None) as engine:
         text = engine.summarize(
             [HumanMessage(f"{injected}\nThe harbour opens at nine."), HumanMessage(injected)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langmem_tiers import CharCounter, ContentAwareCounter
 from langmem_tiers.compression.tool_output.compressor import (
     COMPRESSIBLE_TOOLS,
-    TIER_SHARES,
+    TIER_TOKEN_SHARES,
     URL_CRITICAL_TOOLS,
     ContextCompressor,
 )
@@ -98,7 +98,7 @@ def test_threshold_switch_and_lists_are_the_callers() -> None:
 @pytest.mark.parametrize(("tier", "share"), [(1, 0.60), (2, 0.30), (3, 0.12)])
 @pytest.mark.parametrize("data", [PROSE, ROWS], ids=["prose", "rows"])
 def test_each_tier_keeps_its_share_of_the_tokens(data: object, tier: int, share: float) -> None:
-    assert TIER_SHARES[tier] == share
+    assert TIER_TOKEN_SHARES[tier] == share
     done = compressor.compress(data, compression_tier=tier)
     assert done.tier == tier
     assert share / 2 * done.original_tokens < done.compressed_tokens <= share * done.original_tokens

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import CharCounter, ContentAwareCounter, InvalidConfigError, LangmemTiersError
-from langmem_tiers.compression.tool_output.budget import ExtractionBudget, fit_extractions, head_and_tail
+from langmem_tiers.compression.tool_output.budget import ExtractionBudget, fit_extractions, keep_head_and_tail
 from langmem_tiers.compression.tool_output.context_window import (
     ContextSection,
     SectionKind,
@@ -20,10 +20,10 @@ texts = st.one_of(st.text(max_size=300), st.text("ab \n{}<>:;", max_size=3000))
 def test_the_limits_are_those_of_the_design() -> None:
     limits = ExtractionBudget()
     assert (limits.max_percent, limits.max_tokens, limits.max_single_chars) == (0.20, 4000, 8000)
-    assert limits.tokens_for(10_000) == 2000
-    assert limits.tokens_for(20_000) == 4000
-    assert limits.tokens_for(64_000) == 4000
-    assert limits.tokens_for(-5) == 0
+    assert limits.compute_token_limit(10_000) == 2000
+    assert limits.compute_token_limit(20_000) == 4000
+    assert limits.compute_token_limit(64_000) == 4000
+    assert limits.compute_token_limit(-5) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"max_percent": 1.5}, {"max_tokens": -1}, {"max_single_chars": "8"}])
@@ -34,7 +34,7 @@ def test_limits_that_are_none_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_long_text_keeps_its_beginning_and_end_at_lines_and_says_what_was_left_out() -> None:
     text = "\n".join(f"line number {number:04d}" for number in range(1000))
-    short = head_and_tail(text, 1000)
+    short = keep_head_and_tail(text, 1000)
     head, note, tail = short.partition("\n[... ")
     left_out, _, tail = tail.partition(" characters left out ...]\n")
     assert note
@@ -46,18 +46,18 @@ def test_a_long_text_keeps_its_beginning_and_end_at_lines_and_says_what_was_left
 
 
 def test_a_line_without_end_is_cut_between_words() -> None:
-    short = head_and_tail("word " * 1000, 500)
+    short = keep_head_and_tail("word " * 1000, 500)
     assert short.partition("\n")[0].endswith("word")
     assert short.rpartition("\n")[2].startswith("word")
 
 
 def test_a_short_text_is_left_alone() -> None:
-    assert head_and_tail("abc", 3) == "abc"
+    assert keep_head_and_tail("abc", 3) == "abc"
 
 
 @given(text=texts, size=st.integers(-5, 400))
 def test_head_and_tail_is_never_longer_than_asked(text: str, size: int) -> None:
-    short = head_and_tail(text, size)
+    short = keep_head_and_tail(text, size)
     assert len(short) <= max(0, size)
     assert short == text or len(text) > size
 
@@ -72,27 +72,27 @@ def test_extractions_never_take_more_than_their_share(
 ) -> None:
     fitted = fit_extractions(extractions, remaining, counter)
     assert counter.count(fitted.text) == fitted.tokens <= max(0, remaining) * 0.20
-    assert len(fitted.texts) + len(fitted.left_out) == len(extractions)
+    assert len(fitted.texts) + len(fitted.left_out_labels) == len(extractions)
 
 
 def test_extractions_never_take_more_than_4000_tokens_nor_8000_characters_each() -> None:
     fitted = fit_extractions([(f"page {number}", "word " * 4000) for number in range(5)], 1_000_000, CHARS)
     assert 3500 < fitted.tokens <= 4000
     assert all(len(text) <= 8000 for _, text in fitted.texts)
-    assert fitted.cut == ("page 3", "page 4")
-    assert fitted.left_out == ("page 0", "page 1", "page 2")
+    assert fitted.truncated_labels == ("page 3", "page 4")
+    assert fitted.left_out_labels == ("page 0", "page 1", "page 2")
 
 
 def test_the_newest_extractions_come_first_and_keep_their_order() -> None:
     fitted = fit_extractions([("old", "a" * 4000), ("mid", "b" * 400), ("new", "c" * 400)], 1100, CHARS)
     assert fitted.texts == (("mid", "b" * 400), ("new", "c" * 400))
-    assert fitted.left_out == ("old",)
+    assert fitted.left_out_labels == ("old",)
     assert fitted.text == f"### mid\n{'b' * 400}\n\n### new\n{'c' * 400}"
 
 
 def test_an_extraction_that_is_too_long_for_the_rest_is_cut() -> None:
     fitted = fit_extractions([("old", "word " * 400), ("new", "c" * 400)], 1500, CHARS)
-    assert fitted.cut == ("old",)
+    assert fitted.truncated_labels == ("old",)
     assert "characters left out" in fitted.texts[0][1]
     assert fitted.texts[1] == ("new", "c" * 400)
 
@@ -114,12 +114,12 @@ def history(entries: int) -> ContextSection:
 def test_a_context_that_fits_is_left_as_it_is() -> None:
     done = handle_large_context([GOAL, PAGE], 1000, CHARS)
     assert done.text == f"## Goal\n{GOAL.text}\n\n## Current page\n{PAGE.text}"
-    assert (done.tokens, done.dropped, done.cut) == (CHARS.count(done.text), (), ())
+    assert (done.tokens, done.dropped_sections, done.truncated_sections) == (CHARS.count(done.text), (), ())
 
 
 def test_extractions_are_cut_before_history_is_pruned() -> None:
     done = handle_large_context([GOAL, PAGE, extraction(8000), history(20)], 500, CHARS)
-    assert done.cut == ("Extracted",)
+    assert done.truncated_sections == ("Extracted",)
     assert history(20).text in done.text
     assert "characters left out" in done.text
     assert done.tokens <= 500
@@ -132,7 +132,7 @@ def test_the_oldest_history_goes_next_and_what_is_essential_stays() -> None:
     assert "199. clicked on it" in done.text
     assert "\n0. clicked on it" not in done.text
     assert "older entries were left out]" in done.text
-    assert set(done.cut) == {"Extracted", "History"}
+    assert set(done.truncated_sections) == {"Extracted", "History"}
     assert done.tokens <= 300
 
 
@@ -163,7 +163,7 @@ def test_extractions_that_do_not_fit_are_not_counted() -> None:
         counter = _CountingCounter()
         many = [(f"page {number:04d}", "word " * 100) for number in range(size)]
         done = fit_extractions(many, 64_000, counter)
-        assert len(done.texts) + len(done.left_out) == size
+        assert len(done.texts) + len(done.left_out_labels) == size
         assert done.texts[-1] == many[-1]
         calls.append(counter.calls)
     assert calls[0] == calls[1] < 100
@@ -173,9 +173,9 @@ def test_other_sections_go_last() -> None:
     other = ContextSection("Notes", "n" * 200)
     done = handle_large_context([GOAL, other, extraction(8000), history(200)], 80, CHARS)
     assert other.text in done.text
-    assert set(done.dropped) == {"Extracted", "History"}
+    assert set(done.dropped_sections) == {"Extracted", "History"}
     done = handle_large_context([GOAL, other, extraction(8000), history(200)], 20, CHARS)
-    assert set(done.dropped) == {"Notes", "Extracted", "History"}
+    assert set(done.dropped_sections) == {"Notes", "Extracted", "History"}
     assert GOAL.text in done.text
 
 
@@ -186,7 +186,7 @@ def test_too_large_an_essential_section_is_cut_with_a_note() -> None:
     assert done.text.startswith("## Goal\nword")
     assert "characters left out" in done.text
     assert done.text.endswith("at the end")
-    assert done.cut == ("Goal",)
+    assert done.truncated_sections == ("Goal",)
 
 
 section = st.builds(

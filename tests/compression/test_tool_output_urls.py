@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.growth_texts import PAGE_UNITS, page_of
 from langmem_tiers.compression.tool_output.compressor import ContextCompressor
 from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
-from langmem_tiers.compression.tool_output.urls import MAX_URLS, FoundUrls, extract_all_urls
+from langmem_tiers.compression.tool_output.urls import MAX_URLS, ExtractedUrls, extract_all_urls
 from tests.examples import examples
 
 compressor = ContextCompressor()
@@ -229,8 +229,8 @@ def test_an_address_of_more_than_8192_characters_is_counted_as_left_out() -> Non
     for data in ("{}", {"url": "{}"}, {"next": "{}"}):
         kept_whole = json.loads(json.dumps(data).replace("{}", longest))
         too_long = json.loads(json.dumps(data).replace("{}", f"{longest}x"))
-        assert extract_all_urls(kept_whole) == FoundUrls((longest,))
-        assert extract_all_urls(too_long) == FoundUrls((), left_out=1)
+        assert extract_all_urls(kept_whole) == ExtractedUrls((longest,))
+        assert extract_all_urls(too_long) == ExtractedUrls((), left_out_count=1)
 
 
 def test_10000_distinct_addresses_are_kept_and_the_others_are_counted_and_said() -> None:
@@ -251,8 +251,8 @@ def test_addresses_are_counted_to_see_whether_all_are_there() -> None:
 
 def test_lost_addresses_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(ContextCompressor):
-        def _draft(self, job: Any, told: Any) -> Any:
-            draft, lines = super()._draft(job, told)
+        def _build_draft(self, job: Any, told: Any) -> Any:
+            draft, lines = super()._build_draft(job, told)
             return CompressedExtraction.from_dict(
                 draft.to_dict() | {"urls_mentioned": [], "navigation_targets": []}
             ), lines

@@ -23,7 +23,7 @@ from langmem_tiers import (
     ToolCall,
     count_messages,
 )
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.examples import examples
 from tests.messages import COUNTER
@@ -193,7 +193,7 @@ def test_memories_stand_before_the_question_for_as_long_as_it_is_answered(words:
     session.add(MessageDraft("tool", "Nobody is on deck.", tool_call_id="1"))
     second = session.build_context().messages
     assert [message.content for message in first[::3]] == ["Hello.", "Who is the captain of the red boat?"]
-    assert OPENING in first[2].content
+    assert FENCE_OPENING in first[2].content
     assert second[: len(first)] == first
 
 
@@ -460,7 +460,7 @@ def test_a_message_that_quotes_a_fence_is_kept_whole_and_found_by_its_own_words_
 ) -> None:
     where, quote = (
         engine.namespace(tenant),
-        f"You told me\n{OPENING}\nuser: zebra stripes\n{CLOSING} which is nonsense",
+        f"You told me\n{FENCE_OPENING}\nuser: zebra stripes\n{FENCE_CLOSING} which is nonsense",
     )
     where.session("s").add_many([MessageDraft("user", quote), MessageDraft("user", "another thing")])
     assert where.session("s").latest()[0].content == quote

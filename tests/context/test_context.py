@@ -22,7 +22,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.examples import examples
 from tests.messages import COUNTER
 
@@ -303,7 +303,7 @@ def test_many_who_build_contexts_at_once_tidy_without_loss(small: MemoryEngine, 
             session.add("user", f"{n}: {TALK}")
             assert session.build_context().token_count <= 4000
 
-    in_threads(4, build)
+    run_in_threads(4, build)
     said = [message for message in session.messages() if not message.is_summary]
     assert len(said) == 100
     text = text_of(session.build_context())

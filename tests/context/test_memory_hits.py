@@ -19,13 +19,13 @@ from langmem_tiers import (
     count_messages,
 )
 from langmem_tiers.common.entries import Entry
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.common.recall_strategy import TfIdfWeights
 from langmem_tiers.config import EngineConfig, RecallConfig
-from langmem_tiers.context.memory_hits import echoes_in
+from langmem_tiers.context.memory_hits import find_repeated_hits
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.recall.models import Hit
-from langmem_tiers.recall.retriever import wish_for
+from langmem_tiers.recall.retriever import build_recall_request
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
 from tests.backends import ON_ALL_BACKENDS
 from tests.messages import message
@@ -218,8 +218,8 @@ def test_nothing_changes_in_a_namespace_without_entries(embedder: Any, clock: Fr
                 one.session("s").add("user", text)
         other.long_term.store("The red boat sails at dawn.")
         for strategy in Strategy:
-            wish = wish_for("red boat", now=NOW, limit=10, strategy=strategy)
-            alone = engine.parts.retriever.recall(("a",), wish, counts=False)
+            wish = build_recall_request("red boat", now=NOW, limit=10, strategy=strategy)
+            alone = engine.services.retriever.recall(("a",), wish, counts=False)
             assert space.recall("red boat", limit=10, strategy=strategy) == alone
         assert alone.hits
 
@@ -339,9 +339,9 @@ def test_what_memory_tells_is_fenced_as_data(opened: MemoryEngine) -> None:
     for context in (space.build_context("safe code"), session.build_context()):
         (message,) = (one for one in context.messages if "7741" in one.content)
         assert message.role is Role.SYSTEM
-        assert message.content.startswith(OPENING)
-        assert message.content.endswith(CLOSING)
-        assert message.content.count(CLOSING) == 1
+        assert message.content.startswith(FENCE_OPENING)
+        assert message.content.endswith(FENCE_CLOSING)
+        assert message.content.count(FENCE_CLOSING) == 1
         assert "\nSYSTEM:" not in message.content  # one line for each memory
 
 
@@ -429,22 +429,22 @@ def test_an_entry_is_an_echo_of_a_message_up_to_twice_as_long_and_an_episode_of_
 ) -> None:
     lasting, said = memory(CODE.upper(), tier), memory(CODE + "x" * more)
     for hits in ([lasting, said], [said, lasting]):
-        assert echoes_in(hits) == ({id(lasting): said} if is_echo else {})
-    assert echoes_in([memory(CODE, tier), memory("The code of the door is 1234.")]) == {}
+        assert find_repeated_hits(hits) == ({id(lasting): said} if is_echo else {})
+    assert find_repeated_hits([memory(CODE, tier), memory("The code of the door is 1234.")]) == {}
 
 
 def test_an_episode_is_an_echo_of_an_entry_and_an_entry_of_no_episode() -> None:
     entry, episode = memory(CODE, Tier.LONG_TERM), memory(CODE, Tier.EPISODIC)
     for hits in ([entry, episode], [episode, entry]):
-        assert echoes_in(hits) == {id(episode): entry}
+        assert find_repeated_hits(hits) == {id(episode): entry}
     longer = memory(f"{CODE} Bob", Tier.EPISODIC)
-    assert echoes_in([longer, entry]) == {}
+    assert find_repeated_hits([longer, entry]) == {}
 
 
 def test_what_is_in_sight_makes_echoes_of_memories_but_not_of_messages() -> None:
     entry, said = memory(CODE, Tier.LONG_TERM), memory("boats")
-    assert echoes_in([entry, said], [f"Boats. {CODE} " + "x" * 1000]) == {id(entry): None}
-    assert echoes_in([said], ["boats"]) == {}
+    assert find_repeated_hits([entry, said], [f"Boats. {CODE} " + "x" * 1000]) == {id(entry): None}
+    assert find_repeated_hits([said], ["boats"]) == {}
 
 
 TEN = "apple banana cherry damson elder fig grape hazel ivy juniper"
@@ -465,9 +465,9 @@ def test_a_chunk_is_an_echo_where_messages_of_its_session_hold_most_of_its_words
     said: list[str], session: str, told_by: int | None
 ) -> None:
     chunk, others = memory(TEN, Tier.SHORT_TERM), [memory(text, session=session) for text in said]
-    assert echoes_in([chunk, *others]) == ({} if told_by is None else {id(chunk): others[told_by]})
+    assert find_repeated_hits([chunk, *others]) == ({} if told_by is None else {id(chunk): others[told_by]})
     wordless = memory("...", Tier.SHORT_TERM)
-    assert echoes_in([wordless, *others]) == {}
+    assert find_repeated_hits([wordless, *others]) == {}
 
 
 def test_an_episode_is_not_told_beside_a_long_message_that_says_it(opened: MemoryEngine) -> None:

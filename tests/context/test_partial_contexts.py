@@ -82,6 +82,6 @@ def test_the_engines_budget_need_not_tidy() -> None:
 
 
 def test_a_session_tells_which_ids_it_holds(session: Session) -> None:
-    assert session.holds(["q1", "no", "a2"]) == {"q1", "a2"}
+    assert session.find_known_ids(["q1", "no", "a2"]) == {"q1", "a2"}
     with pytest.raises(InvalidNameError):
-        session.holds([""])
+        session.find_known_ids([""])

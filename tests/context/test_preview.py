@@ -92,7 +92,7 @@ def test_tasks_and_their_steps_come_page_by_page(engine: MemoryEngine, tenant: s
 def test_tasks_are_found_behind_more_sessions_than_a_page_looks_through(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "_LOOKED_AT", 3)
+    monkeypatch.setattr(history, "_MAX_SCANNED_SESSIONS", 3)
     for name in ("first", "second"):
         with AgentMemory(engine=engine, namespace=tenant, task=name) as agent:
             agent.record_cycle("I look", AgentAction("look"), "seen")
@@ -127,7 +127,7 @@ def test_a_task_tells_when_it_began_and_when_it_went_on_last(
 @pytest.fixture
 def few_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A preview reads the newest 50 messages first, not 1,000."""
-    monkeypatch.setattr(preview, "_FEWEST", 50)
+    monkeypatch.setattr(preview, "_MIN_MESSAGES", 50)
 
 
 def boats(first: int, last: int) -> list[MessageDraft]:
@@ -200,7 +200,7 @@ def test_growth_leaves_out_an_oldest_day_that_may_not_be_complete(
     newest: int,
     days: int,
 ) -> None:
-    monkeypatch.setattr(namespace_stats, "_NEWEST", newest)
+    monkeypatch.setattr(namespace_stats, "_MAX_GROWTH_MESSAGES", newest)
     for count in (1, 1, 2):
         clock.advance(days=1)
         for number in range(count):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import CharCounter, Summarizer, SummaryStrategy
-from langmem_tiers.context_files.compaction import SUMMARY_HEAD, compact
+from langmem_tiers.context_files.compaction import SUMMARY_HEADING, compact
 from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryEntry
 from langmem_tiers.context_files.store_models import CompactionConfig
 from langmem_tiers.testing import ScriptedLLM
 from tests.context_files.test_context_data import CONTEXTS
-from tests.counting import function_calls
+from tests.counting import count_function_calls
 
 if TYPE_CHECKING:
     from langmem_tiers.common.json_values import JsonValue
@@ -42,7 +42,7 @@ def test_more_than_50_entries_leave_the_newest_30(count: int, left: int) -> None
     report = compact(before, now=NOW)
     assert len(report.context.recent_history) == left
     assert report.context.recent_history == before.recent_history[count - left :]
-    assert report.by_length == report.summarised == count - left
+    assert report.by_length == report.summarized == count - left
     assert report.is_compacted == (count > 50)
 
 
@@ -61,7 +61,7 @@ def test_a_later_summary_is_appended_to_the_earlier_one() -> None:
     second = compact(more, now=NOW)
     assert second.context.long_term_summary == f"{first.long_term_summary}\n\n{second.summary}"
     assert second.by_length == 60
-    assert second.context.long_term_summary.count(SUMMARY_HEAD) == 2
+    assert second.context.long_term_summary.count(SUMMARY_HEADING) == 2
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_entries_that_nobody_counted_count_nothing_unless_a_counter_is_handed_in
 def test_by_hand_the_newest_30_stay_also_of_fewer_than_50() -> None:
     report = compact(spoken(45), now=NOW, force=True)
     assert (report.by_length, len(report.context.recent_history)) == (15, 30)
-    assert compact(spoken(30), now=NOW, force=True).summarised == 0
+    assert compact(spoken(30), now=NOW, force=True).summarized == 0
 
 
 def test_the_limits_can_be_set() -> None:
@@ -173,7 +173,7 @@ def test_a_model_writes_the_summary() -> None:
     report = compact(spoken(9), now=NOW, config=config, summarizer=Summarizer(CharCounter(), model))
     assert report.strategy is SummaryStrategy.HIERARCHICAL
     assert report.problems == ()
-    assert report.context.long_term_summary.startswith(f"{SUMMARY_HEAD}\nThey greeted each other.")
+    assert report.context.long_term_summary.startswith(f"{SUMMARY_HEADING}\nThey greeted each other.")
     assert "Message 1" in model.prompts[0]
 
 
@@ -203,7 +203,7 @@ def test_a_summary_that_has_grown_too_long_is_summarised_again() -> None:
         context = report.context
         assert len(context.long_term_summary) // 4 <= 1000
     assert report.is_condensed
-    assert context.long_term_summary.startswith(SUMMARY_HEAD)
+    assert context.long_term_summary.startswith(SUMMARY_HEADING)
 
 
 def test_compacting_what_is_compact_changes_nothing() -> None:
@@ -217,7 +217,7 @@ def test_compacting_what_is_compact_changes_nothing() -> None:
 def test_any_context_can_be_compacted(context: ContextData) -> None:
     config = CompactionConfig(max_history=2, keep_history=1, max_tokens=50)
     report = compact(context, now=NOW, config=config, counter=CharCounter())
-    assert len(report.context.recent_history) + report.summarised == len(context.recent_history)
+    assert len(report.context.recent_history) + report.summarized == len(context.recent_history)
     assert set(report.context.facts) == set(context.facts)
     assert {task.id for task in context.active_tasks} == {
         *(task.id for task in report.context.active_tasks),
@@ -238,7 +238,7 @@ def test_twice_as_many_entries_take_twice_as_many_calls_to_compact() -> None:
     whole = ContextData(session_id="s", recent_history=entries)
     half = replace(whole, recent_history=entries[:130])  # 200 and 100 entries are summarized
     compact(half, now=NOW)  # patterns are compiled once
-    assert function_calls(lambda: compact(whole, now=NOW)) < 2.2 * function_calls(
+    assert count_function_calls(lambda: compact(whole, now=NOW)) < 2.2 * count_function_calls(
         lambda: compact(half, now=NOW)
     )
 

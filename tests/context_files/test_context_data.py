@@ -21,7 +21,7 @@ from langmem_tiers.context_files.models import (
     ToolStats,
     estimate_tokens,
 )
-from langmem_tiers.context_files.serializer import context_bytes, context_from_bytes
+from langmem_tiers.context_files.serializer import context_from_bytes, context_to_bytes
 from langmem_tiers.context_files.store_models import CompactionConfig, ContextFilesConfig
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, InvalidNameError
 
@@ -78,11 +78,11 @@ def test_the_file_of_the_design_is_read_and_written_back_field_by_field_in_its_o
     assert context.token_usage == TokenUsage(15420, 8930, 15420 + 8930)
     assert context.active_tasks[0].progress == 0.5
     assert context.tracked_tokens == 5 + 8 + 12
-    assert context_bytes(context).decode() == json.dumps(FILE, indent=2) + "\n"
+    assert context_to_bytes(context).decode() == json.dumps(FILE, indent=2) + "\n"
 
 
 def test_a_new_context_has_every_field() -> None:
-    written = json.loads(context_bytes(ContextData(session_id=SESSION)))
+    written = json.loads(context_to_bytes(ContextData(session_id=SESSION)))
     assert list(written) == list(FILE)
     assert written["token_usage"] == {"total_input": 0, "total_output": 0, "by_session": 0}
     assert parsed({}) == ContextData(session_id=SESSION)
@@ -101,10 +101,10 @@ def test_fields_that_are_not_known_stay_at_every_level() -> None:
     ):
         part["theirs"] = {"deep": ["kept"]}
     changed = parsed(file).with_tool_call("echo").with_task("task_001", at=NOW, progress=1.0)
-    written = json.loads(context_bytes(changed))
+    written = json.loads(context_to_bytes(changed))
     assert written["schema"] == {"version": [2, None]}
     assert written["tool_stats"]["theirs"] == written["active_tasks"][0]["theirs"] == {"deep": ["kept"]}
-    assert json.loads(context_bytes(parsed(file))) == file
+    assert json.loads(context_to_bytes(parsed(file))) == file
 
 
 def test_a_turn_is_counted_as_a_quarter_of_its_characters() -> None:
@@ -308,10 +308,10 @@ CONTEXTS = st.builds(
 
 @given(CONTEXTS)
 def test_any_context_comes_back_equal_and_is_written_alike_again(context: ContextData) -> None:
-    data = context_bytes(context)
+    data = context_to_bytes(context)
     again = context_from_bytes(data, SESSION)
     assert again == context
-    assert context_bytes(again) == data
+    assert context_to_bytes(again) == data
 
 
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
@@ -320,4 +320,4 @@ def test_any_bytes_are_a_context_or_refused(data: bytes) -> None:
         context = context_from_bytes(data, SESSION)
     except InvalidInputError:
         return
-    assert context_from_bytes(context_bytes(context), SESSION) == context
+    assert context_from_bytes(context_to_bytes(context), SESSION) == context

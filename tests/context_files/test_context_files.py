@@ -16,7 +16,7 @@ from langmem_tiers.errors import ContextConflictError
 from langmem_tiers.storage.database import Database
 from langmem_tiers.testing import FrozenClock, ScriptedLLM
 from tests.backends import POSTGRES, SQLITE_FILE
-from tests.context_tables import with_context_tables
+from tests.context_tables import create_context_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def files(
             else str(request.getfixturevalue("shared_postgres"))
         )
         database = Database(where, EngineConfig())
-        with_context_tables(database)
+        create_context_tables(database)
         database.close()
     with ContextFiles(where, clock=clock, namespace=tenant) as opened:
         yield opened
@@ -174,7 +174,7 @@ def test_only_contexts_are_saved(tmp_path: Path) -> None:
 def test_contexts_of_a_database_go_with_their_namespace(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     database = Database(url, EngineConfig())
-    with_context_tables(database)
+    create_context_tables(database)
     database.close()
     with ContextFiles(url, namespace="acme") as acme, ContextFiles(url, namespace="other") as other:
         acme.save(acme.load(ID))

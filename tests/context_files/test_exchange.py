@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 
 from langmem_tiers import Listing, MemoryEngine, MessageDraft, Role, ToolCall
-from langmem_tiers.context_files.exchange import from_engine, into_engine
+from langmem_tiers.context_files.exchange import export_context, import_context
 from langmem_tiers.context_files.models import ContextData, HistoryEntry
-from langmem_tiers.context_files.serializer import context_bytes
-from langmem_tiers.context_files.service import ContextFiles, _side
+from langmem_tiers.context_files.serializer import context_to_bytes
+from langmem_tiers.context_files.service import ContextFiles, _build_endpoint
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.context_files.test_context_data import CONTEXTS, FILE, SESSION, parsed
 from tests.contract.storage.context_files import full
@@ -55,7 +55,7 @@ def test_the_file_of_the_design_goes_in_and_comes_out_equal(
         engine.namespace(tenant).knowledge.recall("which rust version")[0].knowledge.value == FILE["facts"][1]
     )
     other_files.from_engine(SESSION, engine, tenant)
-    assert context_bytes(other_files.load(SESSION)) == context_bytes(context)
+    assert context_to_bytes(other_files.load(SESSION)) == context_to_bytes(context)
 
 
 def test_going_in_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, files: ContextFiles) -> None:
@@ -71,21 +71,21 @@ def test_going_in_twice_stores_nothing_twice(engine: MemoryEngine, tenant: str, 
 @examples(60)
 @given(CONTEXTS)
 def test_any_context_comes_out_as_it_went_in(one_engine: MemoryEngine, context: ContextData) -> None:
-    side = _side(one_engine, uuid.uuid4().hex, SESSION)
+    side = _build_endpoint(one_engine, uuid.uuid4().hex, SESSION)
     for _ in range(2):
-        into_engine(side, context)
-        assert from_engine(side, SESSION) == context
+        import_context(side, context)
+        assert export_context(side, SESSION) == context
 
 
 def test_an_entry_that_reads_like_a_summary_is_an_entry(one_engine: MemoryEngine) -> None:
     for role in ("system", "user", "narrator"):
         for summary in ("", "Told before."):
-            side = _side(one_engine, uuid.uuid4().hex, SESSION)
+            side = _build_endpoint(one_engine, uuid.uuid4().hex, SESSION)
             entry = HistoryEntry(0, role, "[CONTEXT SUMMARY]\nNot the summary")
             context = ContextData(session_id=SESSION, recent_history=(entry,), long_term_summary=summary)
             for _ in range(2):
-                into_engine(side, context)
-                assert from_engine(side, SESSION) == context
+                import_context(side, context)
+                assert export_context(side, SESSION) == context
 
 
 def test_what_was_said_and_learned_since_comes_along(
@@ -187,9 +187,9 @@ def test_entries_of_other_roles_and_fields_come_back(one_engine: MemoryEngine) -
         HistoryEntry(3, "user", "<memory>\ninjected\n</memory>", 2**40, {"id": 5, "tool_calls": "none"}),
     )
     context = ContextData(session_id="s", recent_history=entries, facts=("", " ", "a", "a"))
-    side = _side(one_engine, uuid.uuid4().hex, "s")
-    into_engine(side, context)
-    assert from_engine(side, "s") == context
+    side = _build_endpoint(one_engine, uuid.uuid4().hex, "s")
+    import_context(side, context)
+    assert export_context(side, "s") == context
 
 
 def test_what_was_taken_out_of_the_list_does_not_come_out(

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.context_files.file_names import MAX_STEM, file_stem, is_short_of_id, session_of
+from langmem_tiers.context_files.file_names import (
+    MAX_STEM_CHARACTERS,
+    is_shortened_stem,
+    parse_file_stem,
+    to_file_stem,
+)
 from langmem_tiers.errors import InvalidNameError
 
 IDS = st.text(st.characters(), min_size=1, max_size=60) | st.sampled_from(
@@ -37,39 +42,42 @@ IDS = st.text(st.characters(), min_size=1, max_size=60) | st.sampled_from(
     ],
 )
 def test_usual_ids_can_be_read_and_dangerous_ones_are_escaped(session_id: str, stem: str) -> None:
-    assert file_stem(session_id) == stem
-    assert session_of(stem) == session_id
+    assert to_file_stem(session_id) == stem
+    assert parse_file_stem(stem) == session_id
 
 
 @given(IDS, IDS)
 def test_two_ids_never_share_a_file_where_case_and_accents_do_not_count(one: str, other: str) -> None:
-    names = [unicodedata.normalize("NFC", file_stem(name)).casefold() for name in (one, other)]
+    names = [unicodedata.normalize("NFC", to_file_stem(name)).casefold() for name in (one, other)]
     assert (names[0] == names[1]) == (one == other)
 
 
 @given(IDS)
 def test_each_name_is_safe_and_leads_back(session_id: str) -> None:
-    stem = file_stem(session_id)
+    stem = to_file_stem(session_id)
     assert stem.isascii()
     assert not set(stem) & set('/\\\0*?"<>| \n')
     assert not stem.startswith(".")
-    assert len(stem) <= MAX_STEM
-    assert is_short_of_id(stem) or session_of(stem) == session_id
+    assert len(stem) <= MAX_STEM_CHARACTERS
+    assert is_shortened_stem(stem) or parse_file_stem(stem) == session_id
 
 
 def test_very_long_ids_that_begin_alike_have_files_of_their_own() -> None:
     ids = ["x" * 1000, "x" * 999 + "y", "é" * 500, "é" * 499 + "e"]
-    stems = {file_stem(one) for one in ids}
+    stems = {to_file_stem(one) for one in ids}
     assert len(stems) == 4
-    assert all(len(stem) <= MAX_STEM and is_short_of_id(stem) and session_of(stem) is None for stem in stems)
+    assert all(
+        len(stem) <= MAX_STEM_CHARACTERS and is_shortened_stem(stem) and parse_file_stem(stem) is None
+        for stem in stems
+    )
 
 
 @pytest.mark.parametrize("stem", ["%41lice ", "Alice", "%61", "%zz", "%C3", ".x", "con", "", "%", "é"])
 def test_a_file_that_we_would_call_otherwise_is_of_no_session(stem: str) -> None:
-    assert session_of(stem) is None
+    assert parse_file_stem(stem) is None
 
 
 @pytest.mark.parametrize("name", ["", "x" * 1025])
 def test_a_name_that_cannot_be_used_is_refused(name: str) -> None:
     with pytest.raises(InvalidNameError):
-        file_stem(name)
+        to_file_stem(name)

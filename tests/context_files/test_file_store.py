@@ -25,7 +25,7 @@ from langmem_tiers import (
 from langmem_tiers.context_files.file_store import FileContextStore
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.store_models import ContextFilesConfig
-from langmem_tiers.storage.file_locks import locked
+from langmem_tiers.storage.file_locks import hold_file_lock
 from tests.context_files.test_context_data import FILE, HOSTILE
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def test_a_write_that_takes_less_than_it_was_given_goes_on(
     store: FileContextStore, saved: ContextData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data[:7])))
+    monkeypatch.setattr(os, "write_cache", lambda handle, data: real(handle, bytes(data[:7])))
     report = store.save(saved.with_fact("third"), NOW)
     monkeypatch.undo()
     assert store.load(ID) == report.context
@@ -343,7 +343,7 @@ def test_a_save_that_was_cut_off_between_its_two_files_is_not_in_the_list(
 
 def test_who_waits_too_long_for_others_is_told(folder: Path, saved: ContextData) -> None:
     store = FileContextStore(folder, ContextFilesConfig(busy_timeout_seconds=0.05))
-    with locked(folder / ".locks" / f"{ID}.lock", 1):
+    with hold_file_lock(folder / ".locks" / f"{ID}.lock", 1):
         assert store.load(ID) == saved  # reading goes on
         with pytest.raises(StorageBusyError, match="busy_timeout_seconds; nothing was written"):
             store.save(saved, NOW)
@@ -353,7 +353,7 @@ def test_who_waits_too_long_for_others_is_told(folder: Path, saved: ContextData)
 def test_others_sessions_are_not_waited_for(
     store: FileContextStore, folder: Path, saved: ContextData
 ) -> None:
-    with locked(folder / ".locks" / f"{ID}.lock", 1):
+    with hold_file_lock(folder / ".locks" / f"{ID}.lock", 1):
         store.save(ContextData(session_id="another"), NOW)
 
 

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import update
 
 from langmem_tiers.config import EngineConfig
-from langmem_tiers.context_files.file_names import file_stem
+from langmem_tiers.context_files.file_names import to_file_stem
 from langmem_tiers.context_files.file_store import FileContextStore
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.context_files.store_models import ContextFilesConfig
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.schema import context_files, context_versions
-from tests.context_tables import with_context_tables
+from tests.context_tables import create_context_tables
 from tests.contract.storage import NOW
 from tests.contract.storage.context_files import KEPT, ContextStoreConformance
 
@@ -34,7 +34,7 @@ class TestFileContextStore(ContextStoreConformance):
     @pytest.fixture
     def damage(self, store: FileContextStore) -> Callable[[str, bytes], None]:
         def put(session_id: str, data: bytes) -> None:
-            (store.folder / f"{file_stem(session_id)}.json").write_bytes(data)
+            (store.folder / f"{to_file_stem(session_id)}.json").write_bytes(data)
 
         return put
 
@@ -43,7 +43,7 @@ class TestSqlContextStore(ContextStoreConformance):
     @pytest.fixture
     def database(self, url: str) -> Iterator[Database]:
         database = Database(url, EngineConfig())
-        with_context_tables(database)
+        create_context_tables(database)
         yield database
         database.close()
 

@@ -18,7 +18,7 @@ from langmem_tiers.pools.repository import SqlPoolStore
 from langmem_tiers.recall.indexing import Indexer
 from langmem_tiers.recall.repository import SqlIndexStore
 from langmem_tiers.recall.vector_repository import SqlVectorStore
-from langmem_tiers.sessions.analysis import IMPORTANCE
+from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
 from langmem_tiers.sessions.batch_repository import SqlBatchStore
 from langmem_tiers.sessions.message_repository import SqlMessageStore
 from langmem_tiers.sessions.override_repository import SqlEntryStore
@@ -28,7 +28,7 @@ from langmem_tiers.sessions.transcript_repository import SqlTranscriptStore
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.migrations import migrate
 from langmem_tiers.testing import FrozenClock
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 from langmem_tiers.tuning.repository import SqlTuningStore
 from tests.backends import POSTGRES, SQLITE_FILE, SQLITE_MEMORY, WITH_REDIS, redis_of, url_of
 from tests.contract.storage import (
@@ -64,7 +64,7 @@ pytestmark = pytest.mark.parametrize(
         POSTGRES,
     ],
 )
-INDEXER = Indexer(IMPORTANCE)
+INDEXER = Indexer(IMPORTANCE_SCORER)
 
 
 @contextmanager
@@ -76,16 +76,18 @@ def opened(url: str, redis: RedisConfig | None = None) -> Iterator[Stores]:
     record = SqlMessageStore(database, INDEXER)
     lists = SqlTranscriptStore(database, record)
     yield Stores(
-        sessions=SqlSessionStore(database) if cache is None else SqlSessionStore(database, cache.erase),
-        messages=record if cache is None else cache.messages(record),
+        sessions=SqlSessionStore(database)
+        if cache is None
+        else SqlSessionStore(database, cache.invalidate_sessions),
+        messages=record if cache is None else cache.wrap_message_store(record),
         entries=SqlEntryStore(database),
-        knowledge=SqlKnowledgeStore(database, terms_of),
+        knowledge=SqlKnowledgeStore(database, extract_terms),
         tuning=SqlTuningStore(database),
         index=SqlIndexStore(database),
         vectors=SqlVectorStore(database),
         items=SqlItemStore(database),
         item_index=SqlItemIndex(database),
-        transcripts=lists if cache is None else cache.transcripts(lists),
+        transcripts=lists if cache is None else cache.wrap_transcript_store(lists),
         memories=SqlMemoryStore(database),
         memory_index=SqlMemoryIndex(database),
         pools=SqlPoolStore(database),

@@ -22,9 +22,9 @@ from langmem_tiers import (
     MissingExtraError,
     Observation,
     RecallFilters,
-    Snapshot,
     Thought,
     TokenBudget,
+    TuningSnapshot,
 )
 from langmem_tiers.display.frames import COLUMNS, frame
 
@@ -132,7 +132,7 @@ def test_a_report_becomes_one_row(memory: Memory) -> None:
     assert made.loc[0, "messages"] == figures.messages
 
 
-@pytest.mark.parametrize("kind", [Hit, Message, Entry, Knowledge, Snapshot])
+@pytest.mark.parametrize("kind", [Hit, Message, Entry, Knowledge, TuningSnapshot])
 def test_what_is_empty_has_its_columns(kind: type) -> None:
     made = frame((), of=kind)
     assert len(made) == 0

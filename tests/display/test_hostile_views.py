@@ -27,12 +27,12 @@ from langmem_tiers import (
     Relation,
     Role,
     SitemapGraph,
-    Snapshot,
     Strategy,
     Tier,
     TuningParameters,
+    TuningSnapshot,
 )
-from langmem_tiers.display.displayable import Listed
+from langmem_tiers.display.displayable import DisplayableTuple
 from tests.display.pages import Page, page_of
 from tests.examples import examples
 
@@ -71,7 +71,7 @@ def values(text: str) -> list[Any]:
         kind=EpisodeKind.PIVOT, title=text.strip() or "t", summary=text.strip() or "s", first_turn=1, last_turn=2,
         id="x", namespace=(text,), session=text, created_at=NOW,
     )  # fmt: skip
-    snapshot = Snapshot(
+    snapshot = TuningSnapshot(
         created_at=NOW, tokens_before=2, tokens_after=1, entries_compressed=0, entries_dropped=0, entries_promoted=0,
         usage_before=0.5, usage_after=0.4, parameters=TuningParameters(), reason=text,
     )  # fmt: skip
@@ -83,10 +83,12 @@ def values(text: str) -> list[Any]:
     return [
         message, entry, known, hit, episode, snapshot, context, arc,
         Recall(query=text, hits=(hit,), strategy=Strategy.BEST, candidates=1, embedder=text, problems=(text,)),
-        Listed([hit, hit]), MessagePage(messages=(message,), next_after=text),
+        DisplayableTuple([hit, hit]), MessagePage(messages=(message,), next_after=text),
         AddReport(stored=(message,), duplicates=(), echoes=(message,)),
         KnowledgeReport(knowledge=known, is_new=True),
-        Listed([Relation(source="a", target="b", kind=text.strip() or "k", created_at=NOW)] if is_name(text) else []),
+        DisplayableTuple(
+            [Relation(source="a", target="b", kind=text.strip() or "k", created_at=NOW)] if is_name(text) else []
+        ),
     ]  # fmt: skip
 
 
@@ -107,7 +109,7 @@ def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
         html.encode()  # as a notebook is written
         assert "cannot be shown" not in page.text
         assert safe(page.text)
-        plain = str(value) if not isinstance(value, Listed) else ""
+        plain = str(value) if not isinstance(value, DisplayableTuple) else ""
         plain.encode()
         assert safe(plain)
 
@@ -122,7 +124,7 @@ def safe(text: str) -> bool:
 @pytest.mark.parametrize("text", ATTACKS[:5])
 def test_what_was_said_stands_there_letter_by_letter(text: str) -> None:
     message = values(text)[0]
-    assert page_of(Listed([message])).column("text") == [text]
+    assert page_of(DisplayableTuple([message])).column("text") == [text]
 
 
 @pytest.mark.parametrize("text", ["<b>&", "a'\"><script>", "שלום<i>"])

@@ -31,12 +31,12 @@ from langmem_tiers import (
     Related,
     Relation,
     Role,
-    Snapshot,
     Tier,
     TokenBudget,
     TuningParameters,
+    TuningSnapshot,
 )
-from langmem_tiers.common.decay import decay
+from langmem_tiers.common.decay import compute_decay
 from langmem_tiers.display import plots
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def context(number: int = 1, **more: Any) -> Context:
     )  # fmt: skip
 
 
-def snapshot(number: int, **more: Any) -> Snapshot:
-    return Snapshot(
+def snapshot(number: int, **more: Any) -> TuningSnapshot:
+    return TuningSnapshot(
         created_at=NOW + timedelta(hours=number), tokens_before=100, tokens_after=60, entries_compressed=1,
         entries_dropped=0, entries_promoted=0, usage_before=0.9, usage_after=0.6, parameters=TuningParameters(), **more,
     )  # fmt: skip
@@ -371,7 +371,7 @@ def test_decay_follows_the_formula_and_shows_where_entries_stand() -> None:
     axes = plots.decay(entries, now=NOW)
     curve = axes.get_lines()[0]
     days, left = np.asarray(curve.get_xdata()).tolist(), np.asarray(curve.get_ydata()).tolist()
-    assert left == [decay(day, 0) for day in days]
+    assert left == [compute_decay(day, 0) for day in days]
     assert offsets(axes) == pytest.approx([(30, 0.5), (60, 0.35)])
     assert "entries: 2" in labels(axes)
     assert axes.get_xlabel() == "days since it was last used"
@@ -476,8 +476,8 @@ def luminance(colour: Sequence[float]) -> float:
 def test_colours_are_seen_on_light_and_on_dark() -> None:
     from matplotlib.colors import to_rgb
 
-    from langmem_tiers.display.plots.drawing import COLOURS, GREY
+    from langmem_tiers.display.plots.drawing import COLORS, GRAY
 
-    for colour in (*COLOURS, GREY):
+    for colour in (*COLORS, GRAY):
         assert contrast(to_rgb(colour), (1, 1, 1)) >= 1.9
         assert contrast(to_rgb(colour), (0, 0, 0)) >= 3

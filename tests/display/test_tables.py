@@ -6,14 +6,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from langmem_tiers.display.html import as_html
-from langmem_tiers.display.tables import Bar, Cell, Sheet, Table, Text
+from langmem_tiers.display.html import render_html
+from langmem_tiers.display.tables import Cell, DisplayContent, StackedBar, Table, UntrustedText
 
 LONG = "It has more than thirty-two characters."
 
 
-def element_of(sheet: Sheet) -> ET.Element:
-    return ET.fromstring(as_html(sheet))  # noqa: S314 - our own HTML, without entities
+def element_of(sheet: DisplayContent) -> ET.Element:
+    return ET.fromstring(render_html(sheet))  # noqa: S314 - our own HTML, without entities
 
 
 def style_of(element: ET.Element) -> dict[str, str]:
@@ -28,7 +28,7 @@ def words_of(element: ET.Element) -> str:
 
 def column_of(*cells: Cell) -> list[ET.Element]:
     """Return the heading and the cells of a table with one column."""
-    table = element_of(Sheet("", tables=(Table(("name",), tuple((cell,) for cell in cells)),)))
+    table = element_of(DisplayContent("", tables=(Table(("name",), tuple((cell,) for cell in cells)),)))
     return [*table.iter("th"), *table.iter("td")]
 
 
@@ -37,8 +37,8 @@ def column_of(*cells: Cell) -> list[ET.Element]:
     [
         ((1, 2.5), ["right", "right", "right"]),
         ((1, None), ["right", "right"]),
-        ((Text("a"), Text("b")), ["left", "left", "left"]),
-        ((1, Text("b")), ["left", "left", "left"]),
+        ((UntrustedText("a"), UntrustedText("b")), ["left", "left", "left"]),
+        ((1, UntrustedText("b")), ["left", "left", "left"]),
         (("yes", None), ["left", "left", "left"]),
         ((None,), ["left", "left"]),
         ((), ["left"]),
@@ -56,7 +56,7 @@ def test_a_column_of_numbers_is_aligned_right_with_its_heading(
 
 def test_a_text_of_up_to_32_characters_stays_on_one_line_and_others_keep_their_line_breaks() -> None:
     texts = ("short", "x" * 32, "x" * 33, "a\nb", LONG)
-    heading, *cells = column_of(*map(Text, texts), None)
+    heading, *cells = column_of(*map(UntrustedText, texts), None)
     spaces = ["nowrap", "nowrap", "pre-wrap", "pre-wrap", "pre-wrap", "nowrap"]
     assert [style_of(cell)["white-space"] for cell in cells] == spaces
     assert [words_of(cell) for cell in cells] == [*texts, "-"]
@@ -65,14 +65,14 @@ def test_a_text_of_up_to_32_characters_stays_on_one_line_and_others_keep_their_l
 
 def test_short_facts_share_a_line_and_each_long_one_has_its_own() -> None:
     facts = {"first": "short", "long": LONG, "count": 1234, "lines": "a\nb"}
-    _, *lines = element_of(Sheet("title", facts))
+    _, *lines = element_of(DisplayContent("title", facts))
     assert [words_of(line).strip() for line in lines] == [
         "first short count 1,234",
         f"long {LONG}",
         "lines a\nb",
     ]
     assert [style_of(line).get("white-space") for line in lines] == [None, "pre-wrap", "pre-wrap"]
-    assert [words_of(line) for line in element_of(Sheet("title", {"long": LONG}))] == [
+    assert [words_of(line) for line in element_of(DisplayContent("title", {"long": LONG}))] == [
         "title",
         f"long {LONG}",
     ]
@@ -92,8 +92,8 @@ def test_short_facts_share_a_line_and_each_long_one_has_its_own() -> None:
 def test_rows_that_are_left_out_are_counted_in_their_place(
     left_out: int, gap_at: int | None, shown: list[str]
 ) -> None:
-    rows = tuple((Text(word), 1) for word in "abc")
-    sheet = Sheet("", tables=(Table(("word", "number"), rows, "Words", left_out, gap_at),))
+    rows = tuple((UntrustedText(word), 1) for word in "abc")
+    sheet = DisplayContent("", tables=(Table(("word", "number"), rows, "Words", left_out, gap_at),))
     element = element_of(sheet)
     assert [words_of(row[0]) for row in element.iter("tr")] == ["word", *shown]
     assert [row[0].get("colspan") for row in element.iter("tr") if len(row) == 1] == ["2"] * bool(left_out)
@@ -101,7 +101,7 @@ def test_rows_that_are_left_out_are_counted_in_their_place(
 
 
 def test_what_was_cut_off_a_text_is_counted() -> None:
-    sheet = Sheet("", {"fact": "x" * 401}, (Table(("text",), ((Text.of("y" * 1760),),)),))
+    sheet = DisplayContent("", {"fact": "x" * 401}, (Table(("text",), ((UntrustedText.of("y" * 1760),),)),))
     shown = words_of(element_of(sheet))
     assert "x" * 400 + " … (+1 characters)" in shown
     assert "y" * 160 + " … (+1,600 characters)" in shown
@@ -119,7 +119,7 @@ def test_what_was_cut_off_a_text_is_counted() -> None:
 def test_a_bar_shows_the_share_of_each_part_and_names_it(
     parts: dict[str, int], whole: int, widths: dict[str, str]
 ) -> None:
-    _, bar, legend = element_of(Sheet("", bar=Bar(parts, whole)))
+    _, bar, legend = element_of(DisplayContent("", bar=StackedBar(parts, whole)))
     assert {part.get("title"): style_of(part)["width"] for part in bar} == widths
     assert [words_of(name) for name in legend] == [f"■ {label.replace(':', '')}" for label in widths]
     colors = [style_of(part)["background"] for part in bar]

@@ -10,8 +10,8 @@ from IPython.core.formatters import DisplayFormatter
 
 import langmem_tiers
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
-from langmem_tiers.display.displayable import Listed, Showing
-from tests.counting import statements
+from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable
+from tests.counting import count_statements
 from tests.display.pages import Memory, page_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_recall_shows_the_rows_that_it_has(memory: Memory) -> None:
     recall = memory.namespace.recall("What is my dog called?", limit=7)
     page = page_of(recall)
     assert page.column("text") == [
-        hit.entry.content if hit.knowledge is None else hit.knowledge.told for hit in recall
+        hit.entry.content if hit.knowledge is None else hit.knowledge.text for hit in recall
     ]
     assert page.column("found by") == [hit.found_by for hit in recall]
     assert [float(score) for score in page.column("score")] == pytest.approx(
@@ -227,7 +227,7 @@ def test_a_view_asks_for_little_however_much_there_is(tmp_path: Path) -> None:
                 session,
                 engine.namespace("alice").long_term,
             ]
-            counts.append([statements(engine, value._repr_html_) for value in shown_values])
+            counts.append([count_statements(engine, value._repr_html_) for value in shown_values])
     assert counts[0] == counts[1]
     assert max(counts[1]) <= 8
 
@@ -245,7 +245,7 @@ def test_every_report_at_the_front_door_shows_itself() -> None:
         one for one in named if isinstance(one, type) and is_dataclass(one) and is_result(one.__name__)
     ]
     assert len(reports) > 30
-    assert [one.__name__ for one in reports if not issubclass(one, Showing)] == []
+    assert [one.__name__ for one in reports if not issubclass(one, NotebookDisplayable)] == []
 
 
 def is_result(name: str) -> bool:
@@ -259,14 +259,14 @@ def is_result(name: str) -> bool:
         "Page",
         "Info",
         "Hit",
-        "Erased",
+        "ErasedIds",
         "Result",
     )
     return name.endswith(ends) and name != "Summary"
 
 
 def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
-    listed: Listed[int] = Listed([3, 1, 2])
+    listed: DisplayableTuple[int] = DisplayableTuple([3, 1, 2])
     assert listed == (3, 1, 2)
     assert hash(listed) == hash((3, 1, 2))
     assert (listed[0], listed[-1], sorted(listed)) == (3, 2, [1, 2, 3])
@@ -275,11 +275,11 @@ def test_a_listing_is_a_tuple_for_all_who_take_one() -> None:
 
 
 def test_values_that_fail_to_show_themselves_say_so() -> None:
-    class Broken(Showing):
+    class Broken(NotebookDisplayable):
         def __repr__(self) -> str:
             raise ValueError("no")
 
-        def _sheet(self) -> Any:
+        def _to_display(self) -> Any:
             raise RuntimeError("<b>lost</b>")
 
     assert page_of(Broken()).text.strip() == "Brokencannot be shown RuntimeError: <b>lost</b>"

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import MOMENT_UNITS
 from langmem_tiers.common.messages import Message
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.episodes.detection import find_moments
 from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
-from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, Side
+from langmem_tiers.episodes.patterns import MOMENT_PATTERNS, MomentPattern, OutcomeSide
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.long_term.records import Turn
+from langmem_tiers.long_term.records import NumberedMessage
 from tests.episodes.moment_sentences import (
     BREAKTHROUGH,
     COMPLETED,
@@ -30,13 +30,13 @@ from tests.episodes.moment_sentences import (
 from tests.messages import message
 
 
-def turns(*said: tuple[str, str] | str | Message, first: int = 1) -> list[Turn]:
+def turns(*said: tuple[str, str] | str | Message, first: int = 1) -> list[NumberedMessage]:
     """Turns of texts by the user, of (role, text), or of messages."""
     messages = [
         one if isinstance(one, Message) else message(one) if isinstance(one, str) else message(one[1], one[0])
         for one in said
     ]
-    return [Turn(number=number, message=one) for number, one in enumerate(messages, first)]
+    return [NumberedMessage(number=number, message=one) for number, one in enumerate(messages, first)]
 
 
 def moment(*said: tuple[str, str] | str | Message) -> EpisodeDraft:
@@ -243,10 +243,10 @@ def test_what_is_quoted_tells_of_no_moment(text: str) -> None:
 
 
 def test_what_memory_had_put_there_tells_of_no_moment() -> None:
-    recalled = fenced(["We decided on Kafka."])
+    recalled = wrap_in_fence(["We decided on Kafka."])
     assert kind_of(f"{recalled}\nHello there.") is None
     assert kind_of(f"{recalled}\nThe build is broken.") is ISSUE
-    assert kind_of(fenced(["We decided on Kafka. " * 9000])) is None
+    assert kind_of(wrap_in_fence(["We decided on Kafka. " * 9000])) is None
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_rows_of_other_languages_can_be_added() -> None:
         re.compile(r"\bwir haben uns für (?=\w)", re.IGNORECASE),
         0.9,
         re.compile(r"\b(?:falls|wenn)\b", re.IGNORECASE),
-        Side.AFTER,
+        OutcomeSide.AFTER,
     )
     told = turns("Wir haben uns für Kafka entschieden.", "Falls wir haben uns für Kafka entscheiden.")
     assert find_moments(told) == ()
@@ -373,7 +373,7 @@ def test_a_row_that_cannot_work_is_refused(
 
 @pytest.mark.parametrize("unit", MOMENT_UNITS)
 def test_a_unit_repeated_to_100000_characters_gives_one_moment_of_each_speaker_at_most(unit: str) -> None:
-    text = repeated(unit, 100_000)
+    text = repeat_to_size(unit, 100_000)
     found = find_moments(turns(text, ("assistant", text[:20_000]), ("tool", text[:20_000])))
     kinds = {"we decided ": [DECISION] * 2, "fixed ": [SOLVED] * 2}
     assert [one.kind for one in found] == kinds.get(unit, [])

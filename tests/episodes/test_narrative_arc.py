@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.episodes.models import Episode, EpisodeKind
-from langmem_tiers.episodes.narrative_arc import MergedEpisode, arc_of, merged_episodes
-from tests.counting import function_calls
+from langmem_tiers.episodes.narrative_arc import (
+    MergedEpisode,
+    build_narrative_arc,
+    merge_overlapping_episodes,
+)
+from tests.counting import count_function_calls
 from tests.messages import NOW
 
 if TYPE_CHECKING:
@@ -59,13 +63,13 @@ def applied(episodes: list[Episode], merged: list[MergedEpisode]) -> list[Episod
     ],
 )
 def test_an_episode_belongs_to_the_third_in_which_it_begins(turns: int, first_turn: int, part: str) -> None:
-    arc = arc_of("s", turns, [episode(first_turn, first_turn + 20)])
+    arc = build_narrative_arc("s", turns, [episode(first_turn, first_turn + 20)])
     assert [name for name in ("beginning", "middle", "end") if getattr(arc, name)] == [part]
 
 
 def test_key_moments_have_a_significance_of_at_least_0_7_and_come_in_the_order_of_their_turns() -> None:
     told = [episode(8, significance=0.7), episode(1, significance=0.9), episode(4, significance=0.69)]
-    arc = arc_of("s", 9, told)
+    arc = build_narrative_arc("s", 9, told)
     assert [one.first_turn for one in arc.key_moments] == [1, 8]
     assert (arc.session, arc.turns) == ("s", 9)
 
@@ -79,12 +83,12 @@ def test_the_order_is_by_first_turn_last_turn_time_and_id() -> None:
         episode(1, 3, id="a", created_at=late),
         episode(1, 2, id="z", created_at=late),
     ]
-    assert [one.id for one in arc_of("s", 100, told).beginning] == ["z", "a", "b", "c", "d"]
+    assert [one.id for one in build_narrative_arc("s", 100, told).beginning] == ["z", "a", "b", "c", "d"]
 
 
 def test_an_empty_session_has_an_empty_arc_and_other_sessions_are_left_out() -> None:
     for turns in (0, 1):
-        arc = arc_of("s", turns, [episode(1, session="other")])
+        arc = build_narrative_arc("s", turns, [episode(1, session="other")])
         assert (arc.beginning, arc.middle, arc.end, arc.key_moments) == ((), (), (), ())
 
 
@@ -119,7 +123,7 @@ def test_the_most_significant_of_a_group_keeps_its_name_and_takes_over_the_rest(
         last_access_at=NOW + timedelta(hours=1),
     )
     alone = episode(9)
-    (merged,) = merged_episodes([alone, solved, issue])
+    (merged,) = merge_overlapping_episodes([alone, solved, issue])
     assert merged.absorbed == (issue,)
     assert merged.keeper == replace(
         solved,
@@ -139,50 +143,50 @@ def test_the_most_significant_of_a_group_keeps_its_name_and_takes_over_the_rest(
 
 def test_the_last_outcome_that_there_is_stays() -> None:
     told = [episode(1, 3, outcome="a"), episode(2, 3, outcome="b"), episode(3, outcome=None)]
-    assert merged_episodes(told)[0].keeper.outcome == "b"
+    assert merge_overlapping_episodes(told)[0].keeper.outcome == "b"
 
 
 def test_overlaps_reach_on_and_touching_ends_overlap_but_neighbours_do_not() -> None:
     told = [episode(1, 4), episode(4, 6), episode(6, 6), episode(7, 8), episode(9, 9)]
-    (merged,) = merged_episodes(told)
+    (merged,) = merge_overlapping_episodes(told)
     assert (merged.keeper.first_turn, merged.keeper.last_turn, len(merged.absorbed)) == (1, 6, 2)
 
 
 def test_a_long_episode_overlaps_all_that_lie_inside_it() -> None:
-    (merged,) = merged_episodes([episode(1, 9), episode(2), episode(8)])
+    (merged,) = merge_overlapping_episodes([episode(1, 9), episode(2), episode(8)])
     assert len(merged.absorbed) == 2
 
 
 def test_of_equally_significant_ones_the_earliest_is_kept() -> None:
     told = [episode(2, 3, id="a"), episode(1, 3, id="c"), episode(1, 3, id="b", created_at=NOW)]
-    assert merged_episodes(told)[0].keeper.id == "b"
+    assert merge_overlapping_episodes(told)[0].keeper.id == "b"
 
 
 @pytest.mark.parametrize("other", [{"session": "t"}, {"namespace": ("else",)}, {"is_archived": True}])
 def test_other_sessions_other_namespaces_and_archived_ones_are_left_alone(other: dict[str, object]) -> None:
-    assert merged_episodes([episode(1, 5), episode(2, 3, **other)]) == []
+    assert merge_overlapping_episodes([episode(1, 5), episode(2, 3, **other)]) == []
 
 
 def test_a_summary_is_told_once_and_the_whole_is_cut_at_a_word() -> None:
     told = [episode(1, 4, summary="Same."), episode(2, 4, summary="Same."), episode(3, 4, summary="New.")]
-    assert merged_episodes(told)[0].keeper.summary == "Same. New."
+    assert merge_overlapping_episodes(told)[0].keeper.summary == "Same. New."
     long = [episode(n, 9, summary=f"word{n} " * 100) for n in range(1, 6)]
-    summary = merged_episodes(long)[0].keeper.summary
+    summary = merge_overlapping_episodes(long)[0].keeper.summary
     assert len(summary) <= 1000
     assert summary.endswith(" word2...")
 
 
 def test_episodes_without_any_significance_merge_by_their_plain_mean() -> None:
     told = [episode(1, 2, valence=1.0, significance=0.0), episode(2, valence=0.0, significance=0.0)]
-    assert merged_episodes(told)[0].keeper.valence == 0.5
+    assert merge_overlapping_episodes(told)[0].keeper.valence == 0.5
 
 
 @pytest.mark.parametrize("length", [3, 1_000], ids=["short overlaps", "one long overlap"])
 def test_twice_as_many_episodes_take_twice_as_many_calls(length: int) -> None:
     told = [episode(n, n + n % length, id=f"e{n}") for n in range(1, 1_001)]
-    half = function_calls(lambda: merged_episodes(told[:500]))
-    assert function_calls(lambda: merged_episodes(told)) < 2.2 * half
-    assert [len(group.absorbed) for group in merged_episodes(told)] == [999]
+    half = count_function_calls(lambda: merge_overlapping_episodes(told[:500]))
+    assert count_function_calls(lambda: merge_overlapping_episodes(told)) < 2.2 * half
+    assert [len(group.absorbed) for group in merge_overlapping_episodes(told)] == [999]
 
 
 scores = st.integers(0, 10).map(lambda tenths: tenths / 10)
@@ -217,18 +221,18 @@ def many(draw: st.DrawFn) -> list[Episode]:
 def test_the_order_of_episodes_does_not_matter(told: list[Episode], chance: Random) -> None:
     shuffled = list(told)
     chance.shuffle(shuffled)
-    assert merged_episodes(shuffled) == merged_episodes(told)
-    assert arc_of("s", 20, shuffled) == arc_of("s", 20, told)
+    assert merge_overlapping_episodes(shuffled) == merge_overlapping_episodes(told)
+    assert build_narrative_arc("s", 20, shuffled) == build_narrative_arc("s", 20, told)
 
 
 @given(many())
 def test_merging_twice_changes_nothing_more(told: list[Episode]) -> None:
-    assert merged_episodes(applied(told, merged_episodes(told))) == []
+    assert merge_overlapping_episodes(applied(told, merge_overlapping_episodes(told))) == []
 
 
 @given(many())
 def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told: list[Episode]) -> None:
-    merged = merged_episodes(told)
+    merged = merge_overlapping_episodes(told)
     after = applied(told, merged)
     assert sum(one.access_count for one in after) == sum(one.access_count for one in told)
     assert len(after) + sum(len(group.absorbed) for group in merged) == len(told)
@@ -243,7 +247,7 @@ def test_merging_loses_no_turn_and_no_access_and_names_all_that_it_absorbs(told:
 
 @given(many(), st.integers(0, 30))
 def test_every_episode_of_a_session_lies_in_one_part_of_its_arc(told: list[Episode], turns: int) -> None:
-    arc = arc_of("s", turns, told)
+    arc = build_narrative_arc("s", turns, told)
     parts = [*arc.beginning, *arc.middle, *arc.end]
     assert sorted(one.id for one in parts) == sorted(one.id for one in told if one.session == "s")
     assert parts == sorted(parts, key=lambda one: (one.first_turn, one.last_turn, one.created_at, one.id))

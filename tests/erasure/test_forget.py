@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import (
-    Erased,
+    ErasedIds,
     InvalidInputError,
     InvalidNameError,
     MemoryEngine,
@@ -18,7 +18,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
-from tests.erasing import OTHER, SECRET, call, dump, fill, opened, talk
+from tests.erasing import OTHER, SECRET, add_conversation, dump, fill, make_tool_call, open_test_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[MemoryEngine]:
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         yield engine
 
 
@@ -92,7 +92,7 @@ def test_what_is_compressed_later_does_not_bring_it_back(engine: MemoryEngine, t
 
 def test_a_message_in_sight_leaves_the_summary_alone(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
-    ids = talk(session, secret_at=25)
+    ids = add_conversation(session, secret_at=25)
     summary = session.compress(ids[20], "Tiles.").summary
     engine.forget(namespace=tenant, session="monday", message=ids[25], scrub=False)
     assert session.view()[0] == summary
@@ -111,7 +111,7 @@ def test_with_nothing_left_behind_it_a_summary_goes(engine: MemoryEngine, tenant
 
 def test_a_tool_call_goes_with_its_results_and_no_other_does(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
-    session.add_many([*call(1), *call(2), MessageDraft("user", "Thanks.", id="end")])
+    session.add_many([*make_tool_call(1), *make_tool_call(2), MessageDraft("user", "Thanks.", id="end")])
     receipt = engine.forget(namespace=tenant, session="monday", message="result-1", scrub=False)
     assert [m.id for m in session.messages()] == ["call-2", "result-2", "end"]
     assert receipt.counts.messages == 2
@@ -164,7 +164,7 @@ def test_a_session_goes_with_its_memories_its_context_and_what_was_set_aside(
     namespace.knowledge.store("domain", "tea", f"{SECRET} with milk", source="session monday")
     namespace.knowledge.store("domain", "coffee", "black")
     contexts = SqlContextStore(engine._database, (tenant,))
-    contexts.save(ContextData(session_id="monday", facts=(SECRET,)), engine.parts.now())
+    contexts.save(ContextData(session_id="monday", facts=(SECRET,)), engine.services.now())
 
     receipt = engine.forget(namespace=tenant, session="monday", scrub=False)
 
@@ -268,7 +268,7 @@ def test_a_receipt_counts_the_vectors_of_the_messages_that_are_gone(
     engine: MemoryEngine, tenant: str
 ) -> None:
     session = engine.session(tenant, "monday")
-    first, second, third, _ = talk(session, 4)
+    first, second, third, _ = add_conversation(session, 4)
     assert engine.namespace(tenant).embed() == 4
     counts = engine.forget(namespace=tenant, session="monday", message=first, scrub=False).counts
     assert (counts.messages, counts.vectors, counts.total) == (1, 1, 2)
@@ -284,7 +284,7 @@ def test_a_receipt_counts_the_vectors_of_the_messages_that_are_gone(
 
 @pytest.mark.parametrize("what", ["namespace", "session", "message", "entry"])
 def test_forgetting_erases_the_vectors_of_all_queries(file_url: str, what: str) -> None:
-    with opened(file_url) as engine:
+    with open_test_engine(file_url) as engine:
         said = engine.session("acme", "monday").add("user", f"I drink {SECRET} tea.").message
         known = engine.namespace("acme").knowledge.store("domain", "tea", SECRET).knowledge
         engine.namespace("acme").recall(f"{SECRET} tea")
@@ -295,7 +295,7 @@ def test_forgetting_erases_the_vectors_of_all_queries(file_url: str, what: str) 
         "message": {"session": "monday", "message": said.id},
         "entry": {"entry": known.id},
     }
-    with opened(file_url) as engine:
+    with open_test_engine(file_url) as engine:
         engine.namespace("acme").recall(f"who drinks {SECRET}?")
         engine.forget(namespace="acme", scrub=False, **gone[what])
     assert dump(file_url)["lmt_embedding_cache"] == []
@@ -324,20 +324,20 @@ def test_a_user_goes_from_every_namespace_with_that_whole_label(engine: MemoryEn
 def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_receipt(
     engine: MemoryEngine, tenant: str
 ) -> None:
-    told: list[Erased] = []
+    told: list[ErasedIds] = []
 
-    def copies(erased: Erased) -> Mapping[str, int]:
+    def copies(erased: ErasedIds) -> Mapping[str, int]:
         told.append(erased)
         return {"redis keys": 2}
 
-    def broken(erased: Erased) -> Mapping[str, int]:
+    def broken(erased: ErasedIds) -> Mapping[str, int]:
         raise StorageUnavailableError("Redis cannot be reached")
 
-    def mad(erased: Erased) -> Mapping[str, int]:
+    def mad(erased: ErasedIds) -> Mapping[str, int]:
         raise KeyError(SECRET)
 
     ids = fill(engine, tenant)
-    engine.parts.erasers.extend([broken, copies, mad])
+    engine.services.erasers.extend([broken, copies, mad])
     receipt = engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
     (erased,) = told
     assert erased.messages[(tenant,), "monday"][0] == ids[7]
@@ -362,25 +362,25 @@ def test_those_with_copies_elsewhere_are_told_and_their_failures_are_in_the_rece
     ],
 )
 def test_what_names_nothing_or_two_things_is_refused(asked: dict[str, Any]) -> None:
-    with opened("sqlite://") as engine, pytest.raises((InvalidInputError, InvalidNameError)):
+    with open_test_engine("sqlite://") as engine, pytest.raises((InvalidInputError, InvalidNameError)):
         engine.forget(**asked)
 
 
 def test_what_was_read_before_is_not_kept_after(engine: MemoryEngine, tenant: str) -> None:
     session = engine.session(tenant, "monday")
-    ids = talk(session)
-    store = engine.parts.lasting.store
+    ids = add_conversation(session)
+    store = engine.services.long_term.store
     plan = session.analyze()
-    before = store.cursor(session.key)
+    before = store.get_cursor(session.key)
     engine.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)
-    assert store.cursor(session.key).erased != before.erased
-    if any(item.message.id == ids[7] and item.key in plan.marks for item in plan.view.items):
+    assert store.get_cursor(session.key).erasure_count != before.erasure_count
+    if any(item.message.id == ids[7] and item.key in plan.overrides for item in plan.view.items):
         with pytest.raises(Exception, match="analyze"):
             session.apply(plan)
 
 
 def test_another_engine_sees_at_once_that_it_is_gone(url: str, tenant: str) -> None:
-    with opened(url) as one, opened(url) as other:
+    with open_test_engine(url) as one, open_test_engine(url) as other:
         ids = fill(one, tenant)
         assert SECRET in everything(other, tenant)
         one.forget(namespace=tenant, session="monday", message=ids[7], scrub=False)

@@ -23,7 +23,7 @@ from langmem_tiers import (
     Tier,
 )
 from langmem_tiers.common.leases import Lease, LeaseKind
-from langmem_tiers.common.namespaces import CONTEXT_FILES
+from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from langmem_tiers.storage.schema import leases
 from tests.erasing import SECRET
 
@@ -95,7 +95,7 @@ def test_no_right_to_work_on_a_namespace_outlives_it(
     engine: MemoryEngine, tenant: str, kind: LeaseKind
 ) -> None:
     engine.session(tenant, "s").add("user", "Hello.")
-    assert Lease.of(engine.parts, kind, (tenant,)).hold()  # and the process is killed
+    assert Lease.of(engine.services, kind, (tenant,)).acquire()  # and the process is killed
     engine.forget(namespace=tenant, scrub=False)
     with engine._database.read() as connection:
         names = connection.execute(select(leases.c.name)).scalars().all()
@@ -190,7 +190,7 @@ def test_what_came_from_a_context_file_goes_with_its_session(
         files.to_engine(name, engine, tenant)
     receipt = engine.forget(namespace=tenant, session="u1" if what == "session" else None, scrub=False)
     assert receipt.counts.items == (1 if what == "session" else 2)
-    left = str([one.item.value for one in engine.items.search((CONTEXT_FILES, tenant), limit=9)])
+    left = str([one.item.value for one in engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9)])
     assert SECRET not in left
     assert ("tea" in left) == (what == "session")
 
@@ -218,7 +218,7 @@ def test_what_came_from_a_context_file_goes_alone_too(
         ids = [one.id for one in session.messages() if SECRET in one.content]
         receipt = [engine.forget(namespace=tenant, session="u1", message=one) for one in ids][-1]
     assert receipt.is_complete
-    (left,) = engine.items.search((CONTEXT_FILES, tenant), limit=9)
+    (left,) = engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9)
     assert SECRET not in str(left.item.value)
     other = ContextFiles(tmp_path / "other")
     other.from_engine("u1", engine, tenant)
@@ -247,7 +247,7 @@ def test_what_came_from_a_context_file_outlives_its_session_in_no_way(
             clock.advance(days=3)
             engine.maintenance.run()
         assert engine.namespace(tenant).find_session("u1") is None
-        assert engine.items.search((CONTEXT_FILES, tenant), limit=9) == ()
+        assert engine.items.search((CONTEXT_FILES_LABEL, tenant), limit=9) == ()
 
 
 @pytest.mark.parametrize("what", ["namespace", "session", "user"])
@@ -281,7 +281,7 @@ def play(
 
 
 def procedures(engine: MemoryEngine, namespace: tuple[str, str]) -> str:
-    kept = engine.parts.lasting.store.page(namespace, Tier.PROCEDURAL, EntryFilters(), limit=99)
+    kept = engine.services.long_term.store.list_entries(namespace, Tier.PROCEDURAL, EntryFilters(), limit=99)
     return str([one.details for one in kept])
 
 
@@ -340,7 +340,7 @@ def test_an_entry_cannot_be_stored_by_a_comparison_with_memories_that_are_forgot
     session, store = engine.session(tenant, "s"), engine.namespace(tenant).long_term._store
     session.add("user", "I prefer dark roast coffee.")
     session.learn()
-    seen = store.revision((tenant,))
+    seen = store.get_revision((tenant,))
     receipt = engine.forget(namespace=tenant, session="s", scrub=False)
     assert receipt.counts.entries == 1
-    assert store.revision((tenant,)) > seen
+    assert store.get_revision((tenant,)) > seen

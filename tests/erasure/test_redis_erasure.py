@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, RedisConfig
 from tests.waiting import LIMIT_SECONDS
 
@@ -19,7 +19,7 @@ WORD = b"quorraxvault"
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace", "user"])
 def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, what: str) -> None:
-    with OwnRedis() as server:
+    with TemporaryRedis() as server:
         config = EngineConfig(redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS))
         with MemoryEngine(url, embedder=None, config=config) as engine:
             session = engine.session(tenant, "s")
@@ -37,7 +37,7 @@ def test_no_byte_of_what_is_forgotten_is_left_in_redis(url: str, tenant: str, wh
             assert left == (["And the boat is green."] if what == "message" else [])
 
 
-def held_in(server: OwnRedis) -> bytes:
+def held_in(server: TemporaryRedis) -> bytes:
     """Everything that Redis would write to its file."""
     with server.client as client:
         return b"".join(client.dump(key) or b"" for key in client.scan_iter("*"))
@@ -53,7 +53,7 @@ def test_a_message_that_is_forgotten_takes_no_others_from_working_memory(url: st
 
 @pytest.mark.parametrize("what", ["message", "session", "namespace"])
 def test_a_receipt_says_that_redis_could_not_be_told(file_url: str, what: str, clock: FrozenClock) -> None:
-    with OwnRedis() as server:
+    with TemporaryRedis() as server:
         config = EngineConfig(
             redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS, retry_seconds=5)
         )
@@ -101,23 +101,23 @@ def test_who_read_a_session_before_brings_back_nothing_of_it(file_url: str, redi
     config = EngineConfig(redis=RedisConfig(url=redis_url, timeout_seconds=LIMIT_SECONDS))
     with MemoryEngine(file_url, embedder=None, config=config) as engine:
         assert engine._redis is not None
-        cached, key = engine._redis._cached, engine.session("acme", "s").key
+        cached, key = engine._redis._tails, engine.session("acme", "s").key
         first = engine.session("acme", "s").add("user", f"The code is {WORD.decode()}.").stored[0]
-        stamp = cached.stamps.get(key)
+        stamp = cached.versions.get(key)
         assert stamp is not None
-        tail = engine.parts.short_term.messages.latest(key, 9)
+        tail = engine.services.short_term.messages.list_latest(key, 9)
         engine.forget(namespace="acme", session="s", message=first.id, scrub=False)
-        found = cached.windows.read(key, stamp, 9)  # a slow one, between what it read and what it fills
+        found = cached.windows.get(key, stamp, 9)  # a slow one, between what it read and what it fills
         assert found is not None
-        cached.windows.fill(key, stamp, tail.messages, head=found.head, whole=True)
+        cached.windows.put(key, stamp, tail.messages, head=found.head, whole=True)
         with Redis.from_url(redis_url) as client:
-            assert WORD not in (client.dump(cached.windows.key_of(key)) or b"")
+            assert WORD not in (client.dump(cached.windows.build_key(key)) or b"")
 
 
 def test_an_empty_session_that_retention_deletes_leaves_only_a_short_lived_mark_in_redis(
     file_url: str, clock: FrozenClock
 ) -> None:
-    with OwnRedis() as server, server.client as client:
+    with TemporaryRedis() as server, server.client as client:
         redis = RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS)
         config = EngineConfig(cache=CacheConfig(max_characters=0), redis=redis)
 

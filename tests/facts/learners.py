@@ -85,25 +85,25 @@ def optimize_often(wait: Callable[[], object], url: str, tenant: str, config: En
 def learn_until(url: str, step: int, when: str) -> None:
     """Learn, and die ``before`` or ``after`` the commit with that number."""
     with MemoryEngine(url, embedder=None) as engine:
-        store: Any = engine.parts.lasting.store
+        store: Any = engine.services.long_term.store
         _die_at(store, "commit", step, after=when == "after")
         engine.session(TENANT, SESSION).learn()
 
 
 def consolidate_until(url: str, days: float, step: int) -> None:
     """Consolidate some days from now in batches of three, and die before the batch with that number."""
-    consolidation.BATCH = 3
-    with _aged(url, days) as engine:
-        store: Any = engine.parts.lasting.store
+    consolidation.CONSOLIDATION_BATCH_SIZE = 3
+    with _open_aged_engine(url, days) as engine:
+        store: Any = engine.services.long_term.store
         _die_at(store, "archive", step, after=False)
         engine.namespace(TENANT).consolidate()
 
 
 def consolidate_together(gate: Any, url: str, days: float, report: str) -> None:
     """Consolidate some days from now until it is done, and note how many entries were archived here."""
-    consolidation.BATCH = 3
+    consolidation.CONSOLIDATION_BATCH_SIZE = 3
     archived = 0
-    with _aged(url, days) as engine:
+    with _open_aged_engine(url, days) as engine:
         gate.wait(LONGEST_SECONDS)
         for _ in range(100):
             done = engine.namespace(TENANT).consolidate(max_batches=1)
@@ -114,16 +114,16 @@ def consolidate_together(gate: Any, url: str, days: float, report: str) -> None:
         file.write(str(archived))
 
 
-def frozen(days: float) -> FrozenClock:
+def create_clock(days: float) -> FrozenClock:
     """A clock that stands some days behind the one that tests begin with."""
     clock = FrozenClock()
     clock.advance(timedelta(days=days))
     return clock
 
 
-def _aged(url: str, days: float) -> MemoryEngine:
+def _open_aged_engine(url: str, days: float) -> MemoryEngine:
     config = EngineConfig(optimizer=OptimizerConfig(lease_seconds=LEASE_SECONDS), learning=LearningConfig())
-    return MemoryEngine(url, embedder=None, clock=frozen(days), config=config)
+    return MemoryEngine(url, embedder=None, clock=create_clock(days), config=config)
 
 
 def _die_at(store: Any, name: str, step: int, *, after: bool) -> None:

@@ -32,7 +32,7 @@ def opened(clock: FrozenClock) -> Iterator[MemoryEngine]:
 
 def put(engine: MemoryEngine, space: Namespace, content: str, **about: Any) -> ExtractedFact:
     """A fact as extraction keeps it."""
-    lasting = engine.parts.lasting
+    lasting = engine.services.long_term
     values: dict[str, Any] = {"kind": "fact", "confidence": 0.5, "session": None, "source_message_id": None}
     values |= about
     fact = ExtractedFact(id=lasting.new_id(), content=content, extracted_at=lasting.now(), **values)
@@ -69,7 +69,7 @@ def test_facts_are_paged_oldest_first_and_by_state(engine: MemoryEngine, tenant:
 
 def test_iteration_goes_on_behind_the_first_page(opened: MemoryEngine) -> None:
     space = opened.namespace("a")
-    lasting = opened.parts.lasting
+    lasting = opened.services.long_term
     facts = tuple(
         ExtractedFact(
             id=lasting.new_id(),

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import MESSAGE_UNITS
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.compression.fact_finder import FactFinder
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.facts.extraction import FactExtractor
 from langmem_tiers.facts.patterns import EXTRACTION_PATTERNS, GERMAN_PATTERNS
-from langmem_tiers.facts.validation import validated
+from langmem_tiers.facts.validation import validate_fact
 from tests.messages import message
 
 # Written before the patterns and never tuned on.
@@ -155,7 +155,7 @@ def contents(text: str, role: str = "user") -> list[str]:
 def kept_kinds(text: str, role: str) -> list[str]:
     """Of what is extracted, validated and believed enough to be promoted."""
     told = message(text, role)
-    looked_at = [(draft, validated(draft, told)) for draft in EXTRACTOR.extract(told)]
+    looked_at = [(draft, validate_fact(draft, told)) for draft in EXTRACTOR.extract(told)]
     return [str(draft.kind) for draft, result in looked_at if result.is_safe and result.confidence > 0.6]
 
 
@@ -240,9 +240,9 @@ def test_a_line_that_goes_on_in_small_letters_belongs_to_the_one_before() -> Non
         "Look:\n```python\n# We decided on Go.\nx = 1",
         "<pre>We decided on Go.</pre>",
         "> We decided on Go.",
-        fenced(["We decided on Go."]),
-        f"Well, {fenced(['We decided on Go.'])} yes",
-        fenced(["We decided on Go."]).removesuffix("</memory>"),
+        wrap_in_fence(["We decided on Go."]),
+        f"Well, {wrap_in_fence(['We decided on Go.'])} yes",
+        wrap_in_fence(["We decided on Go."]).removesuffix("</memory>"),
         "Did we decide that we prefer Go?",
         "Should we go with Go",
     ],
@@ -252,7 +252,7 @@ def test_code_quoted_lines_recalled_memory_and_questions_are_left_out(text: str)
 
 
 def test_a_sentence_across_a_fence_is_left_out_since_nobody_said_it_like_that() -> None:
-    text = f"We decided on {fenced(['tea'])} Go. We chose Rust."
+    text = f"We decided on {wrap_in_fence(['tea'])} Go. We chose Rust."
     assert contents(text) == ["We chose Rust."]
 
 
@@ -316,7 +316,7 @@ def test_only_the_beginning_of_a_long_message_is_read() -> None:
 
 @pytest.mark.parametrize("unit", MESSAGE_UNITS)
 def test_a_repeated_mark_is_not_a_fact(unit: str) -> None:
-    assert contents(repeated(unit, 10_000)) == []
+    assert contents(repeat_to_size(unit, 10_000)) == []
 
 
 def test_patterns_must_be_rows() -> None:
@@ -350,4 +350,4 @@ def test_whatever_is_said_facts_are_its_own_words_and_mentions_are_theirs(text: 
         assert 0 < len(draft.content) <= 400
         assert all(mention and mention in draft.content for mention in draft.mentions)
         assert len(draft.tags) <= 3
-        assert 0 <= validated(draft, told).confidence <= draft.confidence + 0.005
+        assert 0 <= validate_fact(draft, told).confidence <= draft.confidence + 0.005

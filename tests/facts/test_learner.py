@@ -22,10 +22,10 @@ from langmem_tiers.config import LearningConfig
 from langmem_tiers.facts.learner import Learner
 from langmem_tiers.facts.models import ExtractedFact, FactState
 from langmem_tiers.long_term.models import EntryDraft, Outcome, Receipt
-from langmem_tiers.long_term.records import Cursor, CursorMove, MemoryWrite
+from langmem_tiers.long_term.records import CursorMove, LearningCursor, MemoryWrite
 from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.facts.learners import SESSION, STATEMENTS, TENANT, learn_until, run
 from tests.waiting import LIMIT_SECONDS
 
@@ -93,7 +93,7 @@ def test_pending_facts_are_kept_before_they_are_looked_at(
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, DECIDED, HEDGED)
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "_review", _stop)
+        patch.setattr(Learner, "_review_pending", _stop)
         with pytest.raises(KeyboardInterrupt):
             session.learn()
     assert set(states(namespace).values()) == {FactState.PENDING}
@@ -206,7 +206,7 @@ def test_a_run_that_was_stopped_after_extracting_links_its_episodes_too(
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, DECIDED)
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "_review", _stop)
+        patch.setattr(Learner, "_review_pending", _stop)
         with pytest.raises(KeyboardInterrupt):
             session.learn()
     session.learn()
@@ -218,7 +218,7 @@ def test_a_run_that_was_stopped_after_extracting_links_its_episodes_too(
 def test_facts_that_were_left_pending_are_finished_by_the_next_run(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     messages = taught(session, DECIDED, HEDGED, HOSTILE)
-    now = engine.parts.now()
+    now = engine.services.now()
     left = tuple(
         ExtractedFact(
             id=f"left-{number}",
@@ -231,8 +231,8 @@ def test_facts_that_were_left_pending_are_finished_by_the_next_run(engine: Memor
         )
         for number, message in enumerate(messages)
     )
-    move = CursorMove(session.key, Cursor(), Cursor(3, 0))
-    assert engine.parts.lasting.store.commit(namespace.path, MemoryWrite(facts=left, cursor=move), now)
+    move = CursorMove(session.key, LearningCursor(), LearningCursor(3, 0))
+    assert engine.services.long_term.store.commit(namespace.path, MemoryWrite(facts=left, cursor=move), now)
     report = session.learn()
     assert (report.messages, report.facts, len(report.receipts)) == (0, (), 1)
     assert states(namespace) == {
@@ -254,9 +254,9 @@ def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngi
         confidence=0.8,
         session="s",
         source_message_id="gone",
-        extracted_at=engine.parts.now(),
+        extracted_at=engine.services.now(),
     )
-    engine.parts.lasting.store.commit(namespace.path, MemoryWrite(facts=(fact,)), engine.parts.now())
+    engine.services.long_term.store.commit(namespace.path, MemoryWrite(facts=(fact,)), engine.services.now())
     engine.session(tenant, "another").learn()
     assert states(namespace) == {DECIDED: FactState.PENDING}  # each session looks through its own
     session.learn()
@@ -269,7 +269,7 @@ def test_pending_facts_whose_message_is_gone_are_finished_too(engine: MemoryEngi
 def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, *STATEMENTS)
-    in_threads(5, session.learn)
+    run_in_threads(5, session.learn)
     assert Counter(fact.content for fact in namespace.facts) == Counter(STATEMENTS)
     assert set(states(namespace).values()) == {FactState.PROMOTED}
     assert said(namespace) == Counter(STATEMENTS)
@@ -278,7 +278,7 @@ def test_learning_in_many_threads_promotes_nothing_twice(engine: MemoryEngine, t
 def test_learning_in_many_threads_links_all_episodes(engine: MemoryEngine, tenant: str) -> None:
     session, namespace = engine.session(tenant, "s"), engine.namespace(tenant)
     taught(session, *STATEMENTS)
-    in_threads(5, session.learn)
+    run_in_threads(5, session.learn)
     entries = {entry.content: entry.id for entry in namespace.long_term.entries(limit=100)}
     episodes = namespace.episodes.page()
     assert episodes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Tier, ToolCall
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.facts.learner import Learner
 from langmem_tiers.facts.models import FactState
 from langmem_tiers.long_term.models import Outcome
@@ -46,7 +46,7 @@ def stopped(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "_review", stop)
+        patch.setattr(Learner, "_review_pending", stop)
         with pytest.raises(KeyboardInterrupt):
             session.learn()
 
@@ -185,7 +185,7 @@ def test_a_models_facts_are_quarantined_wherever_an_order_stands() -> None:
 
 def test_an_order_behind_quoted_memories_is_seen_as_the_model_sees_it() -> None:
     # The model reads a message without what memory told in it: its 8,000 characters begin elsewhere.
-    quoted = "\n".join([OPENING, *["- tea is served at four"] * 400, CLOSING])
+    quoted = "\n".join([FENCE_OPENING, *["- tea is served at four"] * 400, FENCE_CLOSING])
     with by_model(LAUNCH) as engine:
         session, namespace = engine.session("t", "s"), engine.namespace("t")
         said(session, f"{quoted}\n{ORDER}\nLaunch? Ada: Friday.")

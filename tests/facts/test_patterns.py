@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import EXTRACTION_UNITS
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.facts.patterns import (
     EXTRA_PATTERNS,
     EXTRACTION_PATTERNS,
     GERMAN_PATTERNS,
-    REFERRING,
+    REFERRING_WORDS,
     ExtractionPattern,
 )
 from langmem_tiers.long_term.models import EntryKind
-from langmem_tiers.text.proper_names import names_in
+from langmem_tiers.text.proper_names import find_proper_names
 
 ALL = (*EXTRACTION_PATTERNS, *EXTRA_PATTERNS)
 
@@ -213,7 +213,7 @@ def test_the_extra_rows_pass_over_what_only_holds_now(sentence: str) -> None:
 )
 def test_rows_for_another_language_can_be_added(sentence: str, kind: str | None) -> None:
     assert kind_of(sentence, GERMAN_PATTERNS) == kind
-    assert {row.language for row in GERMAN_PATTERNS} == {"de"} <= set(REFERRING)
+    assert {row.language for row in GERMAN_PATTERNS} == {"de"} <= set(REFERRING_WORDS)
 
 
 def test_german_is_not_used_by_default() -> None:
@@ -238,7 +238,7 @@ def test_a_row_has_a_confidence_from_zero_to_one() -> None:
 
 @pytest.mark.parametrize("unit", EXTRACTION_UNITS)
 def test_repeated_parts_of_a_pattern_are_not_a_statement(unit: str) -> None:
-    assert kind_of(repeated(unit, 5_000), ALL) is None
+    assert kind_of(repeat_to_size(unit, 5_000), ALL) is None
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_repeated_parts_of_a_pattern_are_not_a_statement(unit: str) -> None:
     ],
 )
 def test_names_are_found_by_their_capitals(text: str, names: list[str]) -> None:
-    assert [text[start:end] for start, end in names_in(text)] == names
+    assert [text[start:end] for start, end in find_proper_names(text)] == names
 
 
 @given(st.text())
 def test_names_lie_within_the_text_in_order(text: str) -> None:
-    spans = names_in(text)
+    spans = find_proper_names(text)
     assert spans == sorted(spans)
     assert all(0 <= start < end <= len(text) for start, end in spans)

@@ -14,7 +14,7 @@ PHASE = 30
 """Steps of going in circles, then as many that get somewhere."""
 
 
-def steps_done(engine: MemoryEngine) -> int:
+def count_steps(engine: MemoryEngine) -> int:
     """How many are on the disk: each leaves one record in one of the two sessions of a task."""
     return sum(engine.session("agent", name).info().message_count for name in (TASK, f"{TASK}: notes"))
 
@@ -68,7 +68,7 @@ def work_until_killed(url: str, acknowledged: str, dies_blocked: bool = False) -
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     engine = MemoryEngine(url, embedder=None)
     memory = AgentMemory(engine=engine, task=TASK)
-    number = steps_done(engine)
+    number = count_steps(engine)
     while True:
         do_step(memory, number)
         os.write(notes, f"{number}\n".encode())

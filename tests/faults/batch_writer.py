@@ -29,7 +29,9 @@ def write_until_killed(
         number = 0
         while True:
             size = 1 if number % 3 else 3
-            drafts = [draft_of(f"{name}-{thread}-{number}-{index}-of-{size}") for index in range(size)]
+            drafts = [
+                make_batch_draft(f"{name}-{thread}-{number}-{index}-of-{size}") for index in range(size)
+            ]
             writer.add(tenant, f"s{thread % 2}", *drafts)
             os.write(notes, "".join(f"{draft.id}\n" for draft in drafts).encode())
             number += 1
@@ -38,7 +40,7 @@ def write_until_killed(
         threading.Thread(target=write, args=(thread,)).start()
 
 
-def draft_of(message_id: str) -> MessageDraft:
+def make_batch_draft(message_id: str) -> MessageDraft:
     """The message that has this id, always the same."""
     number = int(message_id.split("-")[2])
     return MessageDraft("user", f"{message_id} " + "word " * (number % 50), id=message_id)

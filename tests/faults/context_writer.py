@@ -15,7 +15,7 @@ SESSION = "user:agent:123"
 CONFIG = ContextFilesConfig(keep_versions=3)
 
 
-def marked(context: ContextData, number: int) -> ContextData:
+def mark_context(context: ContextData, number: int) -> ContextData:
     """The context with the number in every field, so that two versions that were mixed would be seen."""
     empty = ContextData(
         session_id=context.session_id,
@@ -31,11 +31,11 @@ def marked(context: ContextData, number: int) -> ContextData:
     )
 
 
-def number_of(context: ContextData) -> int:
+def read_number(context: ContextData) -> int:
     """The number that the whole context is of."""
     number = context.system_state.get("number", 0)
     assert isinstance(number, int)
-    assert context == marked(context, number) or context == ContextData(session_id=context.session_id)
+    assert context == mark_context(context, number) or context == ContextData(session_id=context.session_id)
     return number
 
 
@@ -44,10 +44,10 @@ def save_until_killed(folder: str, acknowledged: str) -> None:
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     files = ContextFiles(folder, config=CONFIG, embedder=None)
     context = files.load(SESSION)
-    number = number_of(context)
+    number = read_number(context)
     while True:
         number += 1
-        context = files.save(marked(context, number)).context
+        context = files.save(mark_context(context, number)).context
         os.write(notes, f"{number}\n".encode())
 
 
@@ -74,7 +74,7 @@ def save_until_step(folder: str, step: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(look)
-    files.save(marked(context, number_of(context) + 1))
+    files.save(mark_context(context, read_number(context) + 1))
     os._exit(0)
 
 
@@ -97,5 +97,5 @@ def save_blindly(folder: str, name: str, times: int) -> None:
     files = ContextFiles(folder, config=CONFIG, embedder=None)
     for number in range(times):
         files.save(
-            marked(ContextData(session_id=SESSION), int(name) * 1000 + number), on_conflict="overwrite"
+            mark_context(ContextData(session_id=SESSION), int(name) * 1000 + number), on_conflict="overwrite"
         )

@@ -11,16 +11,16 @@ from unittest.mock import patch
 from langmem_tiers import EngineConfig, MaintenanceConfig
 from langmem_tiers.erasure.repository import SqlErasureStore
 from langmem_tiers.maintenance import service
-from langmem_tiers.maintenance.repository import SqlUpkeep
+from langmem_tiers.maintenance.repository import SqlMaintenanceStore
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import opened
+from tests.erasing import open_test_engine
 from tests.waiting import LIMIT_SECONDS
 
 AGED = EngineConfig(maintenance=MaintenanceConfig(compaction=False))
 STEPS = ("first removal", "second removal", "before wiping", "while wiping")
 
 
-def later() -> FrozenClock:
+def create_later_clock() -> FrozenClock:
     """A clock that is 91 days ahead of the one that all was said by."""
     clock = FrozenClock()
     clock.advance(timedelta(days=91))
@@ -30,7 +30,7 @@ def later() -> FrozenClock:
 def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
     """Forget something and die at a step."""
     removals = iter(range(100))
-    erase, scrub = SqlErasureStore.erase_namespace, SqlUpkeep.scrub
+    erase, scrub = SqlErasureStore.delete_namespace, SqlMaintenanceStore.scrub
 
     def dying_erase(store: SqlErasureStore, *given: Any) -> Any:
         number = next(removals)
@@ -38,7 +38,7 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
             die()
         return erase(store, *given)
 
-    def dying_scrub(store: SqlUpkeep, *given: Any, **more: Any) -> Any:
+    def dying_scrub(store: SqlMaintenanceStore, *given: Any, **more: Any) -> Any:
         if step == "while wiping":
             # After the file was written anew.
             patch.object(store, "_empty_log", lambda *_: die()).start()
@@ -46,36 +46,36 @@ def forget_until(url: str, step: str, asked: dict[str, Any]) -> None:
             die()
         return scrub(store, *given, **more)
 
-    patch.object(SqlErasureStore, "erase_namespace", dying_erase).start()  # faults are put in
-    patch.object(SqlUpkeep, "scrub", dying_scrub).start()
-    with opened(url) as engine:
+    patch.object(SqlErasureStore, "delete_namespace", dying_erase).start()  # faults are put in
+    patch.object(SqlMaintenanceStore, "scrub", dying_scrub).start()
+    with open_test_engine(url) as engine:
         engine.forget(**asked)
 
 
 def retain_until_killed(url: str, acknowledged: str) -> None:
     """Run maintenance in small batches, again and again, noting each batch once it is erased."""
     notes = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    service._MESSAGES_AT_ONCE = 3
+    service._MESSAGE_BATCH_SIZE = 3
 
     def note(erased: int) -> None:
         os.write(notes, f"{erased}\n".encode())
 
-    with opened(url, later(), config=AGED) as engine:
+    with open_test_engine(url, create_later_clock(), config=AGED) as engine:
         while True:
             engine.maintenance.run(note)
 
 
 def retain_together(url: str, barrier: Any) -> None:
     """Run maintenance at the same time as others."""
-    service._MESSAGES_AT_ONCE = 3
-    with opened(url, later(), config=AGED) as engine:
+    service._MESSAGE_BATCH_SIZE = 3
+    with open_test_engine(url, create_later_clock(), config=AGED) as engine:
         barrier.wait(LIMIT_SECONDS)
         engine.maintenance.run()
 
 
 def forget_together(url: str, barrier: Any, asked: dict[str, Any]) -> None:
     """Forget the same as others at the same time."""
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         barrier.wait(LIMIT_SECONDS)
         assert engine.forget(**asked, scrub=False).is_complete
 

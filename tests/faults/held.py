@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held(url: str) -> Iterator[None]:
+def hold_write_lock(url: str) -> Iterator[None]:
     """Nobody can write until the block ends."""
     if url.startswith("sqlite"):
         with closing(

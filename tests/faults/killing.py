@@ -31,13 +31,13 @@ class Child:
     process: ForkServerProcess
     notes: Path
 
-    def acknowledged(self) -> list[str]:
+    def list_acknowledged(self) -> list[str]:
         """Return all complete lines of the notes."""
         return self.notes.read_text().split("\n")[:-1] if self.notes.exists() else []
 
     def has(self, lines: int) -> bool:
         """Return whether the notes have at least this many lines."""
-        found = len(self.acknowledged()) >= lines
+        found = len(self.list_acknowledged()) >= lines
         assert found or self.process.is_alive(), f"the child ended by itself: {self.process.exitcode}"
         return found
 
@@ -49,9 +49,9 @@ class Child:
         """Send SIGKILL and wait for the end of the process."""
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGKILL)
-        self.ended_by_kill()
+        self.join_killed()
 
-    def ended_by_kill(self) -> None:
+    def join_killed(self) -> None:
         """Wait for the end of the process, which must have been a kill."""
         self.process.join(LIMIT_SECONDS)
         assert self.process.exitcode == -signal.SIGKILL
@@ -65,7 +65,7 @@ def start(work: Callable[..., None], arguments: tuple[Any, ...], notes: Path) ->
     return Child(process, notes)
 
 
-def next_to_kill(running: Sequence[tuple[Child, int]]) -> tuple[Child, int]:
+def wait_for_next(running: Sequence[tuple[Child, int]]) -> tuple[Child, int]:
     """Wait for the first of some children whose notes have its number of lines."""
     ready: list[tuple[Child, int]] = []
 

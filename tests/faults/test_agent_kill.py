@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import AdviceLevel, AgentMemory, MemoryEngine
-from tests.faults.agent_writer import HOME, STUCK, TASK, do_step, steps_done, work_until_killed
+from tests.faults.agent_writer import HOME, STUCK, TASK, count_steps, do_step, work_until_killed
 from tests.faults.killing import pause, start
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def test_a_killed_task_resumes_with_every_acknowledged_step(tmp_path: Path, kill
             dies_blocked = kill % 5 == 4  # the others die at a random point
             child = start(work_until_killed, (url, str(notes), dies_blocked), notes)
             if dies_blocked:
-                child.ended_by_kill()
+                child.join_killed()
             else:
                 child.wait_for(last + chance.randint(1, 6))
                 pause(chance)
                 child.kill()
-            acknowledged = int(child.acknowledged()[-1]) + 1
-            done = steps_done(engine)
+            acknowledged = int(child.list_acknowledged()[-1]) + 1
+            done = count_steps(engine)
             assert last < acknowledged <= done <= acknowledged + 1
             for number in range(last, done):
                 do_step(never_killed, number)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFiles
-from tests.faults.batch_writer import draft_of, write_until_killed
+from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
+from tests.faults.batch_writer import make_batch_draft, write_until_killed
 from tests.faults.killing import Child, pause, start
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.forking import fork, wait
@@ -48,14 +48,16 @@ def test_messages_that_a_writer_acknowledged_survive_a_kill(
                 _wait_for_the_report(child, report)
             pause(chance)
             child.kill()
-            mine = child.acknowledged()
+            mine = child.list_acknowledged()
             acknowledged += mine
             left = set(mine) - _stored(engine, tenant).keys()
             if acknowledge == "stored":
                 assert not left
             else:
                 # Each message is stored, or in the report, or both.
-                saved = {one.id for entry in JsonLinesUnsavedFiles().read(report) for one in entry.messages}
+                saved = {
+                    one.id for entry in JsonLinesUnsavedFileStore().read(report) for one in entry.messages
+                }
                 assert left <= saved
                 reported += len(saved)
                 with engine.writer() as writer:
@@ -67,7 +69,7 @@ def test_messages_that_a_writer_acknowledged_survive_a_kill(
         assert len(acknowledged) >= kills
         assert acknowledge == "stored" or reported > 0
         assert set(acknowledged) <= stored.keys()
-        assert all(content == draft_of(name).content for name, content in stored.items())
+        assert all(content == make_batch_draft(name).content for name, content in stored.items())
         adds = Counter((*name.split("-")[:3], name.rsplit("-", 1)[1]) for name in stored)
         assert all(count == int(size) for (*_, size), count in adds.items())  # no partial add
         for session in ("s0", "s1"):  # the messages of each thread are in the order in which it added them
@@ -152,5 +154,5 @@ def test_the_report_of_a_forking_process_stays_its_own(file_url: str, tmp_path: 
             wait(fork(lambda: writer.add("a", "s", MessageDraft("user", "two")))) == 1
         )  # refused: open another
         writer.add("a", "s", MessageDraft("user", "three"))
-        told = [one.content for entry in JsonLinesUnsavedFiles().read(path) for one in entry.messages]
+        told = [one.content for entry in JsonLinesUnsavedFileStore().read(path) for one in entry.messages]
         assert told == ["one", "three"]

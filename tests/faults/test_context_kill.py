@@ -11,13 +11,13 @@ import pytest
 from langmem_tiers.config import EngineConfig
 from langmem_tiers.context_files.service import ContextFiles
 from langmem_tiers.storage.database import Database
-from tests.context_tables import with_context_tables
+from tests.context_tables import create_context_tables
 from tests.faults.context_writer import (
     CONFIG,
     SESSION,
     count_up,
-    marked,
-    number_of,
+    mark_context,
+    read_number,
     save_blindly,
     save_until_killed,
     save_until_step,
@@ -58,14 +58,14 @@ def test_a_kill_leaves_the_latest_version_or_the_one_before(
         child.wait_for(lines + chance.randint(0, 2))
         pause(chance)
         child.kill()
-        lines = len(child.acknowledged())
-        acknowledged = int(child.acknowledged()[-1]) if lines else 0
-        found = number_of(files.load(SESSION))
+        lines = len(child.list_acknowledged())
+        acknowledged = int(child.list_acknowledged()[-1]) if lines else 0
+        found = read_number(files.load(SESSION))
         assert acknowledged <= found <= max(acknowledged, last) + 1
         last = found
     assert last >= lines > 0
     assert list((tmp_path / "context" / ".damaged").iterdir()) == []
-    assert files.save(marked(files.load(SESSION), last + 1)).version >= last
+    assert files.save(mark_context(files.load(SESSION), last + 1)).version >= last
 
 
 @pytest.mark.smoke
@@ -78,7 +78,7 @@ def test_a_kill_before_any_step_leaves_the_latest_version_or_the_one_before(
         child.start()
         child.join(LIMIT_SECONDS)
         in_the_middle += any((tmp_path / "context").rglob("*.tmp"))
-        now = number_of(files.load(SESSION))
+        now = read_number(files.load(SESSION))
         assert now in (found, found + 1)
         found = now
         if child.exitcode == 0:
@@ -130,7 +130,7 @@ def _database(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> s
     if backend == "postgresql":
         url = str(request.getfixturevalue("shared_postgres"))
     database = Database(url, EngineConfig())
-    with_context_tables(database)
+    create_context_tables(database)
     database.close()
     return url
 
@@ -139,13 +139,13 @@ def _database(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> s
 def test_4_processes_that_save_over_each_other_never_mix_two_versions(
     context: multiprocessing.context.ForkServerContext, files: ContextFiles, tmp_path: Path, each: int
 ) -> None:
-    _run(context, save_blindly, str(tmp_path / "context"), each, lambda: number_of(files.load(SESSION)))
-    number_of(files.load(SESSION))
+    _run(context, save_blindly, str(tmp_path / "context"), each, lambda: read_number(files.load(SESSION)))
+    read_number(files.load(SESSION))
     versions = files.versions(SESSION)
     assert versions[0].number == PROCESSES * each
     assert len(versions) == 3
     for version in versions:
-        number_of(files.version(SESSION, version.number))
+        read_number(files.version(SESSION, version.number))
 
 
 def _is_whole(files: ContextFiles) -> None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from benchmarks.servers import OwnPostgres, OwnRedis
+from benchmarks.servers import TemporaryPostgres, TemporaryRedis
 from langmem_tiers import EngineConfig, MemoryEngine, RedisConfig
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
 from langmem_tiers.erasure.models import ErasedCounts
-from langmem_tiers.erasure.scrub import WipeOwed
+from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.maintenance import repository
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import OTHER, SECRET, dump, files_with, fill, opened, tables_with
+from tests.erasing import OTHER, SECRET, dump, fill, find_files_with, find_tables_with, open_test_engine
 from tests.shared_servers import new_folder
 from tests.waiting import LIMIT_SECONDS
 
@@ -44,26 +44,26 @@ def fill_all(engine: MemoryEngine, tenant: str) -> list[str]:
     engine.items.put((tenant, "store"), ITEM, {"text": f"An {ITEM} swims."})
     engine.items.search((tenant,), query=ITEM)
     contexts = SqlContextStore(engine._database, (tenant,))
-    contexts.save(ContextData(session_id="monday", facts=(FILE,)), engine.parts.now())
+    contexts.save(ContextData(session_id="monday", facts=(FILE,)), engine.services.now())
     engine.session((tenant, "other"), "tuesday").add("user", f"Keep {OTHER}.")
     return ids
 
 
 def test_no_byte_of_a_user_is_left_in_a_sqlite_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         fill_all(engine, "alice")
         engine.maintenance.run()
         fill(engine, "alice", "friday")
         engine.session("bob", "s").add("user", f"Keep {OTHER}.")
-        assert files_with(tmp_path, *WORDS)
+        assert find_files_with(tmp_path, *WORDS)
         receipt = engine.forget(user="alice")
-        assert files_with(tmp_path, *WORDS) == []  # while the engine still has it open, its log too
+        assert find_files_with(tmp_path, *WORDS) == []  # while the engine still has it open, its log too
         assert receipt.is_scrubbed
         assert receipt.left == receipt.notes == ()
         assert OTHER in str(list(engine.session("bob", "s").messages()))
-    assert files_with(tmp_path, *WORDS) == []
-    assert files_with(tmp_path, OTHER) == ["memory.db"]
+    assert find_files_with(tmp_path, *WORDS) == []
+    assert find_files_with(tmp_path, OTHER) == ["memory.db"]
     with sqlite3.connect(tmp_path / "memory.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         for table in ("lmt_messages_terms", "lmt_knowledge_terms"):
@@ -75,22 +75,22 @@ def test_no_byte_of_a_user_is_left_in_a_sqlite_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["message", "session"])
 def test_no_byte_of_a_message_or_a_session_is_left_in_a_sqlite_file(tmp_path: Path, what: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url) as engine, opened(url) as other:
+    with open_test_engine(url) as engine, open_test_engine(url) as other:
         ids = fill_all(engine, "alice")
         other.namespace("alice").recall(SECRET)  # it holds the log, and what it read
         message = ids[7] if what == "message" else None
         receipt = engine.forget(namespace="alice", session="monday", message=message)
         assert receipt.is_scrubbed
         gone = (SECRET,) if what == "message" else (SECRET, KNOWN, ENTRY, FILE)
-        assert files_with(tmp_path, *gone) == []
-        assert [tables_with(url, word) for word in gone] == [[]] * len(gone)
-        assert files_with(tmp_path, ITEM) == ["memory.db"]
+        assert find_files_with(tmp_path, *gone) == []
+        assert [find_tables_with(url, word) for word in gone] == [[]] * len(gone)
+        assert find_files_with(tmp_path, ITEM) == ["memory.db"]
 
 
 @pytest.mark.soak
 def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url, config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
+    with open_test_engine(url, config=EngineConfig(busy_timeout_seconds=0.2)) as engine:
         engine.session("alice", "monday").add("user", SECRET)
         reader = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
         reader.execute("BEGIN")
@@ -101,12 +101,12 @@ def test_a_log_that_others_hold_is_told_of_and_emptied_the_next_time(tmp_path: P
         assert "forget the same again" in receipt.left[0]
         reader.close()
         assert engine.forget(namespace="alice").is_scrubbed
-        assert files_with(tmp_path, SECRET) == []
+        assert find_files_with(tmp_path, SECRET) == []
 
 
 def test_copies_from_before_a_migration_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "memory.db.v3-20250101T000000Z.backup").write_text(SECRET)
-    with opened(f"sqlite:///{tmp_path / 'memory.db'}") as engine:
+    with open_test_engine(f"sqlite:///{tmp_path / 'memory.db'}") as engine:
         engine.session("alice", "monday").add("user", SECRET)
         receipt = engine.forget(namespace="alice")
     assert "memory.db.v3-20250101T000000Z.backup" in receipt.notes[0]
@@ -134,23 +134,26 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
     url = new_postgres_database()
     server = _server(url)
     folder = _relations(server)
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         fill_all(engine, "alice")
         engine.session("bob", "s").add("user", f"Keep {OTHER}.")
         engine.maintenance.run()  # the planner has samples of the texts now
         with server.connect() as connection:
             connection.execute(text("CHECKPOINT"))
-        assert files_with(folder, *WORDS)
+        assert find_files_with(folder, *WORDS)
         ids = fill(engine, "alice", "friday")
         message = engine.forget(namespace="alice", session="friday", message=ids[7])
         assert message.is_scrubbed
         receipt = engine.forget(user="alice")
         assert receipt.is_scrubbed
         assert receipt.left == receipt.notes == ()
-        assert files_with(folder, *WORDS) == []
-        assert files_with(folder, OTHER)
-        assert [tables_with(url, word) for word in WORDS] == [[]] * len(WORDS)
-        for statement in (repository._CLEAR, repository._DELETE):  # the second is what older servers have
+        assert find_files_with(folder, *WORDS) == []
+        assert find_files_with(folder, OTHER)
+        assert [find_tables_with(url, word) for word in WORDS] == [[]] * len(WORDS)
+        for statement in (
+            repository._CLEAR_STATISTICS,
+            repository._DELETE_STATISTICS,
+        ):  # the second is what older servers have
             with server.connect() as connection:
                 connection.execute(text("ANALYZE lmt_messages"))
                 count = text("SELECT count(*) FROM pg_stats WHERE tablename = 'lmt_messages'")
@@ -160,54 +163,54 @@ def test_no_byte_of_a_user_is_left_in_the_relations_of_postgresql(
 
 
 @pytest.fixture(scope="module")
-def own_postgres() -> Iterator[OwnPostgres]:
+def own_postgres() -> Iterator[TemporaryPostgres]:
     """A server whose files belong to this module's tests alone."""
-    with OwnPostgres(new_folder() / "server") as server:
+    with TemporaryPostgres(new_folder() / "server") as server:
         yield server
 
 
 @pytest.mark.backend
 @pytest.mark.parametrize("recycles", ["on", "off"])
 def test_no_byte_of_a_user_is_left_in_any_file_of_postgresql_and_redis(
-    own_postgres: OwnPostgres, recycles: str
+    own_postgres: TemporaryPostgres, recycles: str
 ) -> None:
     own_postgres.execute(f"ALTER SYSTEM SET wal_recycle = '{recycles}'")
     own_postgres.execute("SELECT pg_reload_conf()")
     with (
-        OwnRedis("--appendonly", "yes", "--appendfsync", "always") as redis,
+        TemporaryRedis("--appendonly", "yes", "--appendfsync", "always") as redis,
         redis.client as client,
     ):
         client.config_set("save", "3600 1")
         folder, url = own_postgres.folder, own_postgres.new_database()
         config = EngineConfig(redis=RedisConfig(url=redis.url, timeout_seconds=LIMIT_SECONDS))
-        with opened(url, config=config) as engine:
+        with open_test_engine(url, config=config) as engine:
             fill_all(engine, "alice")
             engine.session("bob", "s").add("user", f"Keep {OTHER}.")
             engine.maintenance.run()
             client.save()
-            assert [name for name in files_with(folder, *WORDS) if "pg_wal" in name]
-            assert {"dump.rdb", "appendonly.aof"} <= set(files_with(redis.folder, SECRET))
+            assert [name for name in find_files_with(folder, *WORDS) if "pg_wal" in name]
+            assert {"dump.rdb", "appendonly.aof"} <= set(find_files_with(redis.folder, SECRET))
             server_of = _server(url)
             for _ in range(3):  # segments with what is to be erased lie ahead, to be written over
                 with server_of.connect() as connection:
                     connection.execute(text("SELECT pg_switch_wal()"))
                     connection.execute(text("CHECKPOINT"))
                 engine.session("bob", "s").add("user", "Go on.")
-            assert [name for name in files_with(folder, *WORDS) if "pg_wal" in name] or recycles == "off"
+            assert [name for name in find_files_with(folder, *WORDS) if "pg_wal" in name] or recycles == "off"
             receipt = engine.forget(user="alice")
             assert receipt.left == receipt.notes == ()
             assert receipt.is_scrubbed
-            assert files_with(folder, *WORDS) == []
-            assert files_with(redis.folder, *WORDS) == []
-            assert files_with(folder, OTHER)
-            assert files_with(redis.folder, OTHER)
+            assert find_files_with(folder, *WORDS) == []
+            assert find_files_with(redis.folder, *WORDS) == []
+            assert find_files_with(folder, OTHER)
+            assert find_files_with(redis.folder, OTHER)
 
 
 def test_a_redis_that_will_not_write_its_files_anew_is_told_of(tmp_path: Path) -> None:
-    with OwnRedis("--appendonly", "yes") as redis, redis.client as client:
+    with TemporaryRedis("--appendonly", "yes") as redis, redis.client as client:
         client.execute_command("ACL", "SETUSER", "default", "-bgrewriteaof")
         config = EngineConfig(redis=RedisConfig(url=redis.url, timeout_seconds=LIMIT_SECONDS))
-        with opened(f"sqlite:///{tmp_path / 'memory.db'}", config=config) as engine:
+        with open_test_engine(f"sqlite:///{tmp_path / 'memory.db'}", config=config) as engine:
             engine.session("alice", "monday").add("user", SECRET)
             receipt = engine.forget(user="alice")
             assert not receipt.is_scrubbed
@@ -222,7 +225,7 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
     server = _server(url)
     folder = _relations(server)
     giver, reader = f"giver{KNOWN}", "reader"
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         pool = engine.pools.create("docs", members=[reader, giver])
         engine.namespace(giver).knowledge.store("domain", "code", ENTRY)
         for known in engine.namespace(giver).knowledge:
@@ -231,9 +234,9 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
         engine.maintenance.run()  # the planner has samples of the texts now
         with server.connect() as connection:
             connection.execute(text("CHECKPOINT"))
-        assert files_with(folder, KNOWN, ENTRY)
+        assert find_files_with(folder, KNOWN, ENTRY)
         assert engine.forget(namespace=giver).is_scrubbed
-        assert files_with(folder, KNOWN, ENTRY) == []
+        assert find_files_with(folder, KNOWN, ENTRY) == []
         assert {"lmt_pools", "lmt_pool_members", "lmt_origins"} <= {
             table.name for table in engine.statistics().tables
         }
@@ -243,7 +246,7 @@ def test_no_byte_of_what_pools_lost_is_left_in_the_relations_of_postgresql(
 def test_a_transaction_that_could_still_see_it_is_told_of(new_postgres_database: Callable[[], str]) -> None:
     url = new_postgres_database()
     server = _server(url, "REPEATABLE READ")
-    with opened(url, config=EngineConfig(busy_timeout_seconds=0.3)) as engine:
+    with open_test_engine(url, config=EngineConfig(busy_timeout_seconds=0.3)) as engine:
         engine.session("alice", "monday").add("user", SECRET)
         with server.connect() as connection:
             connection.execute(text("SELECT 1"))
@@ -263,7 +266,7 @@ def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
         connection.execute(text("CREATE EXTENSION vector"))
         connection.execute(text(f"CREATE ROLE {role} LOGIN"))
         connection.execute(text(f"GRANT CREATE, USAGE ON SCHEMA public TO {role}"))
-    with opened(url.replace("postgres:", f"{role}:").replace("postgres@", f"{role}@")) as engine:
+    with open_test_engine(url.replace("postgres:", f"{role}:").replace("postgres@", f"{role}@")) as engine:
         engine.session("alice", "monday").add("user", SECRET)
         receipt = engine.forget(namespace="alice")
         assert receipt.counts.messages == 1
@@ -274,35 +277,35 @@ def test_a_role_that_owns_only_its_tables_is_told_what_is_left_to_the_owner(
 
 def test_without_scrubbing_rows_go_at_once_and_bytes_when_that_is_asked_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         fill_all(engine, "alice")
         assert not engine.forget(user="alice", scrub=False).is_scrubbed
-        assert tables_with(url, SECRET) == []
+        assert find_tables_with(url, SECRET) == []
         assert engine.maintenance.scrub().left == ()
-        assert files_with(tmp_path, *WORDS) == []
+        assert find_files_with(tmp_path, *WORDS) == []
 
 
 def test_who_is_stopped_leaves_a_note_that_nobody_else_takes_back(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         fill_all(engine, "alice")
         engine.session("bob", "s").add("user", "Something of Bob's.")
-        WipeOwed(engine.parts).note()  # somebody is about to forget Alice ...
+        PendingScrub(engine.services).begin()  # somebody is about to forget Alice ...
         assert engine.forget(namespace="bob").is_scrubbed  # ... when another comes and is done ...
         for path in (("alice",), ("alice", "other"), ("alice", "store")):
-            engine.parts.erasure.erase_namespace(path)  # ... and is killed before the bytes are wiped
-        assert files_with(tmp_path, SECRET)
+            engine.services.erasure.delete_namespace(path)  # ... and is killed before the bytes are wiped
+        assert find_files_with(tmp_path, SECRET)
         assert engine.forget(user="alice").is_scrubbed
-        assert files_with(tmp_path, *WORDS) == []
+        assert find_files_with(tmp_path, *WORDS) == []
 
 
 def test_a_note_is_kept_until_all_is_wiped_after_whoever_left_it_was_stopped(tmp_path: Path) -> None:
     clock = FrozenClock()
     with MemoryEngine(tmp_path / "memory.db", embedder=None, clock=clock) as engine:
-        notes = partial(engine.parts.tuning.leases, "wipe ")
+        notes = partial(engine.services.tuning.list_leases, "wipe ")
         assert engine.forget(namespace="typo", scrub=False).counts.total == 0
         assert notes() == {}  # nothing went, so nothing is owed
-        WipeOwed(engine.parts).note()
+        PendingScrub(engine.services).begin()
         engine.forget(namespace="typo")
         assert len(notes()) == 1  # it may be at work
         clock.advance(hours=2)
@@ -322,7 +325,7 @@ def test_who_forgets_what_is_not_there_has_no_table_written_anew(
     url = new_postgres_database()
     server = _server(url)
     node = text("SELECT pg_relation_filenode('lmt_messages')")
-    with opened(url) as engine, server.connect() as connection:
+    with open_test_engine(url) as engine, server.connect() as connection:
         engine.session("bob", "s").add("user", f"Keep {OTHER}.")
         before = connection.execute(node).scalar_one()
         assert engine.forget(namespace="typo").is_scrubbed
@@ -342,10 +345,10 @@ def test_the_tables_that_are_written_anew_are_those_that_lost_rows(
     nodes = text(
         "SELECT relname, pg_relation_filenode(oid) FROM pg_class WHERE relname IN ('lmt_items', 'lmt_knowledge')"
     )
-    with opened(url) as engine, server.connect() as connection:
+    with open_test_engine(url) as engine, server.connect() as connection:
         engine.namespace("alice").knowledge.store("domain", "tea", KNOWN)
         before = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
-        engine.parts.upkeep.scrub(ErasedCounts(knowledge=1), from_pools=False)
+        engine.services.maintenance_store.scrub(ErasedCounts(knowledge=1), from_pools=False)
         after = {row.relname: row.pg_relation_filenode for row in connection.execute(nodes)}
     assert before["lmt_items"] == after["lmt_items"]
     assert before["lmt_knowledge"] != after["lmt_knowledge"]

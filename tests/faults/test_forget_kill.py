@@ -14,13 +14,13 @@ from sqlalchemy import delete
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import leases
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import OTHER, SECRET, files_with, fill, opened, tables_with
+from tests.erasing import OTHER, SECRET, fill, find_files_with, find_tables_with, open_test_engine
 from tests.faults.forgetters import (
     AGED,
     STEPS,
+    create_later_clock,
     forget_together,
     forget_until,
-    later,
     retain_together,
     retain_until_killed,
 )
@@ -39,7 +39,7 @@ SESSIONS, OLD, NEW = 8, 30, 3
 
 def fill_old(url: str, sessions: int = SESSIONS) -> None:
     clock = FrozenClock()
-    with opened(url, clock, config=AGED) as engine:
+    with open_test_engine(url, clock, config=AGED) as engine:
         for number in range(sessions):
             session = engine.session("acme", f"s{number}")
             session.add_many([MessageDraft("user", f"old tile {index}") for index in range(OLD)])
@@ -84,12 +84,12 @@ def test_a_kill_during_retention_leaves_no_partial_step(
         child.wait_for(chance.randint(1, 7))  # batches of three: after all kills there are messages left
         pause(chance)
         child.kill()
-        with opened(url, later(), config=AGED) as engine:
+        with open_test_engine(url, create_later_clock(), config=AGED) as engine:
             seen.append(assert_whole(engine))
             with engine._database.write() as connection:
                 connection.execute(delete(leases))  # the killed process still holds it
     assert seen == sorted(set(seen), reverse=True)  # each child erased something before its kill
-    with opened(url, later(), config=AGED) as engine:
+    with open_test_engine(url, create_later_clock(), config=AGED) as engine:
         assert engine.maintenance.run().is_complete
         assert assert_whole(engine) == 0
         assert {
@@ -104,7 +104,7 @@ def test_a_kill_during_retention_leaves_no_partial_step(
 @pytest.mark.parametrize("step", [pytest.param(STEPS[0], marks=pytest.mark.smoke), *STEPS[1:]])
 def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path, step: str) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         for path in (("alice",), ("acme", "alice")):
             session = engine.session(path, "monday")
             session.add("user", f"We decided to use {SECRET}.")
@@ -114,13 +114,13 @@ def test_who_forgets_the_same_again_after_a_kill_comes_to_its_end(tmp_path: Path
     child.start()
     child.join(LIMIT_SECONDS)
     assert child.exitcode == -signal.SIGKILL
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         left = [one for one in engine.namespaces() if "alice" in one]
         assert len(left) == {"first removal": 2, "second removal": 1}.get(step, 0)
         receipt = engine.forget(user="alice")
         assert receipt.counts.namespaces == len(left)
         assert receipt.is_scrubbed
-        assert files_with(tmp_path, SECRET) == []
+        assert find_files_with(tmp_path, SECRET) == []
         assert engine.session("bob", "monday").latest()[0].content == f"Keep {OTHER}."
 
 
@@ -137,7 +137,7 @@ def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
 ) -> None:
     url = new_database()
     fill_old(url, sessions)
-    with opened(url) as engine:
+    with open_test_engine(url) as engine:
         ids = fill(engine, "alice")
     asked = {"namespace": "alice", "session": "monday", "message": ids[7]}
     context = fork_server()
@@ -153,6 +153,6 @@ def test_processes_that_forget_and_retain_at_once_erase_each_thing_once(
     for child in started:
         child.join(LIMIT_SECONDS)
     assert [child.exitcode for child in started] == [0] * 4
-    assert tables_with(url, SECRET) == []
-    with opened(url, later(), config=AGED) as engine:
+    assert find_tables_with(url, SECRET) == []
+    with open_test_engine(url, create_later_clock(), config=AGED) as engine:
         assert assert_whole(engine) == 0

@@ -99,10 +99,10 @@ def test_a_fork_leaves_the_parent_what_it_holds_in_memory(file_url: str) -> None
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         where.recall("boat")
-        retriever = engine._parts.retriever
-        before = (dict(retriever._held), retriever._lock, retriever._background._lock)
+        retriever = engine._services.retriever
+        before = (dict(retriever._indexes), retriever._lock, retriever._background._lock)
         assert wait(fork(lambda: where.recall("boat"))) == 0
-        assert (dict(retriever._held), retriever._lock, retriever._background._lock) == before
+        assert (dict(retriever._indexes), retriever._lock, retriever._background._lock) == before
         assert where.recall("boat")[0].entry.content == "the red boat"
 
 
@@ -124,8 +124,8 @@ def test_a_child_recalls_though_its_parent_was_in_the_middle_of_it(file_url: str
         where = engine.namespace("a")
         where.session("s").add("user", "the red boat")
         where.recall("boat")
-        retriever = engine._parts.retriever
-        locks: list[Any] = [retriever._lock, retriever._background._lock, retriever._held["a",].lock]
+        retriever = engine._services.retriever
+        locks: list[Any] = [retriever._lock, retriever._background._lock, retriever._indexes["a",].lock]
         held, free = threading.Event(), threading.Event()
 
         def hold() -> None:

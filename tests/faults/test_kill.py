@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from tests.faults.killing import next_to_kill, pause, start
-from tests.faults.writer import draft_of, write_until_killed
+from tests.faults.killing import pause, start, wait_for_next
+from tests.faults.writer import make_draft, write_until_killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_acknowledged_messages_survive_a_kill(url: str, kills: int, tenant: str,
         stored = {message.id: message for message in session.messages()}
         assert set(acknowledged) - set(stored) == set()
         for message in stored.values():  # no partial message
-            draft = draft_of(message.id)
+            draft = make_draft(message.id)
             assert (message.role, message.content, message.tool_calls, message.payload_json) == (
                 draft.role,
                 draft.content,
@@ -80,9 +80,9 @@ def _kill_writers(
         running.append((start(write_until_killed, (url, tenant, f"k{number}", str(notes)), notes), lines))
     acknowledged: list[str] = []
     while running:
-        child, lines = next_to_kill(running)
+        child, lines = wait_for_next(running)
         pause(chance)
         child.kill()
-        acknowledged += child.acknowledged()
+        acknowledged += child.list_acknowledged()
         running.remove((child, lines))
     return acknowledged

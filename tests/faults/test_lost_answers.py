@@ -168,30 +168,30 @@ def test_pools_and_what_is_to_be_erased_are_read_over_a_line_that_was_cut(proxy:
         entry = pool.contribute(ada, "A walrus has tusks.").entry
         assert entry is not None
     with stores(proxy.url) as (pools, erasure):
-        info = pools.find("tusks")
+        info = pools.get("tusks")
         assert info is not None
-        (session,) = erasure.sessions_of(ada, "s")
-        places = erasure.places(session, None, NOW.replace(year=9999))
-        touched = erasure.touched_by_messages(session, places, lasting=True)
+        (session,) = erasure.find_sessions(ada, "s")
+        places = erasure.find_messages(session, None, NOW.replace(year=9999))
+        touched = erasure.find_message_impact(session, places, lasting=True)
         assert touched is not None
         assert touched.state is not None
         state = touched.state
         reads: list[Callable[[], object]] = [
-            lambda: pools.find("tusks"),
-            lambda: pools.page(after=None, limit=9),
-            lambda: pools.readable(ada),
-            lambda: pools.members(info.id),
-            lambda: pools.member(info.id, ada),
-            lambda: pools.origins(info.namespace, [entry.id]),
-            lambda: pools.news(info.id, ada, NOW, limit=9),
-            lambda: erasure.namespaces_of("ada"),
-            lambda: erasure.sessions_of(ada, "s"),
-            lambda: erasure.places(session, None, NOW.replace(year=9999)),
-            lambda: erasure.touched_by_sessions(ada, [session], ["s"]),
-            lambda: erasure.touched_by_messages(session, places, lasting=True),
-            lambda: erasure.touched_by_entry(info.namespace, entry.id),
-            lambda: erasure.behind(state, 9),
-            lambda: erasure.old_sessions(NOW.replace(year=9999), after=0, limit=9),
+            lambda: pools.get("tusks"),
+            lambda: pools.list_pools(after=None, limit=9),
+            lambda: pools.list_readable(ada),
+            lambda: pools.list_members(info.id),
+            lambda: pools.get_member(info.id, ada),
+            lambda: pools.get_origins(info.namespace, [entry.id]),
+            lambda: pools.get_updates(info.id, ada, NOW, limit=9),
+            lambda: erasure.find_user_namespaces("ada"),
+            lambda: erasure.find_sessions(ada, "s"),
+            lambda: erasure.find_messages(session, None, NOW.replace(year=9999)),
+            lambda: erasure.find_session_impact(ada, [session], ["s"]),
+            lambda: erasure.find_message_impact(session, places, lasting=True),
+            lambda: erasure.find_entry_impact(info.namespace, entry.id),
+            lambda: erasure.list_summarized_messages(state, 9),
+            lambda: erasure.list_old_sessions(NOW.replace(year=9999), after=0, limit=9),
         ]
         for number, read in enumerate(reads, 1):
             expected = read()

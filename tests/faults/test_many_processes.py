@@ -14,7 +14,7 @@ from langmem_tiers import EntryDraft, MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock, HashEmbedder
 from tests.faults.starters import start_and_add
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 
@@ -94,7 +94,7 @@ def test_eight_processes_that_start_together_create_the_tables_once(
 ) -> None:
     url = new_postgres_database()
     texts = [str(number) for number in range(STARTERS)]
-    all_at_once(fork_server(), start_and_add, [(url, text) for text in texts])
+    run_at_once(fork_server(), start_and_add, [(url, text) for text in texts])
     with psycopg.connect(url) as connection:
         versions = connection.execute("SELECT version FROM lmt_schema ORDER BY version").fetchall()
         identities = connection.execute("SELECT count(*) FROM lmt_database").fetchone()

@@ -8,7 +8,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine
 from tests.faults.thread_writers import write_in_threads
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 
 pytestmark = pytest.mark.fault
@@ -29,7 +29,7 @@ def test_8_threads_in_4_processes_lose_and_duplicate_nothing(url: str, each: int
     with MemoryEngine(url) as engine:
         engine.namespace("acme").delete()
     arguments = [(url, str(process), THREADS, each) for process in range(PROCESSES)]
-    all_at_once(fork_server(), write_in_threads, arguments, limit_seconds=800)
+    run_at_once(fork_server(), write_in_threads, arguments, limit_seconds=800)
     with MemoryEngine(url) as engine:
         sessions = [engine.session("acme", f"s{n}") for n in range(4)]
         stored = [message.content for session in sessions for message in session.messages()]

@@ -18,11 +18,11 @@ from langmem_tiers.common.entries import Tier
 from langmem_tiers.facts.models import FactState
 from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome, RelationKind
 from langmem_tiers.long_term.records import Access, MemoryWrite
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.faults.killing import pause, start
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.long_term.models import Receipt
-    from langmem_tiers.long_term.records import KeptEntry
+    from langmem_tiers.long_term.records import StoredEntry
 
 pytestmark = pytest.mark.fault
 
@@ -57,7 +57,7 @@ def test_4_threads_that_store_the_same_make_one_entry(engine: MemoryEngine, tena
             start.wait()
             receipts.append(memory.store(text))
 
-    in_threads(WRITERS, store)
+    run_in_threads(WRITERS, store)
     outcomes = Counter(one.outcome for one in receipts)
     assert outcomes == {Outcome.STORED: len(SAME), Outcome.DUPLICATE: len(SAME) * (WRITERS - 1)}
     stored = {one.entry.id for one in receipts if one.entry is not None and one.is_stored}
@@ -70,7 +70,7 @@ def test_4_processes_that_store_the_same_make_one_entry(
     context: multiprocessing.context.ForkServerContext, url: str, tenant: str
 ) -> None:
     MemoryEngine(url).close()
-    new = all_at_once(context, store_the_same, [(url, tenant)] * WRITERS)
+    new = run_at_once(context, store_the_same, [(url, tenant)] * WRITERS)
     assert sorted(itertools.chain(*new)) == sorted(SAME)
     with MemoryEngine(url) as engine:
         found = engine.namespace(tenant).long_term.entries()
@@ -88,7 +88,7 @@ def test_of_those_who_contradict_each_other_at_once_one_is_in_force(url: str, te
             for _ in range(3):
                 memory.store(f"The code of the house is {next(numbers)}.")
 
-    in_threads(WRITERS, store)
+    run_in_threads(WRITERS, store)
     with MemoryEngine(url) as engine:
         entries = check(engine, tenant)
         assert len(entries) == 3 * WRITERS
@@ -109,7 +109,7 @@ def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: st
             start.wait()
             told.append(session.learn(whole=True).messages)
 
-    in_threads(WRITERS, learn)
+    run_in_threads(WRITERS, learn)
     assert sum(told) == 45
     with MemoryEngine(url) as engine:
         facts = list(engine.namespace(tenant).facts)
@@ -132,13 +132,13 @@ def test_those_who_learn_from_one_session_at_once_read_each_message_once(url: st
 def test_who_stores_what_contradicts_an_entry_that_is_erased_meanwhile_looks_again(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, store = engine.namespace(tenant).long_term, engine.parts.lasting.store
+    memory, store = engine.namespace(tenant).long_term, engine.services.long_term.store
     old = memory.store("Alice lives in Berlin.").entry
     assert old is not None
     commit = store.commit
 
     def erase_first(namespace: NamespacePath, write: MemoryWrite, now: datetime) -> bool:
-        store.erase(namespace, [old.id])
+        store.delete(namespace, [old.id])
         return commit(namespace, write, now)
 
     with monkeypatch.context() as patch:
@@ -153,7 +153,7 @@ def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_
     url: str, tenant: str
 ) -> None:
     with MemoryEngine(url) as engine:
-        namespace, store, now = (tenant,), engine.parts.lasting.store, engine.parts.now()
+        namespace, store, now = (tenant,), engine.services.long_term.store, engine.services.now()
         drafts = [EntryDraft(content=f"walrus {number}") for number in range(100)]
         stored = engine.namespace(tenant).long_term.store_many(drafts, compared=True)
         names = [one.entry.id for one in stored if one.entry is not None]
@@ -174,7 +174,7 @@ def test_who_counts_uses_and_who_changes_entries_do_not_wait_for_each_other_for_
             for _ in range(12):
                 own()
 
-        in_threads(len(works), work)
+        run_in_threads(len(works), work)
         assert {one.entry.access_count for one in store.get(namespace, names).values()} == {12}
 
 
@@ -191,7 +191,7 @@ def test_a_kill_leaves_a_consistent_memory(url: str, kills: int, tenant: str, tm
         child.wait_for(chance.randint(1, 12))
         pause(chance)
         child.kill()
-        acknowledged += child.acknowledged()
+        acknowledged += child.list_acknowledged()
     assert len(acknowledged) >= kills
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
@@ -212,12 +212,12 @@ def test_a_kill_leaves_a_consistent_memory(url: str, kills: int, tenant: str, tm
         assert engine.namespace(tenant).long_term.store("Alice lives in Berlin.").outcome is Outcome.STORED
 
 
-def check(engine: MemoryEngine, tenant: str) -> tuple[KeptEntry, ...]:
+def check(engine: MemoryEngine, tenant: str) -> tuple[StoredEntry, ...]:
     """That an entry ceases to hold exactly if another supersedes it, from then on; all that there are."""
-    store, namespace = engine.parts.lasting.store, (tenant,)
-    entries = store.page(namespace, Tier.LONG_TERM, ALL, limit=10_000)
+    store, namespace = engine.services.long_term.store, (tenant,)
+    entries = store.list_entries(namespace, Tier.LONG_TERM, ALL, limit=10_000)
     by_id = {one.entry.id: one.entry for one in entries}
-    relations = store.relations(namespace, list(by_id))
+    relations = store.list_relations(namespace, list(by_id))
     superseded = {one.target: one.source for one in relations if one.kind == RelationKind.SUPERSEDES}
     closed = {name for name, entry in by_id.items() if entry.valid_until is not None}
     assert closed == set(superseded)

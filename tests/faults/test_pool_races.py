@@ -13,11 +13,11 @@ import pytest
 from langmem_tiers import EntryNotFoundError, MemoryEngine, NotAllowedError, PoolNotFoundError
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.long_term.models import EntryFilters
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.faults.killing import pause, start
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import KeptEntry
+    from langmem_tiers.long_term.records import StoredEntry
 
 pytestmark = pytest.mark.fault
 
@@ -40,8 +40,8 @@ def context() -> multiprocessing.context.ForkServerContext:
     return fork_server()
 
 
-def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, KeptEntry]:
-    page = engine.parts.lasting.store.page(namespace, Tier.LONG_TERM, ALL, limit=10_000)
+def kept(engine: MemoryEngine, namespace: NamespacePath) -> dict[str, StoredEntry]:
+    page = engine.services.long_term.store.list_entries(namespace, Tier.LONG_TERM, ALL, limit=10_000)
     return {one.entry.id: one for one in page}
 
 
@@ -56,7 +56,7 @@ def test_processes_that_contribute_the_same_make_one_entry(
     reader = (tenant, "reader")
     with MemoryEngine(url) as engine:
         pool = engine.pools.create(tenant, members=[reader, *writers])
-    new = all_at_once(context, contribute_the_same, [(url, tenant, who) for who in writers])
+    new = run_at_once(context, contribute_the_same, [(url, tenant, who) for who in writers])
     assert sorted(itertools.chain(*new)) == sorted(SAME)
     with MemoryEngine(url) as engine:
         pool = engine.pools.get(tenant)
@@ -81,16 +81,16 @@ def test_a_kill_leaves_a_consistent_pool(url: str, tenant: str, tmp_path: Path) 
         child.wait_for(chance.randint(1, 8))
         pause(chance)
         child.kill()
-        acknowledged += child.acknowledged()
+        acknowledged += child.list_acknowledged()
     assert len(acknowledged) >= KILLS
     with MemoryEngine(url, embedder=None) as engine:
         pool = engine.pools.get(tenant)
         pool.sync_to(reader)
         inside = kept(engine, ("", "pools", pool.id))
         assert set(acknowledged) <= set(inside)
-        assert set(engine.parts.pools.origins(("", "pools", pool.id), list(inside))) == set(inside)
+        assert set(engine.services.pools.get_origins(("", "pools", pool.id), list(inside))) == set(inside)
         copies = kept(engine, reader)
-        assert set(engine.parts.pools.origins(reader, list(copies))) == set(copies)
+        assert set(engine.services.pools.get_origins(reader, list(copies))) == set(copies)
         assert set(Counter(one.entry.content for one in copies.values()).values()) == {1}
         in_force = {hit.entry.content for hit in pool.query(reader, "code", limit=99)}
         assert len(in_force) == KILLS
@@ -156,7 +156,7 @@ def test_who_uses_a_pool_that_is_deleted_meanwhile_is_told_so(url: str, tenant: 
         at_once(give, give, delete)
         assert kept(engine, ("", "pools", pool.id)) == {}
         # The namespace that a late contribution could have made again is not there either.
-        assert engine.parts.lasting.store.revision(("", "pools", pool.id)) == 0
+        assert engine.services.long_term.store.get_revision(("", "pools", pool.id)) == 0
 
 
 def at_once(*works: Callable[[], None]) -> None:
@@ -166,4 +166,4 @@ def at_once(*works: Callable[[], None]) -> None:
         own = next(left)
         own()
 
-    in_threads(len(works), work)
+    run_in_threads(len(works), work)

@@ -21,7 +21,7 @@ from langmem_tiers import (
     Strategy,
 )
 from langmem_tiers.testing import HashEmbedder
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.waiting import wait_until
 
 PATIENT = EngineConfig(busy_timeout_seconds=3600)
@@ -217,7 +217,7 @@ def test_more_namespaces_than_there_is_room_for_are_all_answered() -> None:
                 assert (
                     engine.namespace(tenant).recall(f"boat {tenant} 7")[0].entry.content == f"boat {tenant} 7"
                 )
-        assert len(engine._parts.retriever._held) < 4
+        assert len(engine._services.retriever._indexes) < 4
 
 
 def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail(
@@ -235,7 +235,7 @@ def test_recalls_beside_writers_and_erasers_are_answered_or_empty_and_never_fail
             if number % 2:
                 session.delete()
 
-    in_threads(4, work)
+    run_in_threads(4, work)
     sessions = {hit.session for hit in where.recall("boat", limit=100)}
     assert sessions == {f"s{number}" for number in range(0, 16, 2)}
 

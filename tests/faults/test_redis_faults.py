@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.testing import FrozenClock
-from tests.answering_server import AnsweringServer
+from tests.answering_server import FixedReplyServer
 from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -31,8 +31,8 @@ KEEPS_ITS_DATA = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
-def server() -> Iterator[OwnRedis]:
-    with OwnRedis() as started:
+def server() -> Iterator[TemporaryRedis]:
+    with TemporaryRedis() as started:
         yield started
 
 
@@ -75,7 +75,7 @@ def test_a_redis_that_is_not_there_is_missed_once_and_counted(
 
 
 def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with OwnRedis("--requirepass", "right-one") as server:
+    with TemporaryRedis("--requirepass", "right-one") as server:
         path = server.url.removeprefix("unix://")
         with opened(tmp_path, f"unix://:wrong-one@{path}") as engine:
             use(engine)
@@ -112,7 +112,7 @@ def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, caplog: pytest.L
 def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: bytes | None) -> None:
     clock = FrozenClock()
     with (
-        AnsweringServer(answer) as server,
+        FixedReplyServer(answer) as server,
         opened(tmp_path, server.url, clock, timeout_seconds=0.05) as engine,
     ):
         for _ in range(2):
@@ -123,7 +123,7 @@ def test_a_server_that_answers_garbage_is_not_believed(tmp_path: Path, answer: b
 
 
 def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) -> None:
-    with OwnRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
+    with TemporaryRedis() as server, opened(tmp_path, server.url) as engine, server.client as client:
         session = engine.session("acme", "s")
         session.add("user", "one")
         (key,) = client.keys()
@@ -132,7 +132,9 @@ def test_a_server_that_says_a_window_is_empty_is_not_believed(tmp_path: Path) ->
         assert [m.content for m in session.latest()] == ["one"]
 
 
-def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(tmp_path: Path, server: OwnRedis) -> None:
+def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(
+    tmp_path: Path, server: TemporaryRedis
+) -> None:
     clock = FrozenClock()
     with opened(tmp_path, server.url, clock, timeout_seconds=0.2) as engine:
         use(engine)
@@ -156,7 +158,7 @@ def test_calls_after_a_timeout_do_not_wait_for_a_redis_that_hangs(tmp_path: Path
 def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_data(tmp_path: Path) -> None:
     clock = FrozenClock()
     with (
-        OwnRedis(*KEEPS_ITS_DATA) as server,
+        TemporaryRedis(*KEEPS_ITS_DATA) as server,
         opened(tmp_path, server.url, clock) as engine,
         engine.writer() as writer,
     ):
@@ -177,7 +179,7 @@ def test_what_was_written_while_redis_was_away_is_seen_when_it_is_back_with_its_
         assert status(engine).hits == before + 4
 
 
-def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: OwnRedis) -> None:
+def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: TemporaryRedis) -> None:
     clock = FrozenClock()
     with opened(tmp_path, server.url, clock, timeout_seconds=0.1) as engine, engine.writer() as writer:
         session = engine.session("acme", "s")
@@ -205,7 +207,7 @@ def test_a_call_asks_a_redis_that_hangs_at_most_once(tmp_path: Path, server: Own
 
 
 def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
-    tmp_path: Path, server: OwnRedis
+    tmp_path: Path, server: TemporaryRedis
 ) -> None:
     clock, hidden = FrozenClock(), server.folder / "hidden.sock"
     with opened(tmp_path, server.url, clock) as engine, server.client as client:
@@ -226,7 +228,7 @@ def test_what_was_erased_while_redis_was_away_is_removed_when_it_is_back(
 @pytest.mark.parametrize("policy", ["allkeys-lru", "noeviction"])
 def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> None:
     with (
-        OwnRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
+        TemporaryRedis("--maxmemory", "2mb", "--maxmemory-policy", policy) as server,
         opened(tmp_path, server.url, retry_seconds=0.001) as engine,
     ):
         for n in range(60):
@@ -236,7 +238,7 @@ def test_a_redis_that_is_full_is_only_slower(tmp_path: Path, policy: str) -> Non
         assert status(engine).is_connected
 
 
-def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: OwnRedis) -> None:
+def test_a_forked_child_has_connections_of_its_own(tmp_path: Path, server: TemporaryRedis) -> None:
     with opened(tmp_path, server.url) as engine:
         use(engine)
         assert wait(fork(lambda: use(engine))) == 0
@@ -266,7 +268,7 @@ def test_a_kill_and_a_restart_under_load_lose_and_fake_nothing(
         before = dict(written)
         wait_until(lambda: all(written[name] > before[name] + 1 for name in before), "all workers go on")
 
-    with OwnRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
+    with TemporaryRedis(*settings) as server, opened(tmp_path, server.url, retry_seconds=0.05) as engine:
         workers = [threading.Thread(target=work, args=(engine, name)) for name in "abcd"]
         for worker in workers:
             worker.start()
@@ -310,7 +312,7 @@ print(n, status.hits, flush=True)
 
 
 def test_processes_on_one_postgresql_and_one_redis_see_each_other(
-    shared_postgres: str, tenant: str, server: OwnRedis
+    shared_postgres: str, tenant: str, server: TemporaryRedis
 ) -> None:
     children = [
         subprocess.Popen(

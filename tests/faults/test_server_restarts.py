@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.scale_load import Load, run
-from benchmarks.servers import OwnPostgres, OwnRedis
+from benchmarks.servers import TemporaryPostgres, TemporaryRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, PostgresConfig, StorageUnavailableError
 from tests.faults.cutting_proxy import COMMIT
 from tests.shared_servers import new_folder
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.fault
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnPostgres]:
-    with OwnPostgres(new_folder() / "pg") as own:
+def server() -> Iterator[TemporaryPostgres]:
+    with TemporaryPostgres(new_folder() / "pg") as own:
         yield own
 
 
 def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
-    server: OwnPostgres, tmp_path: Path
+    server: TemporaryPostgres, tmp_path: Path
 ) -> None:
-    with OwnRedis() as redis:
+    with TemporaryRedis() as redis:
         load = Load(
             url=server.new_database(),
             folder=str(tmp_path),
@@ -49,7 +49,7 @@ def test_workers_go_on_through_restarts_and_lose_double_and_mix_up_nothing(
     assert (figures["lost"], figures["doubled"], figures["wrong_tenant"], figures["unseen"]) == (0, 0, 0, 0)
 
 
-def test_who_meets_a_server_that_is_away_waits_for_it(server: OwnPostgres) -> None:
+def test_who_meets_a_server_that_is_away_waits_for_it(server: TemporaryPostgres) -> None:
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=LIMIT_SECONDS))
     with MemoryEngine(server.new_database(), config=config) as engine:
         session = engine.session("acme", "s")
@@ -64,7 +64,7 @@ def test_who_meets_a_server_that_is_away_waits_for_it(server: OwnPostgres) -> No
         assert [hit.entry.content for hit in engine.namespace("acme").search("walrus")] == ["the walrus"]
 
 
-def test_who_does_not_want_to_wait_is_told_without_the_password(server: OwnPostgres) -> None:
+def test_who_does_not_want_to_wait_is_told_without_the_password(server: TemporaryPostgres) -> None:
     url = server.new_database().replace("postgres:@", "postgres:hunter2@")
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
     with MemoryEngine(url, config=config) as engine:

@@ -13,7 +13,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, SessionNotFoundError
 from langmem_tiers.sessions.models import Listing
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.faults.list_writers import ADDERS, write_lists, write_lists_in_a_process
 from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.fork_server import fork_server
@@ -80,7 +80,7 @@ def test_who_erases_a_session_and_who_changes_its_list_do_not_wait_for_each_othe
                     session.transcript.move_oldest(1, Listing.REMOVED)
                     session.transcript.replace([MessageDraft("user", "walrus")], former=Listing.REMOVED)
 
-        in_threads(3, partial(erase_or_change, session, erasing, start))
+        run_in_threads(3, partial(erase_or_change, session, erasing, start))
     assert engine.namespace(tenant).sessions().sessions == ()
     assert engine.namespace(tenant).search("walrus") == ()
 

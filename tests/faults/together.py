@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Failed:
-    told: str
+    traceback_text: str
 
 
-def all_at_once(
+def run_at_once(
     context: ForkServerContext,
     work: Callable[..., Any],
     arguments: Sequence[tuple[object, ...]],
@@ -61,5 +61,5 @@ def _run(pipe: Connection, start: Barrier, work: Callable[..., Any], arguments: 
 def _outcome(pipe: Connection, limit_seconds: float) -> Any:
     assert pipe.poll(limit_seconds), "a child hangs"
     outcome = pipe.recv()
-    assert not isinstance(outcome, _Failed), outcome.told
+    assert not isinstance(outcome, _Failed), outcome.traceback_text
     return outcome

@@ -15,13 +15,13 @@ def write_until_killed(url: str, tenant: str, name: str, acknowledged: str) -> N
     number = 0
     while True:
         size = 1 if number % 3 else 4
-        drafts = [draft_of(f"{name}-{number}-{index}-of-{size}") for index in range(size)]
+        drafts = [make_draft(f"{name}-{number}-{index}-of-{size}") for index in range(size)]
         report = session.add_many(drafts)
         os.write(notes, "".join(f"{message.id}\n" for message in report.stored).encode())
         number += 1
 
 
-def draft_of(message_id: str) -> MessageDraft:
+def make_draft(message_id: str) -> MessageDraft:
     """The message that has this id, always the same."""
     number = int(message_id.split("-")[1])
     return MessageDraft(

@@ -17,13 +17,13 @@ from typer.main import get_command
 
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, Strategy, TokenBudget
 from langmem_tiers.cli.app import app
-from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
-from langmem_tiers.mcp.server import server_of
+from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
+from langmem_tiers.mcp.server import build_server
 from langmem_tiers.server import create_app
 from langmem_tiers.storage.migrations import _create_statements
 from langmem_tiers.testing import seeded_ids
-from tests.backup.filled import fill, lines_of
-from tests.backup.filled import opened as opened_for_backup
+from tests.backup.filled import fill, read_lines
+from tests.backup.filled import open_small_engine as opened_for_backup
 from tests.mcp.serving import InProcess
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def openapi() -> Any:
 
 def mcp_tools() -> Any:
     with MemoryEngine(embedder=None) as engine:
-        listed = asyncio.run(InProcess(server_of(engine, USER)).list_tools())
+        listed = asyncio.run(InProcess(build_server(engine, USER)).list_tools())
     parts = {"title", "description", "input_schema", "output_schema", "annotations"}
     return {tool.name: tool.model_dump(mode="json", include=parts) for tool in listed.tools}
 
@@ -92,7 +92,7 @@ def backup() -> Any:
         with opened_for_backup(f"sqlite:///{path / 'memory.db'}") as engine:
             fill(engine, "acme", "alice")
             engine.backup(path / "backup.gz")
-        return lines_of(path / "backup.gz")
+        return read_lines(path / "backup.gz")
 
 
 def recalls() -> Any:
@@ -113,7 +113,7 @@ def contexts() -> Any:
     """Return 50 contexts, of the namespace and of its sessions in turn, within five budgets."""
     with _demo() as engine:
         namespace = engine.namespace(*USER)
-        names = [chapter.session for chapter in chapters()]
+        names = [chapter.session for chapter in load_chapters()]
         shown = []
         for number, query in enumerate(_queries()[:CONTEXTS]):
             size = BUDGETS[number % len(BUDGETS)]
@@ -174,10 +174,10 @@ def _demo() -> Iterator[MemoryEngine]:
     config = EngineConfig(budget=TokenBudget.of(2000))
     with MemoryEngine(clock=clock, ids=seeded_ids(), config=config) as engine:
         namespace = engine.namespace(*USER)
-        for chapter in chapters():
+        for chapter in load_chapters():
             session = namespace.session(chapter.session)
             session.add_many(chapter.messages)
-            clock.follow(chapter.messages[-1].created_at)
+            clock.advance_to(chapter.messages[-1].created_at)
             session.learn()
         namespace.knowledge.store("preference", "spelling", "British spelling everywhere")
         namespace.embed()
@@ -186,8 +186,10 @@ def _demo() -> Iterator[MemoryEngine]:
 
 @cache
 def _queries() -> list[str]:
-    asked = [text for question in questions() for text in (question.text, question.search, question.answer)]
-    drafts = [draft for chapter in chapters() for draft in chapter.messages]
+    asked = [
+        text for question in load_questions() for text in (question.text, question.search, question.answer)
+    ]
+    drafts = [draft for chapter in load_chapters() for draft in chapter.messages]
     said = [draft.content for role in ("user", "assistant") for draft in drafts if draft.role == role]
     return list(dict.fromkeys(text for text in [*asked, *said] if text))
 

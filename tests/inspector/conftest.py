@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.browsers import browsing
+from benchmarks.browsers import open_browser
 from langmem_tiers import MemoryEngine
-from tests.inspector.looking import Look
+from tests.inspector.looking import InspectorPage
 from tests.inspector.memories import fill
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SECRET = "a-token-for-tests"
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    with browsing() as found:
+    with open_browser() as found:
         yield found
 
 
@@ -49,12 +49,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def looking(browser: Browser, address: str) -> Iterator[Callable[..., Look]]:
+def looking(browser: Browser, address: str) -> Iterator[Callable[..., InspectorPage]]:
     """Opens a page at a width; what went wrong in it fails the test at its end."""
-    opened: list[Look] = []
+    opened: list[InspectorPage] = []
 
-    def look(width: int = 1200, scheme: str = "light", secret: str | None = SECRET) -> Look:
-        opened.append(Look(browser, address, width, scheme, secret))
+    def look(width: int = 1200, scheme: str = "light", secret: str | None = SECRET) -> InspectorPage:
+        opened.append(InspectorPage(browser, address, width, scheme, secret))
         return opened[-1]
 
     yield look

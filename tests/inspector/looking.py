@@ -22,7 +22,7 @@ _BY_DESIGN = (
 )  # the browser tells of each refusal
 
 
-class Look:
+class InspectorPage:
     """A page, with what it asked for and what it complained of."""
 
     def __init__(self, browser: Browser, address: str, width: int, scheme: str, secret: str | None) -> None:
@@ -46,13 +46,15 @@ class Look:
         self.page.on("dialog", self._dialog)
         self.page.on("request", self._request)
 
-    def at(self, page: str, namespace: tuple[str, ...] | None = None, **parameters: object) -> Look:
+    def go_to(
+        self, page: str, namespace: tuple[str, ...] | None = None, **parameters: object
+    ) -> InspectorPage:
         """Go to a page and wait until it is there."""
         named = {} if namespace is None else {"ns": "/".join(namespace)}
         self.page.goto(f"{self.address}inspector/#/{page}?{urlencode(named | parameters)}")
-        return self.settled()
+        return self.wait_until_settled()
 
-    def settled(self) -> Look:
+    def wait_until_settled(self) -> InspectorPage:
         """Wait until nothing is on its way."""
         self.page.evaluate(
             "new Promise((done) => setTimeout(done, 30))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, KnowledgeCategory, MessageDraft
-from langmem_tiers.cli.demo.conversation import chapters
+from langmem_tiers.cli.demo.conversation import load_chapters
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
@@ -41,15 +41,15 @@ def fill(engine: MemoryEngine) -> None:
 
 def _story(engine: MemoryEngine) -> None:
     tenant = engine.namespace(*STORY)
-    for chapter in chapters():
+    for chapter in load_chapters():
         tenant.session(chapter.session).add_many(chapter.messages)
         engine.optimizer.run(STORY)
     tenant.knowledge.store(KnowledgeCategory.DOMAIN, "payment provider", "Fjordpay", confidence=0.9)
     tenant.knowledge.store(KnowledgeCategory.USER_PREFERENCE, "spelling", "British", confidence=0.45)
-    circles(AgentMemory(engine=engine, namespace=STORY, task="ferry"))
+    record_loop(AgentMemory(engine=engine, namespace=STORY, task="ferry"))
 
 
-def circles(memory: AgentMemory) -> None:
+def record_loop(memory: AgentMemory) -> None:
     """An agent that goes in circles."""
     memory.start_task("Find the cheapest ferry to Smögen", task="ferry")
     memory.record_cycle("Start", AgentAction("goto", {"url": "https://ferry.example"}), "Timetable of 2025")

@@ -13,7 +13,7 @@ from tests.inspector.memories import STORY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.inspector.looking import Look
+    from tests.inspector.looking import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
@@ -51,7 +51,7 @@ CONTRASTS = r"""() => {
 }"""
 
 
-def tab_to(look: Look, name: str, limit: int = 60) -> None:
+def tab_to(look: InspectorPage, name: str, limit: int = 60) -> None:
     """Press Tab until something of that name has the focus."""
     for _ in range(limit):
         look.page.keyboard.press("Tab")
@@ -63,17 +63,17 @@ def tab_to(look: Look, name: str, limit: int = 60) -> None:
     pytest.fail(f"{name!r} is out of reach of the Tab key")
 
 
-def test_all_can_be_done_with_the_keyboard(looking: Callable[..., Look]) -> None:
-    look = looking().at("overview", STORY)
+def test_all_can_be_done_with_the_keyboard(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("overview", STORY)
     look.page.keyboard.press("Tab")
     expect(look.page.get_by_role("link", name="Skip to the content")).to_be_focused()
     tab_to(look, "Sessions")
     look.page.keyboard.press("Enter")
-    look.settled()
+    look.wait_until_settled()
     expect(look.page.get_by_role("heading", name="Sessions", level=1)).to_be_focused()
     tab_to(look, "05-load-and-locks")
     look.page.keyboard.press("Enter")
-    look.settled()
+    look.wait_until_settled()
     expect(look.page.get_by_role("heading", name="05-load-and-locks", level=1)).to_be_focused()
     tab_to(look, "Original")
     look.page.keyboard.press("j")
@@ -90,8 +90,8 @@ def test_all_can_be_done_with_the_keyboard(looking: Callable[..., Look]) -> None
     expect(look.page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_what_has_the_focus_shows_a_ring(looking: Callable[..., Look]) -> None:
-    look = looking().at("search", STORY, q="Stripe")
+def test_what_has_the_focus_shows_a_ring(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("search", STORY, q="Stripe")
     tab_to(look, "Original")
     ring = look.page.evaluate(
         "(s => [s.outlineStyle, s.outlineWidth])(getComputedStyle(document.activeElement))"
@@ -99,8 +99,8 @@ def test_what_has_the_focus_shows_a_ring(looking: Callable[..., Look]) -> None:
     assert ring == ["solid", "2px"]
 
 
-def test_the_skip_link_leads_to_the_content_and_keeps_the_page(looking: Callable[..., Look]) -> None:
-    look = looking().at("tasks", STORY)
+def test_the_skip_link_leads_to_the_content_and_keeps_the_page(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("tasks", STORY)
     look.page.keyboard.press("Tab")
     look.page.keyboard.press("Enter")
     expect(look.page.get_by_role("main")).to_be_focused()
@@ -108,19 +108,19 @@ def test_the_skip_link_leads_to_the_content_and_keeps_the_page(looking: Callable
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(looking: Callable[..., Look], scheme: str) -> None:
+def test_text_stands_out_from_its_ground(looking: Callable[..., InspectorPage], scheme: str) -> None:
     look = looking(scheme=scheme)
     asked = {"s": "04-payment-switch", "q": "Stripe", "b": 1000, "t": "ferry"}
     for page in ("overview", "session", "search", "preview", "knowledge", "tasks", "task"):
-        assert look.at(page, STORY, **asked).page.evaluate(CONTRASTS) == []
+        assert look.go_to(page, STORY, **asked).page.evaluate(CONTRASTS) == []
     look.page.get_by_role("link", name="Sessions").click()
     look.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
     expect(look.page.get_by_role("button", name="Erase for good")).to_be_visible()
     assert look.page.evaluate(CONTRASTS) == []
 
 
-def test_each_page_has_its_title_and_can_be_linked(looking: Callable[..., Look]) -> None:
-    look = looking().at("search", STORY, q="ferry or kiosk")
+def test_each_page_has_its_title_and_can_be_linked(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("search", STORY, q="ferry or kiosk")
     expect(look.page).to_have_title(re.compile("^Search: ferry or kiosk"))
     look.page.get_by_role("link", name="Knowledge").click()
     expect(look.page).to_have_title(re.compile("^Knowledge"))

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Route
 
-    from tests.inspector.looking import Look
+    from tests.inspector.looking import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
-def test_escape_does_not_get_past_the_token(looking: Callable[..., Look]) -> None:
+def test_escape_does_not_get_past_the_token(looking: Callable[..., InspectorPage]) -> None:
     look = looking(secret=None)
     look.page.goto(look.address)
     field = look.page.get_by_role("textbox", name="Token")
@@ -36,21 +36,23 @@ def test_escape_does_not_get_past_the_token(looking: Callable[..., Look]) -> Non
     expect(look.page.get_by_role("heading", name="Tasks")).to_be_visible()
 
 
-def test_a_dialog_goes_with_its_page(looking: Callable[..., Look]) -> None:
-    look = looking().at("overview", UNTOUCHED)
+def test_a_dialog_goes_with_its_page(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("overview", UNTOUCHED)
     look.page.get_by_role("link", name="Sessions").click()
-    look.settled().page.get_by_role("button", name="Forget the session").first.click()
+    look.wait_until_settled().page.get_by_role("button", name="Forget the session").first.click()
     expect(look.page.get_by_role("button", name="Erase for good")).to_be_visible()
     look.page.go_back()
-    expect(look.settled().page.get_by_role("dialog")).to_have_count(0)
-    look.at("session", UNTOUCHED, s="kept").rows().first.get_by_role("button", name="Original").click()
-    look.at("overview", LONG)
+    expect(look.wait_until_settled().page.get_by_role("dialog")).to_have_count(0)
+    look.go_to("session", UNTOUCHED, s="kept").rows().first.get_by_role("button", name="Original").click()
+    look.go_to("overview", LONG)
     expect(look.page.get_by_role("dialog")).to_have_count(0)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_who_leaves_while_it_erases_sees_what_is_left(looking: Callable[..., Look], *, leaves: bool) -> None:
-    look = looking().at("sessions", UNTOUCHED)
+def test_who_leaves_while_it_erases_sees_what_is_left(
+    looking: Callable[..., InspectorPage], *, leaves: bool
+) -> None:
+    look = looking().go_to("sessions", UNTOUCHED)
     held: list[Route] = []
     confirms = re.compile('"confirm": ?true')
 
@@ -80,8 +82,8 @@ def test_who_leaves_while_it_erases_sees_what_is_left(looking: Callable[..., Loo
     expect(look.page.get_by_role("link", name="kept")).to_be_visible()
 
 
-def test_what_is_done_to_a_memory_names_it_as_it_was_asked_for(looking: Callable[..., Look]) -> None:
-    look = looking().at("session", UNTOUCHED, s="kept")
+def test_what_is_done_to_a_memory_names_it_as_it_was_asked_for(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("session", UNTOUCHED, s="kept")
 
     def otherwise(route: Route) -> None:
         route.fulfill(json=route.fetch().json() | {"id": "another"})
@@ -96,16 +98,16 @@ def test_what_is_done_to_a_memory_names_it_as_it_was_asked_for(looking: Callable
     assert json.loads(sent.value.post_data or "")["entry"] == wanted
 
 
-def test_a_name_does_not_turn_the_role_around(looking: Callable[..., Look]) -> None:
-    look = looking().at("session", HOSTILE, s=HOSTILE_SESSION)
+def test_a_name_does_not_turn_the_role_around(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("session", HOSTILE, s=HOSTILE_SESSION)
     look.rows().filter(has_text="backwards").get_by_role("button", name="Original").click()
     role = look.page.get_by_role("dialog").locator(".facts div").filter(has_text="Role").locator("dd")
     expect(role).to_have_text(f"user ({OVERRIDING})")
     assert role.locator("bdi").all_text_contents() == ["user", OVERRIDING]
 
 
-def test_what_cannot_be_pressed_looks_so(looking: Callable[..., Look]) -> None:
-    look = looking().at("overview", STORY)
+def test_what_cannot_be_pressed_looks_so(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("overview", STORY)
     look.page.get_by_role("button", name="Forget this namespace").click()
     sure = look.page.get_by_role("button", name="Erase for good")
     colours = "e => [getComputedStyle(e).color, getComputedStyle(e).borderColor]"

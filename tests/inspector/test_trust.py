@@ -27,14 +27,16 @@ from tests.inspector.memories import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.inspector.looking import Look
+    from tests.inspector.looking import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 
 
 @pytest.mark.parametrize("width", [pytest.param(360, marks=pytest.mark.smoke), 1200])
-def test_hostile_words_are_shown_as_they_are_and_do_nothing(looking: Callable[..., Look], width: int) -> None:
-    look = looking(width=width).at("session", HOSTILE, s=HOSTILE_SESSION)
+def test_hostile_words_are_shown_as_they_are_and_do_nothing(
+    looking: Callable[..., InspectorPage], width: int
+) -> None:
+    look = looking(width=width).go_to("session", HOSTILE, s=HOSTILE_SESSION)
     script = look.rows().filter(has_text=SCRIPT)
     expect(script.locator(".said")).to_have_text(SCRIPT)
     backwards = look.rows().filter(has_text=RIGHT_TO_LEFT).locator(".said")
@@ -43,16 +45,16 @@ def test_hostile_words_are_shown_as_they_are_and_do_nothing(looking: Callable[..
     script.get_by_role("button", name="Original").click()
     expect(look.page.get_by_role("dialog").locator(".whole")).to_have_text(SCRIPT)
     for page, parameters in {"search": {"q": "script alert ran"}, "knowledge": {}, "sessions": {}}.items():
-        look.at(page, HOSTILE, **parameters)
+        look.go_to(page, HOSTILE, **parameters)
         assert look.width == width
-    look.at("preview", HOSTILE, s=HOSTILE_SESSION, b=100_000)
+    look.go_to("preview", HOSTILE, s=HOSTILE_SESSION, b=100_000)
     assert look.width == width
     assert look.page.evaluate("window.ran") is None
     assert look.page.locator("main script, main img, main b, main i").count() == 0
 
 
-def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., Look]) -> None:
-    look = looking(width=360).at("session", HOSTILE, s=LONG_SESSION)
+def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., InspectorPage]) -> None:
+    look = looking(width=360).go_to("session", HOSTILE, s=LONG_SESSION)
     look.rows().get_by_role("button", name="Original").click()
     whole = look.page.get_by_role("dialog").locator(".whole")
     expect(whole).to_have_text("x" * 20_000)
@@ -69,9 +71,9 @@ def test_a_line_of_a_megabyte_is_cut_until_somebody_asks(looking: Callable[..., 
     ],
 )
 def test_what_is_long_is_whole_in_its_original(
-    looking: Callable[..., Look], page: str, parameters: dict[str, str], whole: dict[str, str]
+    looking: Callable[..., InspectorPage], page: str, parameters: dict[str, str], whole: dict[str, str]
 ) -> None:
-    look = looking(width=360).at(page, HOSTILE, **parameters)
+    look = looking(width=360).go_to(page, HOSTILE, **parameters)
     assert len(look.rows().locator(".said").first.inner_text()) <= len("… ") + 2_000
     look.rows().get_by_role("button", name="Original").click()
     for name, text in whole.items():
@@ -80,8 +82,8 @@ def test_what_is_long_is_whole_in_its_original(
     assert look.width == 360
 
 
-def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[..., Look]) -> None:
-    look = looking().at("sessions", STORY)
+def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("sessions", STORY)
     told = {"error": {"kind": "conflict", "message": "somebody else is at it"}}
     look.page.route("**/forget", lambda route: route.fulfill(status=409, json=told))
     look.page.get_by_role("button", name=re.compile("Forget the session")).first.click()
@@ -91,8 +93,8 @@ def test_another_conflict_than_a_missing_word_is_no_question(looking: Callable[.
 
 
 @pytest.mark.smoke
-def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., Look]) -> None:
-    look = looking().at("sessions", FORGETTABLE)
+def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("sessions", FORGETTABLE)
     button = look.page.get_by_role("button", name="Forget the session session 1")
     button.click()
     dialog = look.page.get_by_role("dialog", name="Forget this session?")
@@ -110,8 +112,8 @@ def test_forgetting_asks_first_and_shows_the_receipt(looking: Callable[..., Look
     expect(look.page.get_by_role("link", name="session 1")).to_have_count(0)
 
 
-def test_a_message_can_be_forgotten_from_its_original(looking: Callable[..., Look]) -> None:
-    look = looking().at("session", FORGETTABLE, s="session 2")
+def test_a_message_can_be_forgotten_from_its_original(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("session", FORGETTABLE, s="session 2")
     row = look.rows().first
     words = row.locator(".said").inner_text()
     row.get_by_role("button", name="Original").click()
@@ -119,12 +121,14 @@ def test_a_message_can_be_forgotten_from_its_original(looking: Callable[..., Loo
     look.page.get_by_role("button", name="Erase for good").click()
     expect(look.page.get_by_role("dialog", name="Receipt")).to_contain_text(re.compile(r"messages\s*1"))
     look.page.keyboard.press("Escape")
-    look.settled()
+    look.wait_until_settled()
     expect(look.rows().first.locator(".said")).not_to_have_text(words)
 
 
-def test_a_namespace_is_only_forgotten_by_those_who_type_its_name(looking: Callable[..., Look]) -> None:
-    look = looking().at("overview", STORY)
+def test_a_namespace_is_only_forgotten_by_those_who_type_its_name(
+    looking: Callable[..., InspectorPage],
+) -> None:
+    look = looking().go_to("overview", STORY)
     look.page.get_by_role("button", name="Forget this namespace").click()
     sure = look.page.get_by_role("button", name="Erase for good")
     expect(sure).to_be_disabled()
@@ -137,7 +141,7 @@ def test_a_namespace_is_only_forgotten_by_those_who_type_its_name(looking: Calla
 
 
 @pytest.mark.smoke
-def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(looking: Callable[..., Look]) -> None:
+def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(looking: Callable[..., InspectorPage]) -> None:
     look = looking(secret=None)
     look.page.goto(look.address)
     dialog = look.page.get_by_role("dialog", name="Token")
@@ -153,15 +157,15 @@ def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(looking: Callable[..
     assert look.page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
 
 
-def test_what_the_server_refuses_is_told_in_words(looking: Callable[..., Look]) -> None:
-    look = looking().at("session", STORY, s="never heard of")
+def test_what_the_server_refuses_is_told_in_words(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("session", STORY, s="never heard of")
     alert = look.page.get_by_role("alert")
     expect(alert).to_contain_text("Not there.")
     expect(alert).to_contain_text("never heard of")
 
 
-def test_a_server_that_is_gone_is_told_in_words(looking: Callable[..., Look]) -> None:
-    look = looking().at("overview", STORY)
+def test_a_server_that_is_gone_is_told_in_words(looking: Callable[..., InspectorPage]) -> None:
+    look = looking().go_to("overview", STORY)
     look.page.route("**/sessions?**", lambda route: route.abort("connectionrefused"))
     look.page.get_by_role("link", name="Sessions").click()
     expect(look.page.get_by_role("alert")).to_contain_text("The server does not answer")

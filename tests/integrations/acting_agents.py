@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,19 +89,21 @@ def script(*steps: AIMessage) -> Callable[[Sequence[BaseMessage]], AIMessage]:
     return reply
 
 
-def looping(calls: int = 30, *, stops_when_told: bool = True) -> Callable[[Sequence[BaseMessage]], AIMessage]:
+def build_looping_script(
+    calls: int = 30, *, stops_when_told: bool = True
+) -> Callable[[Sequence[BaseMessage]], AIMessage]:
     """Always the same, until it is told that this is blocked."""
     again = script(*[call() for _ in range(calls)])
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        if stops_when_told and "Blocked:" in without_fences(str(messages[-1].text)):
+        if stops_when_told and "Blocked:" in strip_fences(str(messages[-1].text)):
             return AIMessage("I cannot find it.")
         return again(messages)
 
     return reply
 
 
-def agent_of(model: ScriptedChat, tasks: TieredTaskMiddleware, **options: Any) -> Any:
+def create_tool_agent(model: ScriptedChat, tasks: TieredTaskMiddleware, **options: Any) -> Any:
     return create_agent(
         model, TOOLS, middleware=[tasks], checkpointer=InMemorySaver(), context_schema=dict, **options
     )

@@ -37,7 +37,7 @@ class ScriptedChat(GenericFakeChatModel):
         return super()._generate(messages, stop, run_manager, **kwargs)
 
 
-def scripted(*answers: AIMessage | str) -> ScriptedChat:
+def create_scripted_chat(*answers: AIMessage | str) -> ScriptedChat:
     return ScriptedChat(messages=iter(answers))
 
 

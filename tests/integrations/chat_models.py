@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
 
 
-class Seen(GenericFakeChatModel):
+class RecordingChatModel(GenericFakeChatModel):
     """Answers ``answer 1``, ``answer 2`` ... and keeps what it was sent."""
 
     seen: list[list[BaseMessage]] = []  # noqa: RUF012 - pydantic copies it
@@ -24,7 +24,7 @@ class Seen(GenericFakeChatModel):
         return super()._generate(messages, *args, **kwargs)
 
 
-def model_that_answers(answers: int = 500) -> Seen:
-    return Seen(
+def create_answering_model(answers: int = 500) -> RecordingChatModel:
+    return RecordingChatModel(
         messages=(AIMessage(f"answer {count}") for count in range(1, answers)), seen=[], fails=[False]
     )

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from langmem_tiers_langchain.repair import calls_of
+from langmem_tiers_langchain.repair import list_unique_calls
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -41,11 +41,11 @@ class ScriptedChat(BaseChatModel):
         return self
 
 
-def texts(messages: Sequence[BaseMessage]) -> str:
+def join_texts(messages: Sequence[BaseMessage]) -> str:
     return "\n".join(str(message.text) for message in messages)
 
 
-def check_whole(messages: Sequence[BaseMessage]) -> None:
+def check_tool_call_order(messages: Sequence[BaseMessage]) -> None:
     """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
     conversation = [message for message in messages if not isinstance(message, SystemMessage)]
     assert not conversation or isinstance(conversation[0], HumanMessage), [m.type for m in conversation]
@@ -56,5 +56,5 @@ def check_whole(messages: Sequence[BaseMessage]) -> None:
             waiting.remove(message.tool_call_id)
             continue
         assert not waiting, f"no result for {waiting}"
-        waiting = [call["id"] for call in calls_of(message)]
+        waiting = [call["id"] for call in list_unique_calls(message)]
     assert not waiting, f"no result for {waiting}"

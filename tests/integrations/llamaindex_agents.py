@@ -122,7 +122,7 @@ class CompletionLLM(CustomLLM):
         yield CompletionResponse(text=text, delta=text[half:])
 
 
-class OneNote(BaseRetriever):
+class SingleNodeRetriever(BaseRetriever):
     """Finds the same note whatever is asked."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -132,7 +132,7 @@ class OneNote(BaseRetriever):
         return self._retrieve(query_bundle)
 
 
-class InOrder:
+class AnswerSequence:
     """Answers one after the other, whatever is asked; the last one again and again."""
 
     def __init__(self, *answers: ChatMessage | str) -> None:
@@ -160,12 +160,12 @@ def roles(messages: Prompt) -> list[str]:
     return [message.role.value for message in messages]
 
 
-def said(messages: Prompt) -> list[tuple[str, str]]:
+def list_said(messages: Prompt) -> list[tuple[str, str]]:
     """Who said what, tool calls by their names."""
     return [(message.role.value, message.content or _called(message)) for message in messages]
 
 
-def check_whole(messages: Prompt) -> None:
+def check_call_order(messages: Prompt) -> None:
     """What providers ask of a list: each call answered once, right behind it, no result alone, a person first."""
     talk = [message for message in messages if message.role is not MessageRole.SYSTEM]
     assert not talk or talk[0].role is MessageRole.USER, roles(talk)

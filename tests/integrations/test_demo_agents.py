@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.cli.demo.agents import Framework, load_maker
-from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
-from langmem_tiers.integration_kit.extractive_answers import UNKNOWN
+from langmem_tiers.cli.demo.agents import Framework, load_assistant_factory
+from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
+from langmem_tiers.integration_kit.extractive_answers import UNKNOWN_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from langmem_tiers.cli.demo.agents import Assistants
 
 MARA = ("tidepool", "mara")
-DASHBOARDS = questions()[8]
+DASHBOARDS = load_questions()[8]
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's agents
 
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
     with MemoryEngine(clock=StoryClock()) as opened:
-        for chapter in chapters():
+        for chapter in load_chapters():
             opened.session(MARA, chapter.session).add_many(chapter.messages)
         yield opened
 
@@ -37,7 +37,7 @@ def framework(request: pytest.FixtureRequest) -> Framework:
 
 @pytest.fixture
 def both(engine: MemoryEngine, framework: Framework) -> Assistants:
-    return load_maker(framework)(engine, MARA, 3000)
+    return load_assistant_factory(framework)(engine, MARA, 3000)
 
 
 @pytest.mark.sample(1)
@@ -45,12 +45,12 @@ def test_in_new_threads_only_memory_brings_the_facts_into_the_prompt(both: Assis
     asked = [
         (question.fact, agent.ask(question.text, f"new-{n}"))
         for agent in (both.without_memory, both.with_memory)
-        for n, question in enumerate(questions())
+        for n, question in enumerate(load_questions())
     ]
-    without, with_memory = asked[: len(questions())], asked[len(questions()) :]
-    assert {reply.text for _, reply in without} == {UNKNOWN}
+    without, with_memory = asked[: len(load_questions())], asked[len(load_questions()) :]
+    assert {reply.text for _, reply in without} == {UNKNOWN_ANSWER}
     assert [fact for fact, reply in without if fact in reply.prompt] == []
-    assert sum(fact in reply.prompt for fact, reply in with_memory) >= 0.9 * len(questions())
+    assert sum(fact in reply.prompt for fact, reply in with_memory) >= 0.9 * len(load_questions())
     assert max(reply.prompt_tokens for _, reply in with_memory) <= 3000
 
 
@@ -60,6 +60,6 @@ def test_in_the_thread_where_it_was_said_both_know(both: Assistants) -> None:
 
 
 def test_somebody_elses_memory_brings_nothing(engine: MemoryEngine, framework: Framework) -> None:
-    stranger = load_maker(framework)(engine, ("tidepool", "jonas"), 3000)
+    stranger = load_assistant_factory(framework)(engine, ("tidepool", "jonas"), 3000)
     reply = stranger.with_memory.ask(DASHBOARDS.text, "new")
-    assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN, False)
+    assert (reply.text, DASHBOARDS.fact in reply.prompt) == (UNKNOWN_ANSWER, False)

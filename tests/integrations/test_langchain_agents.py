@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langmem_tiers import EngineConfig, MemoryEngine, SummaryConfig
 from langmem_tiers_langchain import LangChainModel, create_manage_memory_tool, create_search_memory_tool
-from tests.integrations.chat import call, scripted
+from tests.integrations.chat import call, create_scripted_chat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +62,7 @@ class Who:
 @pytest.mark.parametrize("schema", [dict, Who])
 async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke, schema: type) -> None:
     with MemoryEngine() as engine:
-        model = scripted(
+        model = create_scripted_chat(
             call("manage_memory", content="The user plays the cello."),
             "Noted.",
             call("manage_memory", content="The user plays the drums."),
@@ -86,7 +86,7 @@ async def test_two_users_of_one_agent_have_memories_of_their_own(invoke: Invoke,
 
 async def test_the_user_may_come_from_the_configuration(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
-        model = scripted(call("manage_memory", content="x"), "Noted.")
+        model = create_scripted_chat(call("manage_memory", content="x"), "Noted.")
         agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
         await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}})
         assert engine.namespaces() == (("memories", "ada"),)
@@ -94,7 +94,7 @@ async def test_the_user_may_come_from_the_configuration(invoke: Invoke) -> None:
 
 async def test_two_users_in_one_run_are_refused(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
-        model = scripted(call("manage_memory", content="x"), "I could not.")
+        model = create_scripted_chat(call("manage_memory", content="x"), "I could not.")
         agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)], context_schema=Who)
         (told,) = results(
             await invoke(agent, "hi", config={"configurable": {"user_id": "ada"}}, context=Who("eve"))
@@ -104,7 +104,7 @@ async def test_two_users_in_one_run_are_refused(invoke: Invoke) -> None:
 
 async def test_without_a_user_the_agent_goes_on_and_nothing_is_stored(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
-        model = scripted(call("manage_memory", content="x"), "I could not.")
+        model = create_scripted_chat(call("manage_memory", content="x"), "I could not.")
         agent = create_agent(model, [create_manage_memory_tool(SPACE, engine=engine)])
         messages = await invoke(agent, "hi")
         assert messages[-1].content == "I could not."
@@ -114,7 +114,7 @@ async def test_without_a_user_the_agent_goes_on_and_nothing_is_stored(invoke: In
 
 async def test_the_store_of_the_graph_is_used_where_none_is_given(invoke: Invoke) -> None:
     store = InMemoryStore()
-    model = scripted(
+    model = create_scripted_chat(
         call("manage_memory", content="The user plays the cello."),
         call("search_memory", 2, query="cello"),
         "The cello.",
@@ -131,7 +131,9 @@ async def test_memory_that_fails_does_not_end_the_run(invoke: Invoke) -> None:
     engine = MemoryEngine()
     tools = [create_search_memory_tool("ada", engine=engine)]
     engine.close()
-    agent = create_agent(scripted(call("search_memory", query="x"), "Without memory, then."), tools)
+    agent = create_agent(
+        create_scripted_chat(call("search_memory", query="x"), "Without memory, then."), tools
+    )
     messages = await invoke(agent, "hi")
     assert messages[-1].content == "Without memory, then."
 
@@ -142,7 +144,7 @@ async def test_many_calls_of_one_answer_run_side_by_side(invoke: Invoke) -> None
             {"name": "manage_memory", "args": {"content": f"fact {number}"}, "id": f"c{number}"}
             for number in range(8)
         ]
-        model = scripted(AIMessage("", tool_calls=calls), "Noted.")
+        model = create_scripted_chat(AIMessage("", tool_calls=calls), "Noted.")
         agent = create_agent(model, [create_manage_memory_tool("ada", engine=engine)])
         messages = await invoke(agent, "hi")
         assert {told.status for told in results(messages)} == {"success"}
@@ -152,7 +154,7 @@ async def test_many_calls_of_one_answer_run_side_by_side(invoke: Invoke) -> None
 @TAKES_SUMMARIZERS
 async def test_the_stock_summariser_keeps_the_facts_by_the_engine(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
-        model = scripted(*(f"Answer {number}." for number in range(9)))
+        model = create_scripted_chat(*(f"Answer {number}." for number in range(9)))
         summing = SummarizationMiddleware(
             model=model, trigger=("messages", 5), keep=("messages", 2), summarizer=engine.summarize
         )
@@ -172,7 +174,7 @@ async def test_the_stock_summariser_keeps_the_facts_by_the_engine(invoke: Invoke
 @TAKES_SUMMARIZERS
 async def test_of_a_long_talk_nothing_is_cut_off_before_the_engine_reads_it(invoke: Invoke) -> None:
     with MemoryEngine(embedder=None) as engine:
-        model = scripted(*(f"Answer {number}." for number in range(9)))
+        model = create_scripted_chat(*(f"Answer {number}." for number in range(9)))
         summing = SummarizationMiddleware(
             model=model,
             trigger=("messages", 5),
@@ -205,10 +207,10 @@ def summing_graph(engine: MemoryEngine, model: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_what_the_engine_asks_a_model_does_not_show_in_a_stream(mode: str) -> None:
-    summing = scripted(TOLD)
+    summing = create_scripted_chat(TOLD)
     config = EngineConfig(summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type] # by its name
     with MemoryEngine(embedder=None, model=LangChainModel(summing), config=config) as engine:
-        graph = summing_graph(engine, scripted("Hello there."))
+        graph = summing_graph(engine, create_scripted_chat("Hello there."))
         state = {"messages": [HumanMessage("hi")]}
         if mode == "sync":
             pieces = list(graph.stream(state, stream_mode="messages"))
@@ -220,13 +222,13 @@ async def test_what_the_engine_asks_a_model_does_not_show_in_a_stream(mode: str)
 
 def test_a_model_without_the_adapter_would_show() -> None:
     # The test above means something only if what is not tagged does come through.
-    leaking = scripted(TOLD)
+    leaking = create_scripted_chat(TOLD)
 
     class Untagged:
         def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
             return str(leaking.invoke(prompt).text)
 
     with MemoryEngine(embedder=None, model=Untagged()) as engine:
-        graph = summing_graph(engine, scripted("Hello there."))
+        graph = summing_graph(engine, create_scripted_chat("Hello there."))
         pieces = list(graph.stream({"messages": [HumanMessage("hi")]}, stream_mode="messages"))
     assert "bridges" in "".join(piece.text for piece, _ in pieces)

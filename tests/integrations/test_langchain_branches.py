@@ -16,9 +16,9 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import BaseModel, Field
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers_langchain import TieredMemoryMiddleware
-from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 from tests.integrations.test_langchain_views import request_of, shown_by, tokens_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def long_talk(engine: MemoryEngine, model: ScriptedChat, *, recall: bool = False
     early = agent.get_state(CONFIG).config
     for n in range(25):
         say(agent, f"My password number {n} is zebra-{n}. " + "word " * 80)
-    assert "CONTEXT SUMMARY" in texts(model.seen[-1])
+    assert "CONTEXT SUMMARY" in join_texts(model.seen[-1])
     return agent, early
 
 
@@ -59,10 +59,10 @@ def test_a_fork_is_shown_its_own_messages_and_no_summary_of_the_other_branch(eng
     model = ScriptedChat(reply=lambda _: AIMessage("fine, " + "word " * 60))
     agent, early = long_talk(engine, model)
     say(agent, "Where did it start?", early)
-    shown = texts(model.seen[-1])
+    shown = join_texts(model.seen[-1])
     assert "lighthouse" in shown
     assert "zebra" not in shown
-    check_whole(model.seen[-1])
+    check_tool_call_order(model.seen[-1])
 
 
 def test_a_cleared_thread_is_shown_no_summary_of_what_was_cleared(engine: MemoryEngine) -> None:
@@ -70,7 +70,7 @@ def test_a_cleared_thread_is_shown_no_summary_of_what_was_cleared(engine: Memory
     agent, _ = long_talk(engine, model)
     agent.update_state(CONFIG, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
     say(agent, "Hello again")
-    assert texts(model.seen[-1]) == "Hello again"
+    assert join_texts(model.seen[-1]) == "Hello again"
 
 
 def test_a_branch_without_its_summary_still_recalls(engine: MemoryEngine) -> None:
@@ -78,7 +78,7 @@ def test_a_branch_without_its_summary_still_recalls(engine: MemoryEngine) -> Non
     agent, early = long_talk(engine, model, recall=True)
     engine.session("alice", "other").add("user", "The lighthouse keeper is called Olaf.")
     say(agent, "What is the lighthouse keeper called?", early)
-    assert "called Olaf" in texts(model.seen[-1])
+    assert "called Olaf" in join_texts(model.seen[-1])
 
 
 def test_a_branch_without_its_summary_recalls_as_much_as_fits(engine: MemoryEngine) -> None:
@@ -88,7 +88,7 @@ def test_a_branch_without_its_summary_recalls_as_much_as_fits(engine: MemoryEngi
     model = ScriptedChat(reply=lambda _: AIMessage("fine, " + "word " * 60))
     agent, early = long_talk(engine, model, recall=True)
     say(agent, "Who wrote in the lighthouse? " + "word " * 400, early)
-    shown = texts(model.seen[-1])
+    shown = join_texts(model.seen[-1])
     assert "CONTEXT SUMMARY" not in shown
     assert 0 < shown.count("lighthouse keeper of year") < 12
 
@@ -98,7 +98,7 @@ def test_a_thread_that_goes_on_is_still_shown_its_summary(engine: MemoryEngine) 
     agent, _ = long_talk(engine, model)
     for _ in range(5):
         say(agent, "And on it goes. " + "word " * 80)
-        assert "CONTEXT SUMMARY" in texts(model.seen[-1])
+        assert "CONTEXT SUMMARY" in join_texts(model.seen[-1])
 
 
 def test_an_agent_behind_a_tool_has_a_conversation_of_its_own(engine: MemoryEngine) -> None:
@@ -127,7 +127,7 @@ def test_an_agent_behind_a_tool_has_a_conversation_of_its_own(engine: MemoryEngi
         context_schema=dict,
     )
     say(outer, "My password is zebra. How many boats are there?")
-    assert texts(inner_model.seen[-1]) == "Count the boats."
+    assert join_texts(inner_model.seen[-1]) == "Count the boats."
     assert "Count the boats." not in [m.content for m in engine.session("alice", "t").messages()]
 
 
@@ -142,8 +142,8 @@ def test_messages_that_get_new_ids_each_time_are_given_no_summary_of_themselves(
         told.append({"role": "user", "content": f"turn {n}: my code is K{n}. " + "some words " * 20})
         agent.invoke({"messages": list(told)}, CONFIG, **ALICE)
         told.append({"role": "assistant", "content": "fine"})
-    assert "CONTEXT SUMMARY" not in texts(model.seen[-1])
-    assert all(f"my code is K{n}." in texts(model.seen[-1]) for n in range(20))
+    assert "CONTEXT SUMMARY" not in join_texts(model.seen[-1])
+    assert all(f"my code is K{n}." in join_texts(model.seen[-1]) for n in range(20))
 
 
 def test_a_summary_is_fenced_as_data(engine: MemoryEngine) -> None:
@@ -161,8 +161,8 @@ def test_a_summary_is_fenced_as_data(engine: MemoryEngine) -> None:
         said.append(AIMessage("done", id=f"e{n}"))
     text = str(shown[1].text)
     assert "CONTEXT SUMMARY" in text
-    assert text.startswith(OPENING)
-    inside, _, after = text.partition(CLOSING)
+    assert text.startswith(FENCE_OPENING)
+    inside, _, after = text.partition(FENCE_CLOSING)
     assert "evil.example" in inside
     assert "evil.example" not in after
 
@@ -175,14 +175,14 @@ def test_the_summary_comes_first_and_a_memory_right_before_the_question(engine: 
     engine.session("u", "t").compress("m4", "The harbour opens at six.")
     question = HumanMessage("What is my cat called?", id="q")
     _, first, second, asked = shown_by(middleware, request_of([*said, question]))
-    summary, _, rest = str(first.text).partition(CLOSING)
-    assert summary.startswith(OPENING)
+    summary, _, rest = str(first.text).partition(FENCE_CLOSING)
+    assert summary.startswith(FENCE_OPENING)
     assert "The harbour opens at six." in summary
     assert "Findus" not in summary
     assert rest.strip() == "This is remark 4."
     assert second == said[5]
-    memory, _, rest = str(asked.text).partition(CLOSING)
-    assert memory.startswith(OPENING)
+    memory, _, rest = str(asked.text).partition(FENCE_CLOSING)
+    assert memory.startswith(FENCE_OPENING)
     assert "My cat is called Findus." in memory
     assert "harbour" not in memory
     assert rest.strip() == question.content
@@ -194,7 +194,7 @@ def test_the_picture_of_the_newest_question_stays_or_it_is_an_error(engine: Memo
     question = HumanMessage([{"type": "text", "text": text}, IMAGE], id="q")
     shown = shown_by(TieredMemoryMiddleware(engine, budget=1200), request_of([question]))
     assert IMAGE in shown[-1].content
-    assert "What animal" in texts(shown)
+    assert "What animal" in join_texts(shown)
 
 
 def test_the_picture_of_the_question_stays_through_a_run_of_tools_and_older_ones_are_named(
@@ -208,7 +208,7 @@ def test_the_picture_of_the_question_stays_through_a_run_of_tools_and_older_ones
         said.append(AIMessage("", id=f"a{n}", tool_calls=[{"name": "look_up", "args": {}, "id": f"c{n}"}]))
         said.append(ToolMessage("Nothing was found here. " * 12, tool_call_id=f"c{n}", id=f"r{n}"))
         shown = shown_by(middleware, request_of(said))
-        check_whole(shown)
+        check_tool_call_order(shown)
         assert tokens_of(engine, shown) <= 2500
         assert any(m.id == "q" and IMAGE in m.content for m in shown)
         for message in shown:
@@ -225,7 +225,7 @@ def test_the_thoughts_of_a_running_loop_stay(engine: MemoryEngine) -> None:
         ToolMessage("A result. " * 120, tool_call_id="c", id="r"),
     ]
     shown = shown_by(TieredMemoryMiddleware(engine, budget=420), request_of(said))
-    check_whole(shown)
+    check_tool_call_order(shown)
     assert any(isinstance(m.content, list) and thought in m.content for m in shown)
 
 
@@ -235,7 +235,7 @@ def test_an_edited_question_is_asked_and_not_what_it_was(engine: MemoryEngine) -
     engine.session("u", "cat").add("user", "My cat is called Findus.")
     middleware = TieredMemoryMiddleware(engine)
     shown_by(middleware, request_of([HumanMessage("When does my train to Malmö leave?", id="1")]))
-    shown = texts(shown_by(middleware, request_of([HumanMessage("What is my cat called?", id="1")])))
+    shown = join_texts(shown_by(middleware, request_of([HumanMessage("What is my cat called?", id="1")])))
     assert "Findus" in shown
     assert "train number" not in shown
 
@@ -253,7 +253,7 @@ def test_a_question_that_was_edited_before_a_restart_is_asked_and_stored(
     shown_by(TieredMemoryMiddleware(engine), request_of(before))
     for new in (2, 1):  # the edited question with its answer; the answer alone if it is seen again
         middleware = TieredMemoryMiddleware(engine)
-        shown = texts(shown_by(middleware, request_of(after)))
+        shown = join_texts(shown_by(middleware, request_of(after)))
         assert "Findus" in shown
         assert "train number" not in shown
         assert middleware.stats.stored == new
@@ -263,7 +263,7 @@ def test_a_question_that_was_edited_before_a_restart_is_asked_and_stored(
 
 def test_injected_memory_next_to_an_edited_message_is_shown_and_not_stored(engine: MemoryEngine) -> None:
     shown_by(TieredMemoryMiddleware(engine), request_of([HumanMessage("I live in Rome.", id="1")]))
-    echo = HumanMessage(f"{OPENING}\nuser: My cat is called Findus.\n{CLOSING}", id="0")
+    echo = HumanMessage(f"{FENCE_OPENING}\nuser: My cat is called Findus.\n{FENCE_CLOSING}", id="0")
     middleware = TieredMemoryMiddleware(engine, recall=False)
     for _ in range(2):
         shown = shown_by(middleware, request_of([echo, HumanMessage("I live in Oslo.", id="1")]))
@@ -308,7 +308,7 @@ def test_a_report_of_usage_that_is_none_does_not_stop_the_agent(engine: MemoryEn
     middleware.wrap_model_call(
         request_of([HumanMessage("hello", id="q")]), lambda _: ModelResponse(result=[answer])
     )
-    assert middleware.calibration.ratio(ScriptedChat()) == 1.0
+    assert middleware.calibration.get_ratio(ScriptedChat()) == 1.0
 
 
 def test_the_form_of_the_answer_counts(engine: MemoryEngine) -> None:
@@ -354,7 +354,7 @@ def test_each_kind_of_failure_is_warned_of(engine: MemoryEngine, caplog: pytest.
         raise errors.pop(0)
 
     middleware = TieredMemoryMiddleware(engine, namespace=owner)
-    middleware._seen(request_of([HumanMessage("hello", id="q")]))
-    middleware._seen(request_of([HumanMessage("hello", id="q")]))
+    middleware._render_thread(request_of([HumanMessage("hello", id="q")]))
+    middleware._render_thread(request_of([HumanMessage("hello", id="q")]))
     warned = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 2

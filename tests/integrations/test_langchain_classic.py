@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine
 from langmem_tiers_langchain import TieredChatMessageHistory, TieredConversationMemory
-from tests.integrations.chat_models import Seen, model_that_answers
+from tests.integrations.chat_models import RecordingChatModel, create_answering_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecated by the framework, and in use by many
@@ -35,7 +35,7 @@ def small() -> Iterator[MemoryEngine]:
         yield engine
 
 
-def conversation(model: Seen, memory: BaseMemory, **options: Any) -> Any:
+def conversation(model: RecordingChatModel, memory: BaseMemory, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ConversationChain(llm=model, memory=memory, **options)
@@ -52,7 +52,7 @@ def said(engine: MemoryEngine, session: str, namespace: Any = None) -> list[Base
 
 
 def test_a_conversation_chain_sees_what_was_said_and_stores_what_is(small: MemoryEngine) -> None:
-    model = model_that_answers()
+    model = create_answering_model()
     talk = conversation(model, TieredConversationMemory(engine=small, session_id="s"))
     assert talk.invoke({"input": "My name is Mara."})["response"] == "answer 1"
     assert talk.invoke({"input": "Who am I?"})["history"] == "Human: My name is Mara.\nAI: answer 1"
@@ -67,7 +67,7 @@ def test_a_conversation_chain_sees_what_was_said_and_stores_what_is(small: Memor
 
 async def test_the_same_in_an_event_loop(engine: MemoryEngine, tenant: str) -> None:
     memory = TieredConversationMemory(engine=engine, session_id="s", namespace=(tenant, "mara"))
-    talk = conversation(model_that_answers(), memory)
+    talk = conversation(create_answering_model(), memory)
     await talk.ainvoke({"input": "My name is Mara."})
     found = await talk.ainvoke({"input": "Who am I?"})
     assert found["history"] == "Human: My name is Mara.\nAI: answer 1"
@@ -76,7 +76,7 @@ async def test_the_same_in_an_event_loop(engine: MemoryEngine, tenant: str) -> N
 
 
 def test_an_llm_chain_with_messages_and_keys_of_its_own(small: MemoryEngine) -> None:
-    model = model_that_answers()
+    model = create_answering_model()
     prompt = ChatPromptTemplate(
         [("system", "In {language}."), MessagesPlaceholder("before"), ("human", "{question}")]
     )
@@ -107,10 +107,10 @@ def test_two_chains_share_a_session_and_others_do_not(small: MemoryEngine) -> No
     def memory(session: str, **options: Any) -> TieredConversationMemory:
         return TieredConversationMemory(engine=small, session_id=session, recall=False, **options)
 
-    first = conversation(model_that_answers(), memory("s"))
+    first = conversation(create_answering_model(), memory("s"))
     prompt = PromptTemplate.from_template("{history}\nSummarise: {text}")
-    second = chain(llm=model_that_answers(), prompt=prompt, memory=memory("s"), output_key="summary")
-    third = conversation(model_that_answers(), memory("t"))
+    second = chain(llm=create_answering_model(), prompt=prompt, memory=memory("s"), output_key="summary")
+    third = conversation(create_answering_model(), memory("t"))
     first.invoke({"input": "one"})
     assert second.invoke({"text": "two"})["history"] == "Human: one\nAI: answer 1"
     assert first.invoke({"input": "three"})["history"] == "Human: one\nAI: answer 1\nHuman: two\nAI: answer 1"
@@ -121,7 +121,7 @@ def test_recall_brings_what_another_session_said_fenced_as_data(small: MemoryEng
     def memory(session: str, user: str, **options: Any) -> TieredConversationMemory:
         return TieredConversationMemory(engine=small, session_id=session, namespace=("acme", user), **options)
 
-    model = model_that_answers()
+    model = create_answering_model()
     conversation(model, memory("one", "mara")).invoke({"input": "My sister Tilda plays the cello in Lisbon."})
     asked = {"input": "Which instrument does my sister Tilda play?"}
     found = conversation(model, memory("two", "mara")).invoke(asked)["history"]
@@ -182,7 +182,7 @@ def test_both_are_stored_in_one_write(small: MemoryEngine) -> None:
 
 
 def test_a_memory_goes_through_other_chains(small: MemoryEngine) -> None:
-    model = model_that_answers()
+    model = create_answering_model()
     memory = TieredConversationMemory(engine=small, session_id="s", input_key="topic")
     prompt = PromptTemplate.from_template("{history} {topic}")
     first = chain(llm=model, prompt=prompt, output_key="draft", memory=memory)
@@ -195,7 +195,9 @@ def test_a_memory_goes_through_other_chains(small: MemoryEngine) -> None:
 
 def test_many_sessions_at_once_in_one_loop(small: MemoryEngine) -> None:
     async def talk(session: str) -> None:
-        one = conversation(model_that_answers(), TieredConversationMemory(engine=small, session_id=session))
+        one = conversation(
+            create_answering_model(), TieredConversationMemory(engine=small, session_id=session)
+        )
         for turn in range(3):
             await one.ainvoke({"input": f"{session} {turn}"})
 
@@ -212,7 +214,7 @@ def test_a_chain_goes_on_while_the_store_fails(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with MemoryEngine(path, config=EngineConfig(busy_timeout_seconds=0.05), embedder=None) as engine:
         memory = TieredConversationMemory(engine=engine, session_id="s")
-        talk = conversation(model_that_answers(), memory)
+        talk = conversation(create_answering_model(), memory)
         talk.invoke({"input": "one"})
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

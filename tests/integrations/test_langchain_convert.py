@@ -189,7 +189,7 @@ def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
         )
         compressed = next(
             message
-            for message in [engine._parts.analyzer.compressor.message(session.get("long"))]
+            for message in [engine._services.analyzer.compressor.compress_message(session.get("long"))]
             if message.content != text
         )
     shown = to_message(compressed)

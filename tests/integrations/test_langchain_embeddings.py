@@ -11,7 +11,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings, Fa
 from pydantic import BaseModel, SecretStr
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers_langchain import LangChainEmbedder
 from tests.waiting import wait_until
 
@@ -153,7 +153,7 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
         coming.append(threading.get_ident())
         seen.append(embedder.dimension)
 
-    in_threads(6, look)
+    run_in_threads(6, look)
     assert (seen, model.asked) == ([2] * 6, [["dimension"]])
 
 

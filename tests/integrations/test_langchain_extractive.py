@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers.common.prompt_fences import fenced
-from langmem_tiers.integration_kit.extractive_answers import NOTED, UNKNOWN
-from langmem_tiers_langchain.extractive import ExtractiveChat, quoted
+from langmem_tiers.common.prompt_fences import wrap_in_fence
+from langmem_tiers.integration_kit.extractive_answers import NO_QUESTION_ANSWER, UNKNOWN_ANSWER
+from langmem_tiers_langchain.extractive import ExtractiveChat, quote_from_prompt
 
 FACT = "The print bridge listens on port 9410."
 QUESTION = "Which port does the bridge listen on?"
@@ -22,9 +22,13 @@ QUESTION = "Which port does the bridge listen on?"
     [
         [SystemMessage(f"Be brief. {FACT}"), HumanMessage(QUESTION)],
         [HumanMessage(f"Hello. {FACT} Bye."), AIMessage("Noted."), HumanMessage(QUESTION)],
-        [HumanMessage(f"{fenced(['2025-03-18:', f'user: {FACT} We use it daily.'])}\n\n{QUESTION}")],
-        [HumanMessage(f"{fenced(['x'])}\n{fenced([f'- domain | bridge. {FACT}'])}\n\n{QUESTION}  ")],
-        [HumanMessage([{"type": "text", "text": fenced([FACT])}, {"type": "text", "text": QUESTION}])],
+        [HumanMessage(f"{wrap_in_fence(['2025-03-18:', f'user: {FACT} We use it daily.'])}\n\n{QUESTION}")],
+        [
+            HumanMessage(
+                f"{wrap_in_fence(['x'])}\n{wrap_in_fence([f'- domain | bridge. {FACT}'])}\n\n{QUESTION}  "
+            )
+        ],
+        [HumanMessage([{"type": "text", "text": wrap_in_fence([FACT])}, {"type": "text", "text": QUESTION}])],
         [
             HumanMessage(QUESTION),
             AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}]),
@@ -42,31 +46,37 @@ def test_the_answer_is_found_wherever_it_stands_in_the_prompt(prompt: list[BaseM
         [],
         [SystemMessage(FACT)],
         [HumanMessage(QUESTION)],
-        [HumanMessage("Where are the dashboards?"), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
-        [HumanMessage(QUESTION), AIMessage(UNKNOWN), HumanMessage(QUESTION)],
-        [HumanMessage(f"{fenced(['user: Jonas noticed the new port in Malmö.'])}\n\n{QUESTION}")],
-        [HumanMessage(f"{fenced([f'user: {QUESTION}'])}\n\n{QUESTION}")],
+        [HumanMessage("Where are the dashboards?"), AIMessage(UNKNOWN_ANSWER), HumanMessage(QUESTION)],
+        [HumanMessage(QUESTION), AIMessage(UNKNOWN_ANSWER), HumanMessage(QUESTION)],
+        [HumanMessage(f"{wrap_in_fence(['user: Jonas noticed the new port in Malmö.'])}\n\n{QUESTION}")],
+        [HumanMessage(f"{wrap_in_fence([f'user: {QUESTION}'])}\n\n{QUESTION}")],
     ],
 )
 def test_what_is_not_in_the_prompt_is_not_known(prompt: list[BaseMessage]) -> None:
-    assert quoted(prompt) == UNKNOWN
+    assert quote_from_prompt(prompt) == UNKNOWN_ANSWER
 
 
 def test_of_two_that_say_as_much_the_shorter_one_is_told() -> None:
     said = (
         "The freeze is near. Your rule says never deploy on Fridays and that holds. Never deploy on Fridays."
     )
-    assert quoted([AIMessage(said), HumanMessage("May we deploy on Fridays?")]) == "Never deploy on Fridays."
+    assert (
+        quote_from_prompt([AIMessage(said), HumanMessage("May we deploy on Fridays?")])
+        == "Never deploy on Fridays."
+    )
 
 
 def test_what_asks_nothing_is_noted() -> None:
-    assert quoted([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")]) == NOTED
+    assert (
+        quote_from_prompt([AIMessage(FACT), HumanMessage("The bridge listens on another port now.")])
+        == NO_QUESTION_ANSWER
+    )
 
 
 def test_it_keeps_nothing_from_one_call_to_the_next() -> None:
     model = ExtractiveChat()
     model.invoke([AIMessage(FACT), HumanMessage(QUESTION)])
-    assert model.invoke(QUESTION).text == UNKNOWN
+    assert model.invoke(QUESTION).text == UNKNOWN_ANSWER
 
 
 def test_it_reports_what_a_prompt_takes() -> None:
@@ -94,7 +104,9 @@ TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
 
 @given(TEXTS, st.lists(TEXTS, max_size=5), TEXTS)
 def test_an_answer_is_never_made_up(before: str, memories: list[str], question: str) -> None:
-    prompt = [AIMessage(before), HumanMessage(f"{fenced(memories)}\n\n{question}")]
-    answer = quoted(prompt)
-    assert answer in (UNKNOWN, NOTED) or any(answer in text for text in (before, *memories))
-    assert quoted([HumanMessage(question)]) in (UNKNOWN, NOTED)
+    prompt = [AIMessage(before), HumanMessage(f"{wrap_in_fence(memories)}\n\n{question}")]
+    answer = quote_from_prompt(prompt)
+    assert answer in (UNKNOWN_ANSWER, NO_QUESTION_ANSWER) or any(
+        answer in text for text in (before, *memories)
+    )
+    assert quote_from_prompt([HumanMessage(question)]) in (UNKNOWN_ANSWER, NO_QUESTION_ANSWER)

@@ -30,7 +30,7 @@ from langmem_tiers import (
     TokenBudget,
 )
 from langmem_tiers_langchain import TieredChatMessageHistory
-from tests.integrations.chat_models import Seen, model_that_answers
+from tests.integrations.chat_models import RecordingChatModel, create_answering_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecated by the framework, and in use by many
@@ -46,7 +46,7 @@ WAYS = ("invoke", "stream", "batch", "ainvoke", "astream", "abatch")
 SHAPES = ("messages", "key of messages", "history key")
 
 
-def runnable(model: Seen, shape: str, factory: Callable[..., TieredChatMessageHistory]) -> Any:
+def runnable(model: RecordingChatModel, shape: str, factory: Callable[..., TieredChatMessageHistory]) -> Any:
     keys: dict[str, Any] = {}
     inner: Runnable[Any, Any] = model
     if shape == "key of messages":
@@ -109,7 +109,7 @@ EVERY_COMBINATION = [
 
 @pytest.mark.parametrize(("view", "way", "shape", "is_shared"), EVERY_COMBINATION)
 def test_no_turn_is_lost(small: MemoryEngine, view: Any, way: str, shape: str, is_shared: object) -> None:
-    model = model_that_answers()
+    model = create_answering_model()
     histories: dict[str, TieredChatMessageHistory] = {}
 
     def factory(session_id: str) -> TieredChatMessageHistory:
@@ -145,7 +145,7 @@ def test_a_turn_keeps_its_message_while_others_write_to_the_session(
             small, session_id, view=view, budget=200 if view == "budget" else None
         )
 
-    class Slow(Seen):
+    class Slow(RecordingChatModel):
         def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
             small.session(("chat", "s"), "s").add("user", f"from elsewhere {len(self.seen)}")
             return super()._generate(messages, *args, **kwargs)
@@ -162,7 +162,7 @@ def test_a_turn_keeps_its_message_while_others_write_to_the_session(
 
 def test_parallel_sessions_never_mix(small: MemoryEngine) -> None:
     chain = runnable(
-        model_that_answers(), "messages", lambda session: TieredChatMessageHistory(small, session)
+        create_answering_model(), "messages", lambda session: TieredChatMessageHistory(small, session)
     )
 
     def talk(session: str) -> None:
@@ -181,7 +181,7 @@ def test_parallel_sessions_never_mix(small: MemoryEngine) -> None:
 
 async def test_parallel_sessions_in_one_loop_never_mix(small: MemoryEngine) -> None:
     chain = runnable(
-        model_that_answers(), "messages", lambda session: TieredChatMessageHistory(small, session)
+        create_answering_model(), "messages", lambda session: TieredChatMessageHistory(small, session)
     )
     for turn in range(3):
         await asyncio.gather(
@@ -194,7 +194,7 @@ async def test_parallel_sessions_in_one_loop_never_mix(small: MemoryEngine) -> N
 
 
 def test_a_turn_whose_model_fails_stores_nothing_and_the_next_one_all(small: MemoryEngine) -> None:
-    model, history = model_that_answers(), TieredChatMessageHistory(small, "s")
+    model, history = create_answering_model(), TieredChatMessageHistory(small, "s")
     chain = runnable(model, "messages", lambda: history)
     run(chain, "invoke", [HumanMessage("one")])
     model.fails[0] = True

@@ -13,9 +13,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError, TokenBudget
-from langmem_tiers.integration_kit.retry_queue import unsaved_of
+from langmem_tiers.integration_kit.retry_queue import get_retry_queue
 from langmem_tiers_langchain import TieredChatMessageHistory
-from tests.integrations.chat_models import model_that_answers
+from tests.integrations.chat_models import create_answering_model
 from tests.integrations.test_langchain_history import SHAPES, given, run, runnable, texts
 from tests.waiting import LIMIT_SECONDS
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_stored_is_kept_shown_and_stored_with_the_next_message(
 def test_a_chain_goes_on_while_the_store_fails_and_loses_no_turn(
     engine: MemoryEngine, path: Path, shape: str
 ) -> None:
-    model = model_that_answers()
+    model = create_answering_model()
     chain = runnable(model, shape, lambda session: TieredChatMessageHistory(engine, session, namespace="t"))
     run(chain, "invoke", given(shape, "one"))
     with locked(path):
@@ -135,8 +135,8 @@ def test_what_waits_belongs_to_one_session_of_one_engine(engine: MemoryEngine, p
 @pytest.mark.soak
 def test_what_waits_goes_with_its_engine() -> None:
     engine = MemoryEngine()
-    kept = unsaved_of(engine)
-    assert unsaved_of(engine) is kept
+    kept = get_retry_queue(engine)
+    assert get_retry_queue(engine) is kept
     engine.close()
     before = len(gc.get_referrers(kept))
     del engine

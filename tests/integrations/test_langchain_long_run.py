@@ -13,9 +13,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers_langchain.budgeting import Budgeting
+from langmem_tiers_langchain.budgeting import PromptBudgeter
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
-from tests.integrations.langchain_agents import ScriptedChat, check_whole
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +106,7 @@ async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns:
     failed = interrupted = 0
     with MemoryEngine() as engine:
         memory = TieredMemoryMiddleware(engine, budget=BUDGET)
-        sizes = Budgeting(BUDGET, engine.config.budget, engine.counter)
+        sizes = PromptBudgeter(BUDGET, engine.config.budget, engine.counter)
         agent: Any = create_agent(
             model,
             [look_up, ask_person, fall_over],
@@ -135,9 +135,9 @@ async def test_every_context_of_a_long_run_is_whole_and_within_the_budget(turns:
             if not message.is_summary
         ]
         for shown in model.seen:
-            check_whole(shown)
+            check_tool_call_order(shown)
             assert isinstance(shown[0], SystemMessage)
-            assert sum(sizes.size(message) for message in shown) <= BUDGET
+            assert sum(sizes.count_tokens(message) for message in shown) <= BUDGET
     assert not memory.stats.failures
     assert [message.id for message in state if message.id in set(said)] == said  # the state keeps everything
     assert set(stored) >= {message.id for message in state}

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langmem_tiers import EngineConfig, InvalidNameError, MemoryEngine
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 from tests.contract.storage.base import HOSTILE_NAMES
-from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def test_what_was_said_in_one_thread_is_remembered_in_another(engine: MemoryEngi
     agent = agent_of(engine, model)
     ask(agent, "My dog is called Rex, he is a beagle.", "t1")
     answer = ask(agent, "What is my dog called?", "t2")
-    assert texts(model.seen[-1]).count("called Rex") == 1
+    assert join_texts(model.seen[-1]).count("called Rex") == 1
     assert [message.text for message in answer["messages"]] == ["What is my dog called?", "fine"]
 
 
@@ -88,7 +88,7 @@ def test_users_never_see_each_others_memory(engine: MemoryEngine) -> None:
         ask(agent_of(engine, model), f"My secret word is zebra{n}.", "same name of a thread", user)
     for n, user in enumerate(users):
         ask(agent_of(engine, model), "What is my secret word?", "another thread", user)
-        assert set(re.findall(r"zebra\d+", texts(model.seen[-1]))) == {f"zebra{n}"}
+        assert set(re.findall(r"zebra\d+", join_texts(model.seen[-1]))) == {f"zebra{n}"}
 
 
 def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -> None:
@@ -96,9 +96,9 @@ def test_without_a_user_each_thread_remembers_for_itself(engine: MemoryEngine) -
     agent = agent_of(engine, model)
     ask(agent, "My secret word is zebra.", "t1", None)
     ask(agent, "What is my secret word?", "t2", None)
-    assert "zebra" not in texts(model.seen[-1])
+    assert "zebra" not in join_texts(model.seen[-1])
     ask(agent, "What is my secret word?", "t1", None)
-    assert "zebra" in texts(model.seen[-1])
+    assert "zebra" in join_texts(model.seen[-1])
 
 
 def test_without_user_and_thread_the_agent_goes_on_and_says_so(
@@ -119,7 +119,7 @@ def test_without_a_thread_a_run_of_a_user_is_a_session_of_its_own(engine: Memory
     agent = create_agent(model, [], middleware=[TieredMemoryMiddleware(engine)], context_schema=dict)
     agent.invoke({"messages": [HumanMessage("My dog is called Rex.")]}, context={"user_id": "alice"})
     agent.invoke({"messages": [HumanMessage("What is my dog called?")]}, context={"user_id": "alice"})
-    assert "called Rex" in texts(model.seen[-1])
+    assert "called Rex" in join_texts(model.seen[-1])
     assert len(engine.namespace("alice").sessions().sessions) == 2
 
 
@@ -234,7 +234,7 @@ def test_a_run_that_failed_half_way_is_remembered(engine: MemoryEngine) -> None:
     model.reply = lambda _: AIMessage("better now")
     ask(agent, "And now?")
     assert [m.type for m in model.seen[-1]] == ["human", "ai", "tool", "human"]
-    assert "did not come to its end" in texts(model.seen[-1])
+    assert "did not come to its end" in join_texts(model.seen[-1])
     assert [m.role for m in session.messages()] == ["user", "assistant", "user", "assistant"]
 
 
@@ -326,13 +326,13 @@ def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
 ) -> None:
     from langmem_tiers_langchain import record
 
-    monkeypatch.setattr(record, "_IDS_HELD", 10)
+    monkeypatch.setattr(record, "_MAX_CACHED_IDS", 10)
     memory = TieredMemoryMiddleware(engine)
     agent = agent_of(engine, ScriptedChat(), memory=memory)
     for turn in range(4):
         for n in range(6):
             ask(agent, f"question {turn} of thread {n}", f"t{n}")
-    assert len(memory._recorder._threads) < 4
+    assert len(memory._recorder._records) < 4
     assert {engine.session("alice", f"t{n}").count() for n in range(6)} == {8}
 
 
@@ -348,9 +348,9 @@ def test_a_summary_that_another_middleware_wrote_is_shown_and_not_taken_for_some
     for n in range(8):
         state = ask(agent, f"Question {n} about the boat, please?")
     for shown in model.seen:
-        check_whole(shown)
+        check_tool_call_order(shown)
     assert state["messages"][0].additional_kwargs["lc_source"] == "summarization"
-    assert "Here is a summary" in texts(model.seen[-1])
+    assert "Here is a summary" in join_texts(model.seen[-1])
     said = [m.content for m in engine.session("alice", "t").messages() if not m.is_summary]
     assert not any("Here is a summary" in text for text in said)
     assert [text for text in said if text.startswith("Question")] == [

@@ -19,14 +19,14 @@ from langchain_core.vectorstores import InMemoryVectorStore
 import langmem_tiers_langchain
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, MemoryEngine
 from langmem_tiers_langchain import LangChainModel, OfflineEmbeddings
-from tests.integrations.chat import scripted
+from tests.integrations.chat import create_scripted_chat
 
 if TYPE_CHECKING:
     from langmem_tiers import LanguageModel
 
 
 def test_a_chat_model_is_asked_with_its_rules_and_the_length() -> None:
-    chat = scripted("Hello.")
+    chat = create_scripted_chat("Hello.")
     model: LanguageModel = LangChainModel(chat)
     assert model.complete("Say hello.", system="Be kind.", max_tokens=100) == "Hello."
     ((rules, prompt),) = chat.asked
@@ -48,14 +48,14 @@ class Seen(BaseCallbackHandler):
 
 def test_each_call_is_marked_as_memorys_own() -> None:
     seen = Seen()
-    LangChainModel(scripted("x").with_config(callbacks=[seen])).complete("y")
+    LangChainModel(create_scripted_chat("x").with_config(callbacks=[seen])).complete("y")
     assert seen.marks == [(["nostream"], "langmem_tiers")]
 
 
 @pytest.mark.parametrize(
     "runnable",
     [
-        scripted("Hello.") | StrOutputParser(),
+        create_scripted_chat("Hello.") | StrOutputParser(),
         RunnableLambda(
             lambda _: AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Hello."}])
         ),
@@ -72,14 +72,14 @@ def test_an_answer_that_is_no_text_is_an_error() -> None:
         LangChainModel(RunnableLambda(lambda _: {"text": "x"})).complete("x")
 
 
-@pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(scripted("x"))])
+@pytest.mark.parametrize("wrong", ["openai:gpt", None, object(), type(create_scripted_chat("x"))])
 def test_what_is_no_model_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="is no chat model"):
         LangChainModel(wrong)
 
 
 def test_the_model_is_not_shown() -> None:
-    assert repr(LangChainModel(scripted("secret"))) == "LangChainModel(ScriptedChat)"
+    assert repr(LangChainModel(create_scripted_chat("secret"))) == "LangChainModel(ScriptedChat)"
 
 
 def test_a_model_that_fails_leaves_a_summary_of_what_was_said() -> None:
@@ -93,7 +93,7 @@ def test_a_model_that_fails_leaves_a_summary_of_what_was_said() -> None:
 
 
 def test_an_engine_names_the_adapter_for_a_raw_chat_model() -> None:
-    raw: Any = scripted("x")
+    raw: Any = create_scripted_chat("x")
     with pytest.raises(InvalidConfigError, match=r"langmem_tiers_langchain\.LangChainModel\(model\)"):
         MemoryEngine(model=raw)
 

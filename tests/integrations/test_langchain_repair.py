@@ -6,8 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langmem_tiers_langchain.repair import NO_RESULT, calls_of, is_made_up, repaired
-from tests.integrations.langchain_agents import check_whole
+from langmem_tiers_langchain.repair import (
+    NO_RESULT_TEXT,
+    is_placeholder_result,
+    list_unique_calls,
+    repair_tool_calls,
+)
+from tests.integrations.langchain_agents import check_tool_call_order
 
 CALLS = st.lists(st.sampled_from("abcd"), max_size=3, unique=True)
 
@@ -39,9 +44,9 @@ def threads(draw: st.DrawFn) -> list[BaseMessage]:
 @given(threads())
 def test_every_call_is_answered_right_behind_it(said: list[BaseMessage]) -> None:
     before = [message.model_copy(deep=True) for message in said]
-    whole = repaired(said)
-    check_whole([HumanMessage("first"), *whole])
-    assert repaired(whole) == whole
+    whole = repair_tool_calls(said)
+    check_tool_call_order([HumanMessage("first"), *whole])
+    assert repair_tool_calls(whole) == whole
     assert said == before  # what was handed in is as it was
     assert [m for m in whole if not isinstance(m, ToolMessage)] == [
         m for m in said if not isinstance(m, ToolMessage)
@@ -50,12 +55,16 @@ def test_every_call_is_answered_right_behind_it(said: list[BaseMessage]) -> None
 
 @given(threads())
 def test_a_result_is_made_up_only_where_none_came(said: list[BaseMessage]) -> None:
-    whole = repaired(said)
+    whole = repair_tool_calls(said)
     given_results = [message for message in said if isinstance(message, ToolMessage)]
-    kept = [message for message in whole if isinstance(message, ToolMessage) and not is_made_up(message)]
+    kept = [
+        message
+        for message in whole
+        if isinstance(message, ToolMessage) and not is_placeholder_result(message)
+    ]
     assert all(any(message is one for one in given_results) for message in kept)
-    calls = sum(len(calls_of(message)) for message in said)
-    made_up = sum(is_made_up(message) for message in whole)
+    calls = sum(len(list_unique_calls(message)) for message in said)
+    made_up = sum(is_placeholder_result(message) for message in whole)
     assert len(kept) + made_up == calls
 
 
@@ -67,18 +76,23 @@ def test_a_late_result_moves_to_its_call() -> None:
         HumanMessage("still there?", id="4"),
         ToolMessage("ra", tool_call_id="a", id="5"),
     ]
-    assert [message.id for message in repaired(said)] == ["1", "2", "5", "3", "4"]
+    assert [message.id for message in repair_tool_calls(said)] == ["1", "2", "5", "3", "4"]
 
 
 def test_a_call_without_a_result_is_told_so() -> None:
     asked = AIMessage("", id="2", tool_calls=[call("a")])
-    made = repaired([SystemMessage("s", id="0"), HumanMessage("q", id="1"), asked])[-1]
+    made = repair_tool_calls([SystemMessage("s", id="0"), HumanMessage("q", id="1"), asked])[-1]
     assert isinstance(made, ToolMessage)
-    assert (made.content, made.status, made.tool_call_id, made.name) == (NO_RESULT, "error", "a", "tool a")
+    assert (made.content, made.status, made.tool_call_id, made.name) == (
+        NO_RESULT_TEXT,
+        "error",
+        "a",
+        "tool a",
+    )
 
 
 def test_a_call_without_an_id_gets_one() -> None:
     asked = AIMessage("", id="2", tool_calls=[{"name": "x", "args": {}, "id": None, "type": "tool_call"}])
-    whole = repaired([HumanMessage("q", id="1"), asked])
-    check_whole(whole)
+    whole = repair_tool_calls([HumanMessage("q", id="1"), asked])
+    check_tool_call_order(whole)
     assert asked.tool_calls[0]["id"] is None

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from langmem_tiers import InvalidInputError, MemoryEngine, MessageDraft, RecallFilters, Strategy
 from langmem_tiers_langchain import TieredMemoryRetriever
-from tests.integrations.chat import scripted
+from tests.integrations.chat import create_scripted_chat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def test_filters_and_strategy_decide_what_comes(engine: MemoryEngine) -> None:
 
 def test_it_stands_in_a_chain(engine: MemoryEngine) -> None:
     prompt = ChatPromptTemplate.from_template("{memory}\nQ: {question}")
-    model = scripted("The cello.")
+    model = create_scripted_chat("The cello.")
     chain = (
         {
             "memory": retriever(engine, k=1) | (lambda found: found[0].page_content),

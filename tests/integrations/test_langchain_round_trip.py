@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
-from langmem_tiers_langchain.values import decode, decode_message, encode
-from tests.backends import ALL_BACKENDS, opened
+from langmem_tiers_langchain.values import decode, decode_base_message, encode
+from tests.backends import ALL_BACKENDS, open_backend_engine
 from tests.examples import examples
 from tests.integrations.langchain_messages import messages, same, values
 
@@ -29,7 +29,9 @@ def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    with opened(request.param, tmp_path_factory.mktemp("messages"), request, embedder=None) as engine:
+    with open_backend_engine(
+        request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
+    ) as engine:
         yield engine
 
 
@@ -76,4 +78,4 @@ def test_a_draft_says_what_a_person_reads_and_counts_what_is_no_text(message: Ba
 
 @pytest.mark.parametrize("kind", [[], {}, None, 5, "nothing of the kind"])
 def test_a_form_with_another_type_is_not_a_message(kind: object) -> None:
-    assert decode_message({"type": kind, "data": {"content": "hello"}}) is None
+    assert decode_base_message({"type": kind, "data": {"content": "hello"}}) is None

@@ -19,23 +19,23 @@ from langmem_tiers import (
     InvalidInputError,
     MemoryEngine,
 )
-from langmem_tiers.integration_kit.task_registry import HeldTasks
+from langmem_tiers.integration_kit.task_registry import TaskRegistry
 from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL
 from langmem_tiers_langchain import TieredTaskMiddleware
 from langmem_tiers_langchain.thread_tasks import ThreadTasks
 from tests.integrations.acting_agents import (
     MOST,
     RUNS,
-    agent_of,
     ask,
     broken,
+    build_looping_script,
     call,
-    looping,
+    create_tool_agent,
     results,
     run,
     script,
 )
-from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +60,9 @@ async def test_the_same_question_in_many_turns_is_no_loop(memory: AgentMemory, w
     tasks = TieredTaskMiddleware(memory)
     for _ in range(12):
         model = ScriptedChat(reply=script(call()))
-        messages = await run(agent_of(model, tasks), way, "Is the boat there today?")
+        messages = await run(create_tool_agent(model, tasks), way, "Is the boat there today?")
         assert not results(messages)[-1].additional_kwargs
-        assert "Warning" not in texts(model.seen[-1])
+        assert "Warning" not in join_texts(model.seen[-1])
     assert RUNS["boat"] == 12
     assert memory.short_term.get_action_frequency("look_up", {"what": "boat"}) == 12
 
@@ -71,40 +71,42 @@ def test_a_loop_within_a_turn_is_stopped_in_whichever_turn_it_comes(memory: Agen
     tasks = TieredTaskMiddleware(memory)
     for _ in range(3):
         RUNS.clear()
-        ask(agent_of(ScriptedChat(reply=looping()), tasks))
+        ask(create_tool_agent(ScriptedChat(reply=build_looping_script()), tasks))
         assert RUNS["boat"] == MOST
 
 
 def test_turns_count_together_where_an_agent_is_only_told_to_go_on(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory, counts_across_turns=True)
     for _ in range(10):
-        ask(agent_of(ScriptedChat(reply=script(call())), tasks), "Go on.")
+        ask(create_tool_agent(ScriptedChat(reply=script(call())), tasks), "Go on.")
     assert RUNS["boat"] == MOST
 
 
 @WAYS
 @pytest.mark.parametrize("most", [1, 5])
 async def test_a_run_that_ignores_every_block_ends(memory: AgentMemory, way: str, most: int) -> None:
-    model = ScriptedChat(reply=looping(200, stops_when_told=False))
-    messages = await run(agent_of(model, TieredTaskMiddleware(memory, stop_after=most)), way)
+    model = ScriptedChat(reply=build_looping_script(200, stops_when_told=False))
+    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=most)), way)
     assert len(model.seen) == MOST + most
     assert isinstance(messages[-1], AIMessage)
     assert str(messages[-1].text).startswith(f"Stopped after {most} blocked tries. Blocked: look_up")
     assert "answer_guard" not in messages[-1].text
-    check_whole(messages)
+    check_tool_call_order(messages)
 
 
 def test_a_run_that_does_something_else_in_between_goes_on(memory: AgentMemory) -> None:
     steps = [*[call()] * (MOST + 4), call("fetch", url="https://example.com"), *[call()] * 4]
     model = ScriptedChat(reply=script(*steps))
-    messages = ask(agent_of(model, TieredTaskMiddleware(memory, stop_after=5)))
+    messages = ask(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=5)))
     assert messages[-1].text == "done"
     assert len(model.seen) == len(steps) + 1
 
 
 def test_the_next_question_after_a_run_was_ended_is_answered(memory: AgentMemory) -> None:
     tasks = TieredTaskMiddleware(memory, stop_after=1)
-    agent = agent_of(ScriptedChat(reply=looping(MOST + 1, stops_when_told=False)), tasks)
+    agent = create_tool_agent(
+        ScriptedChat(reply=build_looping_script(MOST + 1, stops_when_told=False)), tasks
+    )
     assert "Stopped" in ask(agent)[-1].text
     assert ask(agent, "And now?")[-1].text == "done"
 
@@ -121,7 +123,7 @@ def test_a_loop_is_stopped_while_the_store_is_away(tmp_path: Path) -> None:
         tasks = TieredTaskMiddleware(memory)
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        messages = ask(agent_of(ScriptedChat(reply=looping()), tasks))
+        messages = ask(create_tool_agent(ScriptedChat(reply=build_looping_script()), tasks))
         other.execute("ROLLBACK")
         other.close()
     assert messages[-1].text == "I cannot find it."
@@ -134,7 +136,7 @@ async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: Ag
     refused = call(ANSWER_TOOL, reason="because")
     steps = [*[call()] * MOST, *[call(), refused] * 50]
     model = ScriptedChat(reply=script(*steps))
-    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert len(model.seen) == MOST + 5
     assert str(messages[-1].text).startswith("Stopped after 5 blocked tries. Blocked: look_up")
 
@@ -142,7 +144,10 @@ async def test_refused_answers_between_blocks_do_not_keep_a_run_alive(memory: Ag
 def test_one_answer_given_again_and_again_does_not_either(memory: AgentMemory) -> None:
     answer = call(ANSWER_TOOL, reason="I really need this")
     model = ScriptedChat(reply=script(*[call()] * MOST, *[call(), answer] * 100))
-    assert "Stopped after 5 blocked tries" in ask(agent_of(model, TieredTaskMiddleware(memory)))[-1].text
+    assert (
+        "Stopped after 5 blocked tries"
+        in ask(create_tool_agent(model, TieredTaskMiddleware(memory)))[-1].text
+    )
     assert RUNS["boat"] < 2 * MOST
 
 
@@ -158,7 +163,7 @@ def test_a_failing_call_with_changing_arguments_is_stopped_too(memory: AgentMemo
 
 
 def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) -> None:
-    agent = agent_of(ScriptedChat(), TieredTaskMiddleware(memory))
+    agent = create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory))
     for asked, goal in [
         ("Hello there", "Hello there"),
         ("What is the weather in Paris?", "What is the weather in Paris?"),
@@ -176,11 +181,11 @@ def test_the_newest_question_is_the_goal_unless_it_was_set(memory: AgentMemory) 
 
 def test_only_so_many_threads_are_held_and_none_forgets_its_task() -> None:
     with MemoryEngine(embedder=None) as engine:
-        held = HeldTasks(engine, held=3)
+        held = TaskRegistry(engine, held=3)
         tasks = ThreadTasks(held, ("acme",))
         for thread in [*"abcde", *"abcde"]:
             runtime = SimpleNamespace(execution_info=SimpleNamespace(thread_id=thread, checkpoint_ns=""))
-            tasks.of(runtime, []).record_cycle("", AgentAction("look", {"at": thread}))
+            tasks.open_task(runtime, []).record_cycle("", AgentAction("look", {"at": thread}))
         assert len(held) == 3
         for thread in "abcde":
             assert (
@@ -193,5 +198,5 @@ def test_unguarded_tools_belong_to_the_memory_where_there_is_one(memory: AgentMe
         TieredTaskMiddleware(memory, unguarded_tools=["look_up"])
     with MemoryEngine(embedder=None) as engine:
         tasks = TieredTaskMiddleware(engine=engine, unguarded_tools=["look_up"])
-        ask(agent_of(ScriptedChat(reply=script(*[call()] * 20)), tasks))
+        ask(create_tool_agent(ScriptedChat(reply=script(*[call()] * 20)), tasks))
     assert RUNS["boat"] == 20

@@ -15,26 +15,26 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langmem_tiers import AgentMemory, EngineClosedError, EngineConfig, InvalidConfigError, MemoryEngine
-from langmem_tiers.common.prompt_fences import TASK_OPENING, is_only_fenced, without_fences
-from langmem_tiers.integration_kit.lock_registry import Turns
-from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, NOT_LIFTED
+from langmem_tiers.common.prompt_fences import TASK_FENCE_OPENING, is_only_fenced, strip_fences
+from langmem_tiers.integration_kit.lock_registry import LockRegistry
+from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, BLOCK_NOT_LIFTED
 from langmem_tiers.tasks.models import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
 from tests.integrations.acting_agents import (
     MOST,
     RUNS,
     TOOLS,
-    agent_of,
     ask,
+    build_looping_script,
     call,
     config,
+    create_tool_agent,
     cycles,
-    looping,
     results,
     run,
     script,
 )
-from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def engine() -> Iterator[MemoryEngine]:
 async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
     steps = [call(said="I should look it up."), call("fetch", url="https://gate.example/boat")]
     tasks = TieredTaskMiddleware(memory)
-    await run(agent_of(ScriptedChat(reply=script(*steps)), tasks), way)
+    await run(create_tool_agent(ScriptedChat(reply=script(*steps)), tasks), way)
     first, second = cycles(memory)
     assert first.thought.content == "I should look it up."
     assert (first.action.tool_name, dict(first.action.parameters)) == ("look_up", {"what": "boat"})
@@ -91,7 +91,7 @@ async def test_tool_calls_become_cycles(memory: AgentMemory, way: str) -> None:
 async def test_what_a_tool_raises_is_recorded_and_raised_on(
     memory: AgentMemory, way: str, name: str, kind: type[Exception], outcome: ExecutionOutcome
 ) -> None:
-    agent = agent_of(ScriptedChat(reply=script(call(name))), TieredTaskMiddleware(memory))
+    agent = create_tool_agent(ScriptedChat(reply=script(call(name))), TieredTaskMiddleware(memory))
     with pytest.raises(kind, match="boat"):
         await run(agent, way)
     (cycle,) = cycles(memory)
@@ -105,7 +105,9 @@ async def test_an_error_that_the_agent_handles_is_recorded_and_returned(
     memory: AgentMemory, way: str
 ) -> None:
     steps = [call("look_up", wrong="x"), call("no_such_tool")]
-    messages = await run(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way)
+    messages = await run(
+        create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way
+    )
     assert [one.status for one in results(messages)] == ["error", "error"]
     assert [one.outcome for one in cycles(memory)] == [ExecutionOutcome.FAILURE] * 2
     assert "Field required" in str(cycles(memory)[0].error_message)
@@ -115,7 +117,9 @@ async def test_an_error_that_the_agent_handles_is_recorded_and_returned(
 
 @WAYS
 async def test_a_command_is_recorded_too(memory: AgentMemory, way: str) -> None:
-    await run(agent_of(ScriptedChat(reply=script(call("hand_over"))), TieredTaskMiddleware(memory)), way)
+    await run(
+        create_tool_agent(ScriptedChat(reply=script(call("hand_over"))), TieredTaskMiddleware(memory)), way
+    )
     (cycle,) = cycles(memory)
     assert cycle.observation is not None
     assert cycle.observation.raw_output == "boat is handed over"
@@ -125,7 +129,7 @@ async def test_a_command_is_recorded_too(memory: AgentMemory, way: str) -> None:
 async def test_a_tool_that_waits_for_a_person_is_recorded_when_it_is_over(
     memory: AgentMemory, way: str
 ) -> None:
-    agent = agent_of(ScriptedChat(reply=script(call("ask_person"))), TieredTaskMiddleware(memory))
+    agent = create_tool_agent(ScriptedChat(reply=script(call("ask_person"))), TieredTaskMiddleware(memory))
     await run(agent, way)
     assert cycles(memory) == []
     answer: Any = Command(resume="yes")
@@ -139,21 +143,21 @@ async def test_a_tool_that_waits_for_a_person_is_recorded_when_it_is_over(
 
 @WAYS
 async def test_a_looping_agent_is_stopped(memory: AgentMemory, way: str) -> None:
-    model = ScriptedChat(reply=looping())
-    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    model = ScriptedChat(reply=build_looping_script())
+    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert RUNS["boat"] == len(cycles(memory)) == MOST
     assert messages[-1].text == "I cannot find it."
     assert [one.status for one in results(messages)] == ["success"] * MOST + ["error"]
     assert str(results(messages)[-1].text).startswith("Blocked: look_up")
     assert "call answer_guard with the reason" in results(messages)[-1].text
     for shown in model.seen:
-        check_whole(shown)
+        check_tool_call_order(shown)
 
 
 @WAYS
 async def test_a_loop_that_goes_on_however_often_runs_no_tool_any_more(memory: AgentMemory, way: str) -> None:
-    model = ScriptedChat(reply=looping(40, stops_when_told=False))
-    await run(agent_of(model, TieredTaskMiddleware(memory, stop_after=0)), way)
+    model = ScriptedChat(reply=build_looping_script(40, stops_when_told=False))
+    await run(create_tool_agent(model, TieredTaskMiddleware(memory, stop_after=0)), way)
     assert len(model.seen) == 41
     assert RUNS["boat"] == MOST
 
@@ -162,11 +166,11 @@ async def test_a_loop_that_goes_on_however_often_runs_no_tool_any_more(memory: A
 async def test_the_same_call_many_times_at_once_is_stopped_as_well(memory: AgentMemory, way: str) -> None:
     calls = [{"name": "look_up", "args": {"what": "boat"}, "id": "x"}] * 20
     model = ScriptedChat(reply=script(AIMessage("", tool_calls=calls), AIMessage("", tool_calls=calls)))
-    messages = await run(agent_of(model, TieredTaskMiddleware(memory)), way)
+    messages = await run(create_tool_agent(model, TieredTaskMiddleware(memory)), way)
     assert RUNS["boat"] == MOST
     assert Counter(one.status for one in results(messages)) == {"success": MOST, "error": 40 - MOST}
     for shown in model.seen:
-        check_whole(shown)
+        check_tool_call_order(shown)
 
 
 @WAYS
@@ -193,7 +197,9 @@ async def test_different_calls_at_once_do_run_at_once(memory: AgentMemory, way: 
 async def test_an_answer_lifts_the_block(memory: AgentMemory, way: str) -> None:
     answer = call(ANSWER_TOOL, reason="the boat may have come in")
     steps = [*[call()] * (MOST + 1), answer, call()]
-    messages = await run(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way)
+    messages = await run(
+        create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)), way
+    )
     assert RUNS["boat"] == MOST + 1
     told = [str(one.text) for one in results(messages)]
     assert told[MOST].startswith("Blocked:")
@@ -204,7 +210,7 @@ async def test_an_answer_lifts_the_block(memory: AgentMemory, way: str) -> None:
 
 def test_an_answer_that_is_none_lifts_nothing(memory: AgentMemory) -> None:
     steps = [*[call()] * MOST, call(ANSWER_TOOL, reason="because"), call()]
-    messages = ask(agent_of(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)))
+    messages = ask(create_tool_agent(ScriptedChat(reply=script(*steps)), TieredTaskMiddleware(memory)))
     assert "Nothing is lifted" in results(messages)[-2].text
     assert RUNS["boat"] == MOST
 
@@ -220,32 +226,32 @@ async def test_warnings_reach_the_model_and_the_state_stays_as_it_was(
     memory: AgentMemory, way: str, *, show: bool
 ) -> None:
     model = ScriptedChat(reply=script(*[call()] * 5))
-    agent = agent_of(model, TieredTaskMiddleware(memory, show=show), system_prompt="Be brief.")
+    agent = create_tool_agent(model, TieredTaskMiddleware(memory, show=show), system_prompt="Be brief.")
     messages = await run(agent, way)
-    assert "Warning:" in texts(model.seen[-1])
-    assert ("Recent Actions" in texts(model.seen[-1])) is show
-    assert "Warning:" not in texts(model.seen[1])
-    assert TASK_OPENING not in texts(messages)
+    assert "Warning:" in join_texts(model.seen[-1])
+    assert ("Recent Actions" in join_texts(model.seen[-1])) is show
+    assert "Warning:" not in join_texts(model.seen[1])
+    assert TASK_FENCE_OPENING not in join_texts(messages)
     newest = str(model.seen[-1][-1].text)
-    assert newest.startswith(TASK_OPENING)
-    assert without_fences(newest) == "there is nothing about boat"
-    assert TASK_OPENING not in texts(model.seen[-1][:-1])
+    assert newest.startswith(TASK_FENCE_OPENING)
+    assert strip_fences(newest) == "there is nothing about boat"
+    assert TASK_FENCE_OPENING not in join_texts(model.seen[-1][:-1])
     assert [type(one) for one in model.seen[-1]].count(SystemMessage) == 1
 
 
 def test_nothing_is_said_of_a_task_at_which_nothing_was_done(memory: AgentMemory) -> None:
     model = ScriptedChat()
-    ask(agent_of(model, TieredTaskMiddleware(memory)))
-    assert TASK_OPENING not in texts(model.seen[-1])
+    ask(create_tool_agent(model, TieredTaskMiddleware(memory)))
+    assert TASK_FENCE_OPENING not in join_texts(model.seen[-1])
 
 
 def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentMemory) -> None:
     model = ScriptedChat(reply=script(call()))
-    agent = agent_of(model, TieredTaskMiddleware(memory))
+    agent = create_tool_agent(model, TieredTaskMiddleware(memory))
     ask(agent)
     ask(agent, "And the harbour?")
     assert "Recent Actions" in model.seen[-1][-1].text
-    assert without_fences(str(model.seen[-1][-1].text)) == "And the harbour?"
+    assert strip_fences(str(model.seen[-1][-1].text)) == "And the harbour?"
     assert memory.working.current_goal == "Find the boat."
 
 
@@ -255,8 +261,8 @@ def test_what_was_done_before_comes_in_front_of_the_next_question(memory: AgentM
 def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int, *, show: bool) -> None:
     model = ScriptedChat(reply=script(*[call(what="a boat </memory> " * 20)] * 6))
     tasks = TieredTaskMiddleware(memory, budget_tokens=budget, show=show)
-    ask(agent_of(model, tasks))
-    told = [str(shown[-1].text) for shown in model.seen if TASK_OPENING in shown[-1].text]
+    ask(create_tool_agent(model, tasks))
+    told = [str(shown[-1].text) for shown in model.seen if TASK_FENCE_OPENING in shown[-1].text]
     assert bool(told) is (budget >= 60)
     for added in told:
         fence = added[: added.index("\n</memory>") + len("\n</memory>")]
@@ -267,13 +273,13 @@ def test_what_is_shown_stays_within_its_budget(memory: AgentMemory, budget: int,
 
 def test_a_goal_that_is_set_stays_and_what_came_with_the_memory_too(memory: AgentMemory) -> None:
     memory.start_task("Sell the boat.", {"price": "100"})
-    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory)))
+    ask(create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory)))
     assert memory.working.current_goal == "Sell the boat."
     memory.clear_task()
     memory.context_store.set_user_context({"price": "200"})
-    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory, goal_from_first_message=False)))
+    ask(create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory, goal_from_first_message=False)))
     assert memory.working.current_goal in (None, "")
-    ask(agent_of(ScriptedChat(), TieredTaskMiddleware(memory)))
+    ask(create_tool_agent(ScriptedChat(), TieredTaskMiddleware(memory)))
     assert memory.working.current_goal == "Find the boat."
     assert memory.context_store.get_all() == {"price": "200"}
 
@@ -282,8 +288,8 @@ def test_threads_have_tasks_of_their_own(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine)
     for thread in ("t1", "t2"):
         model = ScriptedChat(reply=script(*[call()] * 6))
-        ask(agent_of(model, tasks), f"Find the boat of {thread}.", thread)
-        assert ("t1" if thread == "t2" else "t2") not in texts(model.seen[-1])
+        ask(create_tool_agent(model, tasks), f"Find the boat of {thread}.", thread)
+        assert ("t1" if thread == "t2" else "t2") not in join_texts(model.seen[-1])
     assert RUNS["boat"] == 12
     for thread in ("t1", "t2"):
         found = AgentMemory(engine=engine, namespace=("threads", thread, "agent"), task=thread)
@@ -295,7 +301,7 @@ def test_threads_have_tasks_of_their_own(engine: MemoryEngine) -> None:
 def test_users_have_tasks_of_their_own(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine, namespace=("acme", "{user_id}"))
     for user in ("alice", "bob"):
-        agent = agent_of(ScriptedChat(reply=script(*[call()] * 6)), tasks)
+        agent = create_tool_agent(ScriptedChat(reply=script(*[call()] * 6)), tasks)
         agent.invoke({"messages": [HumanMessage("Find it.")]}, config(), context={"user_id": user})
     assert RUNS["boat"] == 12
     assert set(engine.namespaces("acme")) == {("acme", "alice", "agent"), ("acme", "bob", "agent")}
@@ -315,7 +321,7 @@ async def test_a_restart_goes_on(tmp_path: Path, way: str) -> None:
                 checkpointer=saver,
             )
             await run(agent, way)
-            shown.append(texts(model.seen[-1]))
+            shown.append(join_texts(model.seen[-1]))
     assert RUNS["boat"] == MOST
     assert "Blocked:" not in shown[0]
     assert "Blocked:" in shown[1]
@@ -334,13 +340,13 @@ def test_what_another_process_did_at_the_task_is_seen_with_the_next_run(tmp_path
 
 def test_an_erased_task_begins_anew(engine: MemoryEngine) -> None:
     tasks = TieredTaskMiddleware(engine=engine)
-    agent = agent_of(ScriptedChat(reply=script(call())), tasks)
+    agent = create_tool_agent(ScriptedChat(reply=script(call())), tasks)
     ask(agent)
     engine.namespace(("threads", "t", "agent")).delete()
     again = ScriptedChat(reply=script(call()))
-    ask(agent_of(again, tasks), "Once more.")
-    assert TASK_OPENING not in texts(again.seen[0])
-    assert TASK_OPENING in texts(again.seen[-1])
+    ask(create_tool_agent(again, tasks), "Once more.")
+    assert TASK_FENCE_OPENING not in join_texts(again.seen[0])
+    assert TASK_FENCE_OPENING in join_texts(again.seen[-1])
     assert not tasks.failures
 
 
@@ -354,7 +360,7 @@ async def test_a_store_that_fails_does_not_break_the_agent(
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         steps = [call(), call(ANSWER_TOOL, reason="it has to be")]
-        messages = await run(agent_of(ScriptedChat(reply=script(*steps)), tasks), way)
+        messages = await run(create_tool_agent(ScriptedChat(reply=script(*steps)), tasks), way)
         other.execute("ROLLBACK")
         other.close()
         assert messages[-1].text == "done"
@@ -362,7 +368,7 @@ async def test_a_store_that_fails_does_not_break_the_agent(
         assert tasks.failures["StorageBusyError"] >= 2
         assert "goes on without task memory" in caplog.text
         with pytest.raises(RuntimeError, match="no boat"):
-            await run(agent_of(ScriptedChat(reply=script(call("broken"))), tasks), way)
+            await run(create_tool_agent(ScriptedChat(reply=script(call("broken"))), tasks), way)
 
 
 def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_password(
@@ -374,7 +380,7 @@ def test_the_message_of_a_driver_is_not_in_the_warnings_because_it_may_quote_a_p
     monkeypatch.setattr(memory, "record_cycle", fail)
     tasks = TieredTaskMiddleware(memory)
     with caplog.at_level("INFO"):
-        ask(agent_of(ScriptedChat(reply=script(call())), tasks))
+        ask(create_tool_agent(ScriptedChat(reply=script(call())), tasks))
     assert tasks.failures == {"OSError": 1}
     assert "goes on without task memory: OSError" in caplog.text
     assert "hunter2" not in caplog.text
@@ -385,7 +391,7 @@ async def test_a_memory_that_is_closed_does_not_break_the_agent(way: str) -> Non
     memory = AgentMemory()
     memory.close()
     tasks = TieredTaskMiddleware(memory)
-    agent = agent_of(ScriptedChat(reply=script(call(), call("broken"))), tasks)
+    agent = create_tool_agent(ScriptedChat(reply=script(call(), call("broken"))), tasks)
     with pytest.raises(RuntimeError, match="no boat"):
         await run(agent, way)
     assert tasks.failures == {EngineClosedError.__name__: 3}  # the beginning, and the record of both calls
@@ -404,24 +410,24 @@ async def test_a_run_whose_learning_fails_still_answers_and_counts_the_failure(
         return answer
 
     tasks = TieredTaskMiddleware(memory)
-    messages = await run(agent_of(ScriptedChat(reply=reply), tasks), way)
+    messages = await run(create_tool_agent(ScriptedChat(reply=reply), tasks), way)
     assert messages[-1].text == "done"
     assert tasks.failures == {EngineClosedError.__name__: 1}
     assert "goes on without task memory: EngineClosedError" in caplog.text
 
 
 def test_an_answer_to_the_guard_that_cannot_be_stored_lifts_nothing(memory: AgentMemory) -> None:
-    again = looping(stops_when_told=False)
+    again = build_looping_script(stops_when_told=False)
 
     def reply(messages: Sequence[BaseMessage]) -> AIMessage:
-        said = without_fences(str(messages[-1].text))
+        said = strip_fences(str(messages[-1].text))
         if "Blocked:" in said:
             memory.close()
             return call(ANSWER_TOOL, reason="The list is refreshed every minute.")
-        return AIMessage("I give up.") if said == NOT_LIFTED else again(messages)
+        return AIMessage("I give up.") if said == BLOCK_NOT_LIFTED else again(messages)
 
     tasks = TieredTaskMiddleware(memory)
-    assert ask(agent_of(ScriptedChat(reply=reply), tasks))[-1].text == "I give up."
+    assert ask(create_tool_agent(ScriptedChat(reply=reply), tasks))[-1].text == "I give up."
     assert tasks.failures == {EngineClosedError.__name__: 2}  # the answer, and the learning at the end
 
 
@@ -447,7 +453,7 @@ def test_a_counter_that_fails_leaves_the_model_with_the_plain_messages() -> None
     model = ScriptedChat(reply=reply)
     with MemoryEngine(counter=counter, embedder=None) as engine:
         tasks = TieredTaskMiddleware(engine=engine)
-        messages = ask(agent_of(model, tasks))
+        messages = ask(create_tool_agent(model, tasks))
     assert messages[-1].text == "done"
     assert model.seen[-1] == messages[:-1]
     assert tasks.failures == {"ConnectionError": 2}  # the record of the call, and what the model is shown
@@ -468,13 +474,13 @@ def test_a_run_of_which_nothing_tells_whose_it_is_goes_on_and_says_so(
 def test_it_goes_along_with_the_memory_of_the_thread(engine: MemoryEngine, first: str) -> None:
     tasks, memory = TieredTaskMiddleware(engine=engine), TieredMemoryMiddleware(engine)
     both: list[Any] = [memory, tasks] if first == "memory" else [tasks, memory]
-    model = ScriptedChat(reply=looping())
+    model = ScriptedChat(reply=build_looping_script())
     agent = create_agent(model, TOOLS, middleware=both, checkpointer=InMemorySaver(), context_schema=dict)
     state = agent.invoke({"messages": [HumanMessage("Find it.")]}, config(), context={"user_id": "alice"})
     assert RUNS["boat"] == MOST
-    assert "Recent Actions" in texts(model.seen[-1])
+    assert "Recent Actions" in join_texts(model.seen[-1])
     for shown in model.seen:
-        check_whole(shown)
+        check_tool_call_order(shown)
     said = [one.content for one in engine.session("alice", "t").messages() if not one.is_summary]
     assert said == [str(one.text) for one in state["messages"]]
     assert not tasks.failures
@@ -495,9 +501,9 @@ def test_one_place_has_to_be_given(memory: AgentMemory, engine: MemoryEngine) ->
 
 
 async def test_within_a_turn_the_same_turn_is_had_already() -> None:
-    turns = Turns()
-    with turns.taken("a"), turns.taken("a"), turns.taken("b"):
+    turns = LockRegistry()
+    with turns.lock("a"), turns.lock("a"), turns.lock("b"):
         pass
-    async with turns.ataken("a"), turns.ataken("a"):
+    async with turns.alock("a"), turns.alock("a"):
         pass
-    assert not turns._waiting
+    assert not turns._locks

@@ -13,7 +13,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langmem_tiers import InvalidConfigError, InvalidNameError, MemoryEngine
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 from langmem_tiers_langchain import create_manage_memory_tool, create_search_memory_tool
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def test_whatever_is_remembered_stays_inside_one_fence_of_valid_json(texts: list
         store.put(("ada",), str(number), {"content": text, text: {"deep": [text]}})
     answer = create_search_memory_tool("ada", store=store, limit=100).invoke({"query": "x"})
     assert len(json.loads(answer)["memories"]) == len(texts)
-    assert json.loads(without_fences(answer)) == {"note": " "}
+    assert json.loads(strip_fences(answer)) == {"note": " "}
     answer.encode()
 
 

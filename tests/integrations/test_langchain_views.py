@@ -18,7 +18,7 @@ from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, count_
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
 from tests.examples import examples
-from tests.integrations.langchain_agents import ScriptedChat, check_whole, texts
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ def test_a_view_is_whole_and_never_more_than_its_budget(
                 shown = shown_by(middleware, request_of(said[:end]))
             except BudgetExceededError:
                 continue
-            check_whole(shown)
+            check_tool_call_order(shown)
             assert tokens_of(engine, shown) <= tokens
             newest = said[end - 1]
             assert newest.id in {message.id for message in shown}
@@ -141,9 +141,9 @@ def test_the_question_stays_in_sight_through_a_long_run_of_tools() -> None:
                 ToolMessage(f"House {step} has a door. " * 12, tool_call_id=f"c{step}", id=f"r{step}")
             )
             shown = shown_by(middleware, request_of(said))
-            check_whole(shown)
-            assert "colour of the door of house 7" in texts(shown)
-            assert f"House {step} has a door" in texts(shown)
+            check_tool_call_order(shown)
+            assert "colour of the door of house 7" in join_texts(shown)
+            assert f"House {step} has a door" in join_texts(shown)
             assert tokens_of(engine, shown) <= 1500
         assert not middleware.stats.failures
         assert len(list(engine.session("u", "t").messages())) >= len(said)
@@ -162,7 +162,7 @@ def test_without_a_store_the_view_is_cut_and_whole_all_the_same(tmp_path: Any) -
             ToolMessage("a result " * 10, tool_call_id=f"c{turn}", id=f"r{turn}"),
         ]
     shown = shown_by(middleware, request_of(said))
-    check_whole(shown)
+    check_tool_call_order(shown)
     assert {"q29", "a29", "r29"} <= {message.id for message in shown}
     assert len(shown) > 5
     assert tokens_of(engine, shown) <= 700
@@ -183,7 +183,7 @@ def test_a_branch_that_was_given_up_is_not_shown() -> None:
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, recall=False)
         shown_by(middleware, request_of(given_up))
-        assert "zeppelin" not in texts(shown_by(middleware, request_of(instead)))
+        assert "zeppelin" not in join_texts(shown_by(middleware, request_of(instead)))
 
 
 def test_what_another_middleware_shows_instead_is_shown_and_what_was_said_is_stored() -> None:
@@ -193,8 +193,8 @@ def test_what_another_middleware_shows_instead_is_shown_and_what_was_said_is_sto
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine, recall=False)
         shown = shown_by(middleware, request_of(said).override(messages=cleared))  # type: ignore[arg-type]
-        assert "[cleared]" in texts(shown)
-        assert "4711" not in texts(shown)
+        assert "[cleared]" in join_texts(shown)
+        assert "4711" not in join_texts(shown)
         assert engine.session("u", "t").get("1").content == "The code is 4711."
 
 
@@ -204,7 +204,7 @@ def test_messages_that_another_middleware_adds_stay() -> None:
     with MemoryEngine() as engine:
         middleware = TieredMemoryMiddleware(engine)
         shown = shown_by(middleware, request_of(said).override(messages=added))  # type: ignore[arg-type]
-        assert "A note that has no id." in texts(shown)
+        assert "A note that has no id." in join_texts(shown)
         assert next(engine.session("u", "t").messages()).content == "Hello there."
 
 
@@ -213,7 +213,7 @@ def test_an_edited_message_is_stored_beside_what_it_was() -> None:
         middleware = TieredMemoryMiddleware(engine)
         shown_by(middleware, request_of([HumanMessage("I live in Rome.", id="1")]))
         shown = shown_by(middleware, request_of([HumanMessage("I live in Oslo.", id="1")]))
-        assert "I live in Oslo." in texts(shown)
+        assert "I live in Oslo." in join_texts(shown)
         contents = [message.content for message in engine.session("u", "t").messages()]
         assert contents == ["I live in Rome.", "done", "I live in Oslo.", "done"]
 
@@ -248,7 +248,7 @@ def test_counts_follow_what_the_model_reports() -> None:
             request_of(said),
             lambda _: ModelResponse(result=[AIMessage("ok", usage_metadata=usage)]),
         )
-        assert middleware.calibration.ratio(ScriptedChat()) == pytest.approx(2.0, rel=0.02)
+        assert middleware.calibration.get_ratio(ScriptedChat()) == pytest.approx(2.0, rel=0.02)
         assert tokens_of(engine, shown_by(middleware, request_of(said))) <= 4000 / 1.95
 
 

@@ -16,7 +16,7 @@ from langmem_tiers import MemoryEngine, RecallFilters
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers_langchain import TieredMemoryMiddleware
 from langmem_tiers_langchain import TieredMemoryRetriever as LangChainRetriever
-from tests.integrations.langchain_agents import ScriptedChat, texts
+from tests.integrations.langchain_agents import ScriptedChat, join_texts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -76,8 +76,8 @@ def test_an_agent_of_langchain_is_told_what_holds_now(engine: MemoryEngine) -> N
         checkpointer=InMemorySaver(),
     )
     agent.invoke({"messages": [HumanMessage(QUESTION)]}, {"configurable": {"thread_id": "t"}})
-    assert NOW in texts(model.seen[-1])
-    assert FORMER not in texts(model.seen[-1])
+    assert NOW in join_texts(model.seen[-1])
+    assert FORMER not in join_texts(model.seen[-1])
 
 
 def test_a_memory_of_llamaindex_tells_what_holds_now(engine: MemoryEngine) -> None:

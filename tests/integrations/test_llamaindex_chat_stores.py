@@ -27,9 +27,9 @@ from langmem_tiers import (
     MemoryEngine,
     StorageUnavailableError,
 )
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import WITH_REDIS
-from tests.backends import opened as opened_on
+from tests.backends import open_backend_engine as opened_on
 from tests.examples import examples
 
 with warnings.catch_warnings():
@@ -107,7 +107,7 @@ class TestAsyncStore(AsyncChatStoreConformance):
 def failing(engine: MemoryEngine) -> Iterator[None]:
     """Nothing can be written for a while."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._database, "write", _fail)
+        patch.setattr(engine._database, "write_cache", _fail)
         yield
 
 
@@ -143,7 +143,7 @@ class TestNames:
     def test_keys_on_several_pages_are_all_listed_once(
         self, engine: MemoryEngine, namespace: list[str] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(lists, "_PAGE", 2)
+        monkeypatch.setattr(lists, "_PAGE_SIZE", 2)
         store = TieredSyncChatStore(engine, namespace=namespace)
         for name in "abcde":
             store.set_messages(name, said(name))
@@ -152,7 +152,7 @@ class TestNames:
     def test_a_key_that_was_begun_anew_is_erased_from_all_pages(
         self, store: TieredSyncChatStore, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(lists, "_PAGE", 1)
+        monkeypatch.setattr(lists, "_PAGE_SIZE", 1)
         for name in "abc":
             store.set_messages(name, said(f"The {name} is green."))
             engine.session("ada", name).set_aside()
@@ -231,7 +231,7 @@ class TestTheSyncStore:
                 mine.add_message("k", said(f"front {number}")[0], 0)
                 mine.add_message("k", said(f"end {number}")[0])
 
-        in_threads(4, write)
+        run_in_threads(4, write)
         expected = ["first", *[f"{at} {number}" for at in ("front", "end") for number in range(6)] * 4]
         assert sorted(map(str, texts(stores[0].get_messages("k")))) == sorted(expected)
 
@@ -390,7 +390,7 @@ class TestDeleting:
                 store.archive_oldest_messages("k", 1)
                 store.delete_messages("k")
 
-        in_threads(3, write)
+        run_in_threads(3, write)
         store.set_messages("k", said("c"))
         assert texts(store.get_messages("k", None)) == ["c"]
 

@@ -18,13 +18,13 @@ import pytest
 from langmem_tiers import MemoryEngine
 from langmem_tiers_llamaindex.memory import TieredMemory
 from tests.integrations.llamaindex_agents import (
-    InOrder,
+    AnswerSequence,
     Prompt,
     ScriptedLLM,
     calling,
-    check_whole,
+    check_call_order,
+    list_said,
     roles,
-    said,
     texts,
 )
 
@@ -107,7 +107,9 @@ async def test_a_context_that_is_used_again_keeps_every_turn(build: Any, engine:
         await agent.run(user_msg=f"Question {turn}", ctx=context)
         assert [f"Question {n}" in texts(llm.seen[-1]) for n in range(turn + 1)] == [True] * (turn + 1)
     held = await context.store.get("memory")
-    assert said(held.get_all()) == said(mine.get_all())  # the caller's own object is not left behind
+    assert list_said(held.get_all()) == list_said(
+        mine.get_all()
+    )  # the caller's own object is not left behind
     assert roles(mine.get_all()) == ["user", "assistant"] * 5
     mine.put(ChatMessage("By the way, the key is under the mat."))
     await agent.run(user_msg="Where is the key?", ctx=context)
@@ -179,7 +181,11 @@ def child() -> None:
             handler.ctx.send_event(answer_of(given["answer"]))
         await handler
         held = await handler.ctx.store.get("memory")
-        return {"shown": texts(llm.seen[0]), "said": said(held.get_all()), "context": handler.ctx.to_dict()}
+        return {
+            "shown": texts(llm.seen[0]),
+            "said": list_said(held.get_all()),
+            "context": handler.ctx.to_dict(),
+        }
 
     sys.stdout.write(json.dumps(asyncio.run(go_on())))
 
@@ -209,7 +215,9 @@ async def test_another_process_goes_on_with_the_context_on_a_file(file_url: str)
         done = in_another_process(first.to_dict())
         assert "under the mat" in done["shown"]
         assert [text for _, text in done["said"]][::2] == ["The key is under the mat.", "Where is it?"]
-        assert said(mine.get_all()) == [tuple(one) for one in done["said"]]  # while it is open here as well
+        assert list_said(mine.get_all()) == [
+            tuple(one) for one in done["said"]
+        ]  # while it is open here as well
         back: Any = Context.from_dict(agent, done["context"])
         await agent.run(user_msg="Thank you.", ctx=back)
         assert texts(llm.seen[-1]).endswith("Where is it?\nI have noted it.\nThank you.")
@@ -239,16 +247,16 @@ WITH_A_PERSON = [
 
 async def test_a_person_answers_after_the_context_was_written_down(engine: MemoryEngine) -> None:
     mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
-    agent = agent_with(ScriptedLLM(reply=InOrder(ASKING)), initial_state={"counted": 0})
+    agent = agent_with(ScriptedLLM(reply=AnswerSequence(ASKING)), initial_state={"counted": 0})
     written = await until_asked(agent.run(user_msg="Please ask.", memory=mine))
-    assert said(mine.get_all()) == [("user", "Please ask.")]
+    assert list_said(mine.get_all()) == [("user", "Please ask.")]
     llm = ScriptedLLM()
     later = agent_with(llm, initial_state={"counted": 0})
     context: Any = Context.from_dict(later, written)
     handler = later.run(ctx=context)
     handler.ctx.send_event(answer_of("yes"))
     assert str(await handler) == "I have noted it."
-    assert said(mine.get_all()) == WITH_A_PERSON
+    assert list_said(mine.get_all()) == WITH_A_PERSON
     assert [texts(prompt).count(STATE) for prompt in llm.seen] == [1]
 
 
@@ -256,7 +264,7 @@ async def test_a_person_answers_after_the_context_was_written_down(engine: Memor
 async def test_a_person_answers_in_another_process(file_url: str) -> None:
     with MemoryEngine(file_url) as engine:
         mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
-        agent = agent_with(ScriptedLLM(reply=InOrder(ASKING)))
+        agent = agent_with(ScriptedLLM(reply=AnswerSequence(ASKING)))
         written = await until_asked(agent.run(user_msg="Please ask.", memory=mine))
     done = in_another_process(written, "yes")
     assert [tuple(one) for one in done["said"]] == WITH_A_PERSON
@@ -304,14 +312,14 @@ async def test_a_file_that_is_gone_is_told_and_a_closed_one_is_opened_again(tmp_
 
 async def test_tools_that_edit_the_state_do_not_part_the_memory(engine: MemoryEngine) -> None:
     calls = [calling((f"c-{n}", "count", {})) for n in range(3)]
-    llm = ScriptedLLM(reply=InOrder(*calls, "Counted."))
+    llm = ScriptedLLM(reply=AnswerSequence(*calls, "Counted."))
     agent = agent_with(llm, initial_state={"counted": 0})
     mine = TieredMemory.from_defaults(engine=engine, session_id="one")
     handler = agent.run(user_msg="Count.", memory=mine)
     await handler
     held = await handler.ctx.store.get("memory")
     assert await handler.ctx.store.get("state") == {"counted": 3}
-    assert said(held.get_all()) == said(mine.get_all())
+    assert list_said(held.get_all()) == list_said(mine.get_all())
     assert roles(mine.get_all()) == ["user", *["assistant", "tool"] * 3, "assistant"]
 
 
@@ -340,7 +348,7 @@ async def test_every_prompt_has_the_state_once_and_the_record_never(
 
 async def test_agents_that_hand_over_show_the_state_once_too(engine: MemoryEngine) -> None:
     hand = calling(("h-1", "handoff", {"to_agent": "second", "reason": "it counts"}))
-    llm = ScriptedLLM(reply=InOrder(hand, calling(("c-1", "count", {})), "Counted."))
+    llm = ScriptedLLM(reply=AnswerSequence(hand, calling(("c-1", "count", {})), "Counted."))
     workflow = together(llm)
     workflow.initial_state = {"counted": 0}
     mine = TieredMemory.from_defaults(engine=engine, session_id="one")
@@ -375,7 +383,7 @@ async def test_an_app_that_hands_in_its_texts_each_time_stores_only_what_is_new(
         grown.append(sum(not message.is_summary for message in record))
     assert grown == [4 * turn for turn in range(1, 25)]  # a question, a call, its result and an answer
     assert len(in_memory.namespace("ada").sessions().sessions) == 1
-    assert said(mine.get_all())[:-4] == said(texts_of_app)[:-2]
+    assert list_said(mine.get_all())[:-4] == list_said(texts_of_app)[:-2]
 
 
 @pytest.mark.parametrize("again", ["the context", "the memory"])
@@ -393,14 +401,14 @@ async def test_a_run_that_dies_leaves_its_question_and_the_next_one_works(
     context: Any = Context(agent)
     with pytest.raises(ConnectionError, match="the model is away"):
         await agent.run(user_msg="Where is the key?", ctx=context, memory=mine)
-    assert said(mine.get_all()) == [("user", "Where is the key?")]
+    assert list_said(mine.get_all()) == [("user", "Where is the key?")]
     handed = {"ctx": context} if again == "the context" else {"memory": mine}
     assert str(await agent.run(user_msg="Are you there?", **handed)) == "It is in the attic."
     assert "Where is the key?" in texts(llm.seen[2])
     await agent.run(user_msg="Thank you.", **handed)
     for prompt in llm.seen:
-        check_whole(prompt)
-    asked = [text for role, text in said(mine.get_all()) if role == "user"]
+        check_call_order(prompt)
+    asked = [text for role, text in list_said(mine.get_all()) if role == "user"]
     assert asked == ["Where is the key?", "Are you there?", "Thank you."]
 
 
@@ -418,9 +426,9 @@ async def test_contexts_of_several_sessions_run_side_by_side(engine: MemoryEngin
 
     names = [f"session-{number}" for number in range(6)]
     for name, (llm, mine) in zip(names, await asyncio.gather(*map(live, names)), strict=True):
-        asked = [text for role, text in said(mine.get_all()) if role == "user"]
+        asked = [text for role, text in list_said(mine.get_all()) if role == "user"]
         assert asked == [f"{name} asks {turn}" for turn in range(4)]
         assert roles(mine.get_all()) == ["user", "assistant", "tool", "assistant"] * 4
         for prompt in llm.seen:
-            check_whole(prompt)
+            check_call_order(prompt)
             assert not any(other in texts(prompt) for other in names if other != name)

@@ -28,7 +28,7 @@ from langmem_tiers import (
     Role,
     ToolCall,
 )
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.integration_kit.media_token_costs import (
     AUDIO_TOKENS,
     FILE_TOKENS,
@@ -61,8 +61,8 @@ with warnings.catch_warnings():
     from llama_index.core.schema import ImageDocument
 
     from langmem_tiers_llamaindex import message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.convert import without_memory
-    from langmem_tiers_llamaindex.placeholders import as_said, protected
+    from langmem_tiers_llamaindex.convert import remove_memory
+    from langmem_tiers_llamaindex.placeholders import protect_placeholders, restore_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -561,7 +561,7 @@ def test_a_compressed_message_is_shown_as_it_was_compressed() -> None:
     with MemoryEngine(embedder=None) as engine:
         session = engine.session("t", "s")
         session.add_many([to_draft(result, id="long"), to_draft(ChatMessage("Short."), id="new")])
-        compressed = engine._parts.analyzer.compressor.message(session.get("long"))
+        compressed = engine._services.analyzer.compressor.compress_message(session.get("long"))
     shown = to_message(compressed)
     assert shown == of(TextBlock(text=compressed.content), role="tool", tool_call_id="c")
     assert shown.content != text
@@ -660,7 +660,7 @@ def test_what_is_no_whole_trace_of_an_agent_is_read_as_it_stands(text: str, role
     assert to_draft(ChatMessage(text, role=role)).content == text
 
 
-MEMORY = fenced(["user: My cat is called Pixel."])
+MEMORY = wrap_in_fence(["user: My cat is called Pixel."])
 
 
 @pytest.mark.parametrize("role", ["user", "system", "developer"])
@@ -680,12 +680,12 @@ def test_what_memory_put_into_a_message_is_not_stored(blocks: list[str], role: s
     message = of(*(TextBlock(text=text) for text in blocks), role=role)
     assert there_and_back(message) == ChatMessage("What is my cat called?", role=role)
     assert len(message.blocks) == len(blocks)
-    assert without_memory(message) == ChatMessage("What is my cat called?", role=role)
+    assert remove_memory(message) == ChatMessage("What is my cat called?", role=role)
 
 
 def test_a_message_that_memory_made_is_none() -> None:
     message = of(TextBlock(text=MEMORY), TextBlock(text=MEMORY), role="system")
-    assert without_memory(message) is None
+    assert remove_memory(message) is None
     with MemoryEngine() as engine:
         assert engine.session("t", "s").add(to_draft(message)).stored == ()
 
@@ -721,8 +721,8 @@ def test_what_an_assistant_or_a_tool_quotes_is_stored_as_it_was_said(role: str) 
 def test_placeholders_are_kept_from_being_filled_in_and_come_back_clean(
     text: str, is_changed: object
 ) -> None:
-    assert (protected(text) != text) is is_changed
-    assert protected(protected(text)) == protected(text)
-    assert as_said(protected(text)) == text
-    assert there_and_back(ChatMessage(protected(text))) == ChatMessage(text)
+    assert (protect_placeholders(text) != text) is is_changed
+    assert protect_placeholders(protect_placeholders(text)) == protect_placeholders(text)
+    assert restore_placeholders(protect_placeholders(text)) == text
+    assert there_and_back(ChatMessage(protect_placeholders(text))) == ChatMessage(text)
     assert there_and_back(ChatMessage(text, role="assistant")) == ChatMessage(text, role="assistant")

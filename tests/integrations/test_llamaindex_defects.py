@@ -13,13 +13,13 @@ from langmem_tiers import MemoryEngine
 from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
 from tests.integrations.llamaindex_agents import (
-    InOrder,
-    OneNote,
+    AnswerSequence,
     ScriptedLLM,
+    SingleNodeRetriever,
     calling,
-    check_whole,
+    check_call_order,
+    list_said,
     roles,
-    said,
     texts,
 )
 
@@ -113,7 +113,7 @@ def test_thoughts_and_tool_calls_take_tokens(engine: MemoryEngine) -> None:
         memory.put(ChatMessage(role="assistant", content=f"Answer {turn}"))
     memory.put(ChatMessage("And now?"))
     shown = memory.get()
-    check_whole(shown)
+    check_call_order(shown)
     assert tokens_of(shown) <= 600
     assert len(memory.get_all()) == 13
 
@@ -142,7 +142,7 @@ async def test_an_agent_that_throws_system_messages_away_sees_memories(
         ChatMessage("The treasure is on the third island.")
     )
     mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one", insert_method=insert)
-    llm = ScriptedLLM(reply=InOrder("Thought: I know.\nAnswer: The third."))
+    llm = ScriptedLLM(reply=AnswerSequence("Thought: I know.\nAnswer: The third."))
     await ReActAgent(tools=[look_up], llm=llm).run(user_msg="On which island is the treasure?", memory=mine)
     assert "on the third island" in texts(llm.seen[0])
 
@@ -261,7 +261,7 @@ def test_trimming_parts_no_call_from_its_result(engine: MemoryEngine) -> None:
                 )
             memory.put(ChatMessage(role="assistant", content="They are in the attic."))
         memory.put(ChatMessage("Really?"))
-        check_whole(memory.get())
+        check_call_order(memory.get())
         assert tokens_of(memory.get()) <= limit
 
 
@@ -280,7 +280,7 @@ def test_nothing_recalled_costs_no_call_of_the_model(engine: MemoryEngine) -> No
     # A history that is not empty makes the engine ask the model for a question that stands alone.
     llm = ScriptedLLM()
     mine = TieredMemory.from_defaults(engine=engine, user_id="ada", session_id="one")
-    CondensePlusContextChatEngine.from_defaults(OneNote(), memory=mine, llm=llm).chat("Hello.")
+    CondensePlusContextChatEngine.from_defaults(SingleNodeRetriever(), memory=mine, llm=llm).chat("Hello.")
     assert len(llm.seen) == 1
 
 
@@ -316,7 +316,7 @@ def test_a_copy_for_another_session_is_another_memory(engine: MemoryEngine) -> N
     mine = TieredMemory.from_defaults(engine=engine, session_id="one", token_limit=500)
     other = mine.model_copy(update={"session_id": "two"})
     other.put(ChatMessage("Hello."))
-    assert (mine.get_all(), said(other.get_all())) == ([], [("user", "Hello.")])
+    assert (mine.get_all(), list_said(other.get_all())) == ([], [("user", "Hello.")])
     assert (other.token_limit, other.namespace) == (500, ["chat", "two"])
     with pytest.raises(ValueError, match="session_id"):
         mine.session_id = "three"

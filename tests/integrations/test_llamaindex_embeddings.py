@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers_llamaindex import LlamaIndexEmbedder
 
 with warnings.catch_warnings():
@@ -160,7 +160,7 @@ def test_threads_that_come_at_once_ask_for_the_dimension_once() -> None:
         coming.append(threading.get_ident())
         seen.append(embedder.dimension)
 
-    in_threads(6, look)
+    run_in_threads(6, look)
     assert (seen, model.asked) == ([2] * 6, [["dimension"]])
 
 

@@ -17,7 +17,7 @@ from langmem_tiers_llamaindex.events import (
     dispatcher,
 )
 from langmem_tiers_llamaindex.memory import TieredMemory
-from tests.integrations.llamaindex_agents import InOrder, ScriptedLLM, calling
+from tests.integrations.llamaindex_agents import AnswerSequence, ScriptedLLM, calling
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -186,7 +186,7 @@ def test_a_store_that_fails_is_told_without_its_words(
 
     memory.put(ChatMessage("The key is under the mat."))
     watch.events()
-    monkeypatch.setattr(engine._parts.short_term.sessions, "open", away)
+    monkeypatch.setattr(engine._services.short_term.sessions, "open", away)
     memory.put(ChatMessage("My password is 12345."))
     memory.get()
     told = watch.events()
@@ -209,7 +209,7 @@ async def test_a_turn_of_an_agent_is_seen_from_outside(memory: TieredMemory, wat
         """Look something up."""
         return f"The {what} is in the attic."
 
-    llm = ScriptedLLM(reply=InOrder(calling(("c-1", "look_up", {"what": "key"})), "In the attic."))
+    llm = ScriptedLLM(reply=AnswerSequence(calling(("c-1", "look_up", {"what": "key"})), "In the attic."))
     await FunctionAgent(tools=[look_up], llm=llm).run(user_msg="Where is the key?", memory=memory)
     told = watch.events()
     stored = [event.messages for event in told if isinstance(event, MemoryStoredEvent)]

@@ -11,7 +11,14 @@ import pytest
 from langmem_tiers import MemoryEngine
 from langmem_tiers_llamaindex.convert import message_tokens
 from langmem_tiers_llamaindex.memory import TieredMemory
-from tests.integrations.llamaindex_agents import ScriptedLLM, calling, check_whole, roles, said, texts
+from tests.integrations.llamaindex_agents import (
+    ScriptedLLM,
+    calling,
+    check_call_order,
+    list_said,
+    roles,
+    texts,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -107,7 +114,7 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
         found = mine.get_all()
         assert not mine.failures
     for prompt in llm.seen:
-        check_whole(prompt)
+        check_call_order(prompt)
         assert texts(prompt).startswith("Be brief.")
         shown = history_of(prompt)
         assert sum(message_tokens(message, lambda text: len(tokenizer(text))) for message in shown) <= LIMIT
@@ -115,9 +122,9 @@ async def test_a_long_run_stays_within_the_limit_and_loses_nothing(turns: int) -
     assert len(first) == turns
     for text, name in zip(first[9::10], GUARDS.values(), strict=False):
         assert f"gate is {name}." in text  # recalled from another session
-    assert [text for role, text in said(found) if role == "user"] == asked
-    assert said([one for one in found if one.role == "assistant"]) == said(script.answers)
+    assert [text for role, text in list_said(found) if role == "user"] == asked
+    assert list_said([one for one in found if one.role == "assistant"]) == list_said(script.answers)
     calls = sum(isinstance(block, ToolCallBlock) for one in script.answers for block in one.blocks)
     assert roles(found).count("tool") == calls > turns
     assert "today" in texts([one for one in found if one.role == "tool"])
-    check_whole(found)
+    check_call_order(found)

@@ -53,7 +53,7 @@ with warnings.catch_warnings():
         message_tokens,
     )
     from langmem_tiers_llamaindex.events import dispatcher
-    from langmem_tiers_llamaindex.memory import OVER_LIMIT
+    from langmem_tiers_llamaindex.memory import OVER_LIMIT_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -369,12 +369,12 @@ async def test_more_taken_than_there_is_raises_as_the_shipped_memories_do(
 ) -> None:
     memory = memory_of(small, token_limit=100)
     memory.put(user("x"))
-    with pytest.raises(ValueError, match=OVER_LIMIT) as ours:
+    with pytest.raises(ValueError, match=OVER_LIMIT_MESSAGE) as ours:
         await do(memory, way, "get", initial_token_count=101)
     shipped = ChatMemoryBuffer.from_defaults(token_limit=100)
-    with pytest.raises(ValueError, match=OVER_LIMIT) as theirs:
+    with pytest.raises(ValueError, match=OVER_LIMIT_MESSAGE) as theirs:
         shipped.get(initial_token_count=101)
-    assert str(ours.value) == str(theirs.value) == OVER_LIMIT
+    assert str(ours.value) == str(theirs.value) == OVER_LIMIT_MESSAGE
     assert texts(await do(memory, way, "get", initial_token_count=100)) == ["x"]
 
 

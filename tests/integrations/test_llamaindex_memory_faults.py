@@ -18,7 +18,7 @@ from langmem_tiers import (
     StorageUnavailableError,
 )
 from langmem_tiers.testing import HashEmbedder
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.integrations.test_langchain_history_faults import locked
 from tests.integrations.test_llamaindex_memory import (
     ASK,
@@ -74,7 +74,7 @@ def failing(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch, error: BaseException, *, is_written: bool = False
 ) -> Callable[[], None]:
     """Let writes of messages fail, perhaps after they were written; call it to let them succeed again."""
-    store = engine._parts.short_term.messages
+    store = engine._services.short_term.messages
     append = store.append
 
     def broken(*args: Any, **kwargs: Any) -> Any:
@@ -152,7 +152,7 @@ def away(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise StorageUnavailableError("the server is away")
 
-    monkeypatch.setattr(engine._parts.short_term.sessions, "open", broken)
+    monkeypatch.setattr(engine._services.short_term.sessions, "open", broken)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -302,7 +302,7 @@ async def test_a_list_that_cannot_be_put_in_place_of_another_is_the_conversation
 def test_what_waits_is_forgotten_too(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = memory_of(engine)
     memory.put(user("one"))
-    mend = failing(engine, monkeypatch, StorageFullError("full"))
+    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
     memory.put(user("two"))
     assert memory.forget() == 1
     mend()
@@ -317,7 +317,7 @@ def test_a_list_that_cannot_be_written_after_its_former_was_set_aside_waits(
     memory.put_messages([user(f"message {n}") for n in range(6)])
     session = engine.session("u", "s")
     session.compress(session.latest(2)[0].id, "Four messages were counted.")
-    mend = failing(engine, monkeypatch, StorageFullError("full"))
+    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
     memory.set([user("other"), assistant("list")])
     assert texts(memory.unsaved) == texts(memory.get_all()) == ["other", "list"]
     assert texts(memory.get()) == ["other", "list"]
@@ -344,7 +344,7 @@ def test_what_waits_is_not_lost_to_an_error_that_ends_the_turn(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     memory = memory_of(engine)
-    mend = failing(engine, monkeypatch, StorageFullError("full"))
+    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
     memory.put(user("one"))
     mend()
     mend = failing(engine, monkeypatch, error)
@@ -446,7 +446,7 @@ def test_sets_and_views_at_once_never_wait_for_each_other_for_ever(engine: Memor
             else:
                 assert len(memory.get()) <= 1
 
-    in_threads(4, work)
+    run_in_threads(4, work)
     assert len(memory.get_all()) == 1
 
 
@@ -465,7 +465,7 @@ def test_threads_that_put_and_get_one_conversation_lose_nothing(engine: MemoryEn
                 assert f"{name} asks {n}" in str(shown)
                 assert f"{name} answers {n}" in texts(shown)
 
-    in_threads(THREADS, talk)  # some writes wait, for the store is given little time
+    run_in_threads(THREADS, talk)  # some writes wait, for the store is given little time
     memory = memory_of(engine)
     memory.get()
     said = texts(memory.get_all())
@@ -511,4 +511,4 @@ def test_conversations_in_threads_never_mix(engine: MemoryEngine) -> None:
             memory.put(user(f"{name} {n}"))
             assert texts(memory.get()) == [f"{name} {before}" for before in range(n + 1)]
 
-    in_threads(THREADS, talk)
+    run_in_threads(THREADS, talk)

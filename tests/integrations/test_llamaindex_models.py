@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import InvalidInputError, MemoryEngine
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -182,7 +182,7 @@ async def test_an_engine_asks_it_while_an_event_loop_runs() -> None:
 def test_many_threads_may_ask_at_once() -> None:
     model = LlamaIndexModel(OwnLoop(is_chat_model=True))
     answers: list[str] = []
-    in_threads(8, lambda: answers.append(model.complete("x")))
+    run_in_threads(8, lambda: answers.append(model.complete("x")))
     assert answers == ["An invoice was paid."] * 8
 
 

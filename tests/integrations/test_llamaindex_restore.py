@@ -17,7 +17,7 @@ import pytest
 
 from langmem_tiers import InvalidInputError, MemoryEngine, StorageUnavailableError
 from langmem_tiers.testing import HashEmbedder
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.integrations.test_llamaindex_memory import ASK, CAT, memory_of, texts, user
 from tests.waiting import LIMIT_SECONDS
 
@@ -350,7 +350,7 @@ def test_many_threads_may_read_it_at_once(small_file: Path) -> None:
         memory_of(engine).put(user("one"))
         told = memory_of(engine).to_string()
     opened: list[TieredMemory] = []
-    in_threads(6, lambda: opened.append(TieredMemory.from_string(told)))
+    run_in_threads(6, lambda: opened.append(TieredMemory.from_string(told)))
     assert [texts(memory.get_all()) for memory in opened] == [["one"]] * 6
     for memory in opened:
         memory.engine.close()

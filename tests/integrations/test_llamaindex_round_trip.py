@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import ContentAwareCounter, MemoryEngine
 from langmem_tiers.common.prompt_fences import is_only_fenced
-from tests.backends import ALL_BACKENDS, opened
+from tests.backends import ALL_BACKENDS, open_backend_engine
 from tests.examples import examples
 from tests.integrations.langchain_messages import same, scalars, text
 
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
     from llama_index.core.llms.llm import ToolSelection
 
     from langmem_tiers_llamaindex import TieredMemory, message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.values import encode_message
+    from langmem_tiers_llamaindex.values import encode_chat_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,9 @@ def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    with opened(request.param, tmp_path_factory.mktemp("messages"), request, embedder=None) as engine:
+    with open_backend_engine(
+        request.param, tmp_path_factory.mktemp("messages"), request, embedder=None
+    ) as engine:
         yield engine
 
 
@@ -170,7 +172,7 @@ def test_a_list_that_is_handed_back_costs_nothing_and_a_longer_one_what_is_new(
 @given(messages)
 @examples(200)
 def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessage) -> None:
-    before, counter = json.dumps(encode_message(message, "")), ContentAwareCounter()
+    before, counter = json.dumps(encode_chat_message(message, "")), ContentAwareCounter()
     draft = to_draft(message, counter)
     said = [block.text for block in message.blocks if isinstance(block, TextBlock)]
     assert all(one in draft.content for one in said)
@@ -182,4 +184,4 @@ def test_a_draft_says_what_a_person_reads_and_counts_the_rest(message: ChatMessa
     ]
     if thoughts or any(isinstance(block, ToolCallBlock) for block in message.blocks):
         assert tokens > 0
-    assert json.dumps(encode_message(message, "")) == before
+    assert json.dumps(encode_chat_message(message, "")) == before

@@ -12,14 +12,14 @@ import pytest
 from langmem_tiers import MemoryEngine
 from langmem_tiers_llamaindex.memory import TieredMemory
 from tests.integrations.llamaindex_agents import (
+    AnswerSequence,
     CompletionLLM,
-    InOrder,
-    OneNote,
     ScriptedLLM,
+    SingleNodeRetriever,
     calling,
-    check_whole,
+    check_call_order,
+    list_said,
     roles,
-    said,
     texts,
 )
 
@@ -72,25 +72,29 @@ def simple(memory: Any, llm: Any) -> Any:
 
 
 def context(memory: Any, llm: Any) -> Any:
-    return ContextChatEngine.from_defaults(OneNote(), memory=memory, llm=llm, system_prompt="Be kind.")
+    return ContextChatEngine.from_defaults(
+        SingleNodeRetriever(), memory=memory, llm=llm, system_prompt="Be kind."
+    )
 
 
 def condense_plus_context(memory: Any, llm: Any) -> Any:
-    return CondensePlusContextChatEngine.from_defaults(OneNote(), memory=memory, llm=llm)
+    return CondensePlusContextChatEngine.from_defaults(SingleNodeRetriever(), memory=memory, llm=llm)
 
 
 def condense_question(memory: Any, llm: Any) -> Any:
-    answers = RetrieverQueryEngine.from_args(OneNote(), llm=llm, streaming=True)
+    answers = RetrieverQueryEngine.from_args(SingleNodeRetriever(), llm=llm, streaming=True)
     return CondenseQuestionChatEngine.from_defaults(answers, memory=memory, llm=llm)
 
 
 def pictures(memory: Any, llm: Any) -> Any:
-    return MultiModalContextChatEngine.from_defaults(OneNote(), memory=memory, multi_modal_llm=llm)
+    return MultiModalContextChatEngine.from_defaults(
+        SingleNodeRetriever(), memory=memory, multi_modal_llm=llm
+    )
 
 
 def condensed_pictures(memory: Any, llm: Any) -> Any:
     return MultiModalCondensePlusContextChatEngine.from_defaults(
-        OneNote(), memory=memory, multi_modal_llm=llm
+        SingleNodeRetriever(), memory=memory, multi_modal_llm=llm
     )
 
 
@@ -122,8 +126,8 @@ async def test_a_chat_engine_knows_what_another_session_was_told(
     assert FACT in texts(llm.seen[0])
     assert await say(chat, way, MORE) == NOTED
     assert all("Rufus" not in texts(prompt) for prompt in llm.seen)
-    assert said(memory("ada", "first").get_all()) == [("user", TOLD), ("assistant", NOTED)]
-    assert said(chat.chat_history) == [
+    assert list_said(memory("ada", "first").get_all()) == [("user", TOLD), ("assistant", NOTED)]
+    assert list_said(chat.chat_history) == [
         ("user", ASKED),
         ("assistant", NOTED),
         ("user", MORE),
@@ -137,7 +141,9 @@ async def test_a_chat_engine_knows_what_another_session_was_told(
 @pytest.mark.parametrize("build", ENGINES)
 async def test_a_chat_engine_goes_on_with_what_an_agent_began(build: Any, memory: Any) -> None:
     mine = memory("ada", "shared")
-    await FunctionAgent(tools=[note], llm=ScriptedLLM(reply=InOrder(*USING_A_TOOL))).run(TOLD, memory=mine)
+    await FunctionAgent(tools=[note], llm=ScriptedLLM(reply=AnswerSequence(*USING_A_TOOL))).run(
+        TOLD, memory=mine
+    )
     llm = ScriptedLLM()
     assert await say(build(mine, llm), "chat", ASKED) == NOTED
     assert FACT in texts(llm.seen[0])
@@ -160,7 +166,7 @@ async def test_a_chat_engine_fills_in_no_placeholder_that_somebody_said(
     shown = texts(llm.seen[-1]).replace("\N{WORD JOINER}", "")
     assert "My template says {context_str}: {query_str}" in texts(llm.seen[0]).replace("\N{WORD JOINER}", "")
     assert odd in shown
-    assert said(chat.chat_history)[2] == ("user", odd)
+    assert list_said(chat.chat_history)[2] == ("user", odd)
 
 
 def note(text: str) -> str:
@@ -210,7 +216,7 @@ async def test_an_agent_knows_what_another_session_was_told(
         return build(llm=llm, streaming=streaming)
 
     def model() -> ScriptedLLM:
-        return ScriptedLLM(reply=InOrder(*answers))
+        return ScriptedLLM(reply=AnswerSequence(*answers))
 
     await agent_with(model()).run(user_msg=OF_ANOTHER, memory=memory("bob", "his"))
     await agent_with(model()).run(user_msg=TOLD, memory=memory("ada", "first"))
@@ -221,23 +227,23 @@ async def test_an_agent_knows_what_another_session_was_told(
         assert FACT in texts(prompt)
         assert "Rufus" not in texts(prompt)
         assert texts(prompt).count("Be kind.") == ("bare" not in name)
-    assert said(memory("ada", "first").get_all()) == [("user", TOLD), *turn]
-    assert said(second.get_all()) == [("user", ASKED), *turn]
+    assert list_said(memory("ada", "first").get_all()) == [("user", TOLD), *turn]
+    assert list_said(second.get_all()) == [("user", ASKED), *turn]
     again = model()
     await agent_with(again).run(user_msg=MORE, memory=second)
     assert ASKED in texts(again.seen[0])
-    assert said(second.get_all()) == [("user", ASKED), *turn, ("user", MORE), *turn]
+    assert list_said(second.get_all()) == [("user", ASKED), *turn, ("user", MORE), *turn]
 
 
 @pytest.mark.parametrize("prompt", [None, "Be kind."], ids=["bare", "with a system prompt"])
 async def test_a_completion_model_that_reasons_sees_what_is_remembered(
     prompt: str | None, memory: Any
 ) -> None:
-    first = CompletionLLM(reply=InOrder(*REASONING))
+    first = CompletionLLM(reply=AnswerSequence(*REASONING))
     await ReActAgent(tools=[note], llm=first, system_prompt=prompt).run(
         user_msg=TOLD, memory=memory("ada", "first")
     )
-    llm = CompletionLLM(reply=InOrder("", *REASONING))  # asked again, it sees it again
+    llm = CompletionLLM(reply=AnswerSequence("", *REASONING))  # asked again, it sees it again
     agent = ReActAgent(tools=[note], llm=llm, system_prompt=prompt)
     assert str(await agent.run(user_msg=ASKED, memory=memory("ada", "second"))) == NOTED
     assert len(llm.seen) == 3
@@ -256,7 +262,7 @@ async def test_an_agent_that_was_handed_the_question_knows_it_too(
     build, answers, turn = AGENTS[name]
     await FunctionAgent(tools=[note], llm=ScriptedLLM()).run(user_msg=TOLD, memory=memory("ada", "first"))
     await FunctionAgent(tools=[note], llm=ScriptedLLM()).run(user_msg=OF_ANOTHER, memory=memory("bob", "his"))
-    first, second = ScriptedLLM(reply=InOrder(HANDOFF)), ScriptedLLM(reply=InOrder(*answers))
+    first, second = ScriptedLLM(reply=AnswerSequence(HANDOFF)), ScriptedLLM(reply=AnswerSequence(*answers))
     agents: list[Any] = [
         FunctionAgent(name="first", description="asks", tools=[note], llm=first, streaming=streaming),
         build(name="second", description="knows", llm=second, streaming=streaming),
@@ -267,13 +273,13 @@ async def test_an_agent_that_was_handed_the_question_knows_it_too(
     for prompt in [*first.seen, *second.seen]:
         assert FACT in texts(prompt)
         assert "Rufus" not in texts(prompt)
-    handed = said(mine.get_all())
+    handed = list_said(mine.get_all())
     assert handed[:2] == [("user", ASKED), ("assistant", "handoff")]
     assert handed[2][0] == "tool"
     assert handed[3:] == turn
     later = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=later).run(user_msg=MORE, memory=mine)
-    check_whole(later.seen[0])
+    check_call_order(later.seen[0])
 
 
 @pytest.mark.sample(2)
@@ -287,7 +293,10 @@ async def test_the_question_stays_in_sight_however_many_tools_were_called_before
         calling(*((f"c-{number}-{n}", "note", {"text": f"{n} " * 20}) for n in range(9)))
         for number in range(5)
     ]
-    first, second = ScriptedLLM(reply=InOrder(*rounds, HANDOFF)), ScriptedLLM(reply=InOrder(ANSWERING))
+    first, second = (
+        ScriptedLLM(reply=AnswerSequence(*rounds, HANDOFF)),
+        ScriptedLLM(reply=AnswerSequence(ANSWERING)),
+    )
     agents: list[Any] = [
         FunctionAgent(name="first", description="asks", tools=[note], llm=first),
         kind(name="second", description="knows", tools=[note], llm=second),
@@ -301,7 +310,7 @@ async def test_the_question_stays_in_sight_however_many_tools_were_called_before
     assert texts(prompt).count(ASKED) == 1
     assert texts(prompt).count("Current state") == 1
     assert FACT in texts(prompt)
-    check_whole(prompt)
+    check_call_order(prompt)
     shown = prompt if kind is FunctionAgent else prompt[1:]
     assert len(texts(shown).split()) <= limit
     assert len(mine.get_all()) == 1 + 5 * 10 + 2 + 1
@@ -311,12 +320,12 @@ async def test_calls_without_ids_keep_their_results(memory: Any) -> None:
     # Models of Ollama and Google give none, and what a tool returns is told by the name of the tool.
     answers = (calling((None, "note", {"text": "one"}), (None, "note", {"text": "two"})), NOTED)
     mine = memory("ada", "first")
-    agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=InOrder(*answers)))
+    agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=AnswerSequence(*answers)))
     await agent.run(user_msg=TOLD, memory=mine)
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg=ASKED, memory=mine)
-    check_whole(llm.seen[0])
-    assert said(llm.seen[0])[1:4] == [
+    check_call_order(llm.seen[0])
+    assert list_said(llm.seen[0])[1:4] == [
         ("assistant", "note note"),
         ("tool", "The board has it: one"),
         ("tool", "The board has it: two"),
@@ -324,7 +333,7 @@ async def test_calls_without_ids_keep_their_results(memory: Any) -> None:
     by_hand = memory("ada", "third")
     for message in mine.get_all():
         by_hand.put(message)
-    assert said(by_hand.get()) == said(mine.get())
+    assert list_said(by_hand.get()) == list_said(mine.get())
     by_hand.set([*by_hand.get_all(), ChatMessage("Bye.")])
     assert by_hand.engine.session("ada", "third").count() == len(mine.get_all()) + 1
 
@@ -355,33 +364,33 @@ async def test_a_call_that_got_no_result_breaks_no_later_prompt(memory: Any) -> 
     direct = FunctionTool.from_defaults(run_code, return_direct=True)
     both = calling(("c-1", "run_code", {"code": "1"}), ("c-2", "note", {"text": "two"}))
     mine = memory("ada", "first")
-    agent = FunctionAgent(tools=[note, direct], llm=ScriptedLLM(reply=InOrder(both)))
+    agent = FunctionAgent(tools=[note, direct], llm=ScriptedLLM(reply=AnswerSequence(both)))
     assert str(await agent.run(user_msg=TOLD, memory=mine)) == "ran 1"
     assert roles(mine.get_all()) == ["user", "assistant", "tool", "assistant"]
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg=ASKED, memory=mine)
-    check_whole(llm.seen[0])
-    assert ("tool", "[no result: the call did not come to its end]") in said(llm.seen[0])
+    check_call_order(llm.seen[0])
+    assert ("tool", "[no result: the call did not come to its end]") in list_said(llm.seen[0])
     assert "[no result" not in texts(mine.get_all())
 
 
 async def test_an_agent_that_may_take_no_further_step_leaves_a_whole_conversation(memory: Any) -> None:
     mine, calls = memory("ada", "first"), [calling((f"c-{n}", "note", {"text": "x"})) for n in range(3)]
-    agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=InOrder(*calls, NOTED)))
+    agent = FunctionAgent(tools=[note], llm=ScriptedLLM(reply=AnswerSequence(*calls, NOTED)))
     handler = agent.run(user_msg=TOLD, memory=mine, max_iterations=3, early_stopping_method="generate")
     assert str(await handler) == NOTED
     for question in (ASKED, MORE):
         await agent.run(user_msg=question, ctx=handler.ctx)
     llm = ScriptedLLM()
     await FunctionAgent(tools=[note], llm=llm).run(user_msg="Bye.", memory=mine)
-    check_whole(llm.seen[0])
+    check_call_order(llm.seen[0])
 
 
 async def test_agents_with_several_users_and_sessions_at_once_never_meet(memory: Any) -> None:
     users = [f"user-{number}" for number in range(4)]
 
     async def live(user: str, session: str) -> list[str]:
-        llm = ScriptedLLM(reply=InOrder(*USING_A_TOOL))
+        llm = ScriptedLLM(reply=AnswerSequence(*USING_A_TOOL))
         agent = FunctionAgent(tools=[note], llm=llm)
         mine = memory(user, session)
         for turn in range(3):

@@ -28,7 +28,15 @@ with warnings.catch_warnings():
     from langmem_tiers_llamaindex import WatchedTool
     from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
 
-    from .llamaindex_agents import CompletionLLM, InOrder, Prompt, ScriptedLLM, calling, check_whole, texts
+    from .llamaindex_agents import (
+        AnswerSequence,
+        CompletionLLM,
+        Prompt,
+        ScriptedLLM,
+        calling,
+        check_call_order,
+        texts,
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +101,7 @@ def thoughts(memory: AgentMemory) -> list[str]:
 @pytest.mark.parametrize("in_workflow", [False, True])
 async def test_calls_of_a_tool_that_does_not_exist_are_cycles(memory: AgentMemory, in_workflow: bool) -> None:  # noqa: FBT001 - a parameter
     missing = calling(("call", "teleport", {"to": "Rome"}))
-    llm = ScriptedLLM(reply=InOrder(*[missing] * 9, "I give up."))
+    llm = ScriptedLLM(reply=AnswerSequence(*[missing] * 9, "I give up."))
     agent = FunctionAgent(tools=[Page().click], llm=llm)
     watched: Any = watch_agent(AgentWorkflow(agents=[agent]) if in_workflow else agent, memory)
     assert str(await ask(watched)) == "I give up."
@@ -154,7 +162,7 @@ async def test_agents_that_hand_off_to_each_other_are_stopped(
 async def test_a_handoff_that_is_blocked_for_good_ends_the_run(memory: AgentMemory) -> None:
     def always(to: str) -> ScriptedLLM:
         call = calling(("h", "handoff", {"to_agent": to, "reason": "It is yours."}))
-        return ScriptedLLM(reply=InOrder(call))
+        return ScriptedLLM(reply=AnswerSequence(call))
 
     agents: list[Any] = [
         FunctionAgent(name="one", description="One.", llm=always("other")),
@@ -174,7 +182,9 @@ async def test_what_a_model_says_with_a_call_is_its_thought(memory: AgentMemory,
         ("1", "click", {"selector": "#a"}), ("2", "click", {"selector": "#b"}), text="Both may buy it."
     )
     steps = [click("#c", "The button buys it."), two, click("#d"), "Done."]
-    agent = FunctionAgent(tools=[Page().click], llm=ScriptedLLM(reply=InOrder(*steps)), streaming=streaming)
+    agent = FunctionAgent(
+        tools=[Page().click], llm=ScriptedLLM(reply=AnswerSequence(*steps)), streaming=streaming
+    )
     await ask(watch_agent(agent, memory))
     assert thoughts(memory) == ["The button buys it.", "Both may buy it.", "Both may buy it.", ""]
 
@@ -185,13 +195,13 @@ async def test_the_thought_of_a_react_agent_is_recorded(memory: AgentMemory) -> 
         'Thought: I buy it.\nAction: click\nAction Input: {"selector": "#buy"}',
         "Thought: It is bought.\nAnswer: Done.",
     ]
-    agent = ReActAgent(tools=[Page().click], llm=CompletionLLM(reply=InOrder(*steps)))
+    agent = ReActAgent(tools=[Page().click], llm=CompletionLLM(reply=AnswerSequence(*steps)))
     assert str(await ask(watch_agent(agent, memory))) == "Done."
     assert thoughts(memory) == ["I look for it.", "I buy it."]
 
 
 async def test_the_thought_of_an_agent_that_runs_code_is_what_is_not_code(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder("I add them.\n<execute>1 + 2</execute>", "It is three."))
+    llm = ScriptedLLM(reply=AnswerSequence("I add them.\n<execute>1 + 2</execute>", "It is three."))
     agent = CodeActAgent(code_execute_fn=lambda code: str(len(code)), llm=llm)
     await ask(watch_agent(agent, memory))
     assert thoughts(memory) == ["I add them."]
@@ -199,7 +209,7 @@ async def test_the_thought_of_an_agent_that_runs_code_is_what_is_not_code(memory
 
 async def test_a_thought_that_was_set_by_hand_goes_first(memory: AgentMemory) -> None:
     memory.working.set_active(Thought("I know better."))
-    llm = ScriptedLLM(reply=InOrder(click(text="The button buys it."), "Done."))
+    llm = ScriptedLLM(reply=AnswerSequence(click(text="The button buys it."), "Done."))
     await ask(watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory))
     assert thoughts(memory) == ["I know better."]
 
@@ -208,7 +218,7 @@ async def test_a_thought_that_was_set_by_hand_goes_first(memory: AgentMemory) ->
 
 
 async def test_a_block_says_how_it_is_answered(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder(*[click()] * (MOST + 1), "I give up."))
+    llm = ScriptedLLM(reply=AnswerSequence(*[click()] * (MOST + 1), "I give up."))
     await ask(watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory))
     told = results(llm)
     assert told[-1].startswith("Blocked: ")
@@ -217,7 +227,7 @@ async def test_a_block_says_how_it_is_answered(memory: AgentMemory) -> None:
 
 
 async def test_an_agent_that_runs_code_is_told_of_no_tool_to_answer_with(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder(*["<execute>1 + 2</execute>"] * 9, "It is three."))
+    llm = ScriptedLLM(reply=AnswerSequence(*["<execute>1 + 2</execute>"] * 9, "It is three."))
     await ask(watch_agent(CodeActAgent(code_execute_fn=lambda code: str(len(code)), llm=llm), memory))
     assert "Blocked: " in texts(llm.seen[-1])
     assert "answer_guard" not in texts(llm.seen[-1])
@@ -228,7 +238,7 @@ async def test_an_agent_that_runs_code_is_told_of_no_tool_to_answer_with(memory:
 
 @pytest.mark.parametrize("most", [1, 5])
 async def test_a_run_that_ignores_every_block_ends_with_an_answer(memory: AgentMemory, most: int) -> None:
-    page, llm = Page(), ScriptedLLM(reply=InOrder(click()))
+    page, llm = Page(), ScriptedLLM(reply=AnswerSequence(click()))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=most)
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     handler = agent.run("Buy it.", memory=history)
@@ -241,24 +251,24 @@ async def test_a_run_that_ignores_every_block_ends_with_an_answer(memory: AgentM
     assert len(llm.seen) == MOST + most
     kept = history.get_all()
     assert kept[-1].content == answer
-    check_whole(kept)
+    check_call_order(kept)
 
 
 async def test_several_blocked_calls_at_once_are_one_round(memory: AgentMemory) -> None:
     both = calling(("1", "click", {"selector": "#buy"}), ("2", "click", {"selector": "#buy"}))
-    llm = ScriptedLLM(reply=InOrder(*[click()] * MOST, both))
+    llm = ScriptedLLM(reply=AnswerSequence(*[click()] * MOST, both))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=2)
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     assert str(await ask(agent, history)).startswith("Stopped after 2 blocked tries.")
     assert len(llm.seen) == MOST + 2
-    check_whole(history.get_all())
+    check_call_order(history.get_all())
 
 
 @GOES_ON
 async def test_a_react_agent_that_ignores_every_block_ends_with_an_answer(memory: AgentMemory) -> None:
     page = Page()
     again = 'Thought: I click.\nAction: click\nAction Input: {"selector": "#buy"}'
-    llm = CompletionLLM(reply=InOrder(*[again] * (MOST + 5), "Thought: I know.\nAnswer: Hello."))
+    llm = CompletionLLM(reply=AnswerSequence(*[again] * (MOST + 5), "Thought: I know.\nAnswer: Hello."))
     agent = watch_agent(ReActAgent(tools=[page.click], llm=llm), memory)
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     ctx: Context[Any] = Context(agent)
@@ -270,7 +280,7 @@ async def test_a_react_agent_that_ignores_every_block_ends_with_an_answer(memory
 
 
 async def test_an_agent_that_runs_code_ends_with_an_answer(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder("<execute>1 + 2</execute>"))
+    llm = ScriptedLLM(reply=AnswerSequence("<execute>1 + 2</execute>"))
     history = ChatMemoryBuffer.from_defaults(token_limit=20_000)
     agent = watch_agent(CodeActAgent(code_execute_fn=lambda code: str(len(code)), llm=llm), memory)
     answer = str(await ask(agent, history))
@@ -280,7 +290,7 @@ async def test_an_agent_that_runs_code_ends_with_an_answer(memory: AgentMemory) 
 
 async def test_a_refused_answer_in_between_does_not_help(memory: AgentMemory) -> None:
     steps = [*[click()] * (MOST + 2), answering("please"), click(), answering("please"), click()]
-    llm = ScriptedLLM(reply=InOrder(*steps))
+    llm = ScriptedLLM(reply=AnswerSequence(*steps))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory)
     assert str(await ask(agent)).startswith("Stopped after 5 blocked tries. Blocked: click")
     assert len(llm.seen) == MOST + 5
@@ -288,7 +298,7 @@ async def test_a_refused_answer_in_between_does_not_help(memory: AgentMemory) ->
 
 async def test_a_run_that_does_something_else_in_between_goes_on(memory: AgentMemory) -> None:
     steps = [*[click()] * (MOST + 4), click("#else"), *[click()] * 4, "Done."]
-    llm = ScriptedLLM(reply=InOrder(*steps))
+    llm = ScriptedLLM(reply=AnswerSequence(*steps))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory)
     assert str(await ask(agent)) == "Done."
 
@@ -296,14 +306,14 @@ async def test_a_run_that_does_something_else_in_between_goes_on(memory: AgentMe
 async def test_an_answer_that_is_accepted_begins_the_count_anew(memory: AgentMemory) -> None:
     page = Page()
     steps = [*[click()] * (MOST + 1), answering("It was still loading."), click(), "Done."]
-    agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=InOrder(*steps)))
+    agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=AnswerSequence(*steps)))
     assert str(await ask(watch_agent(agent, memory, stop_after=2))) == "Done."
     assert len(page.clicks) == MOST + 1
 
 
 @GOES_ON
 async def test_the_next_question_after_a_run_was_ended_is_answered(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder(*[click()] * (MOST + 1), click(), "Bought."))
+    llm = ScriptedLLM(reply=AnswerSequence(*[click()] * (MOST + 1), click(), "Bought."))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=1)
     ctx: Context[Any] = Context(agent)
     assert str(await ask(agent, ctx=ctx)).startswith("Stopped after 1 blocked tries.")
@@ -311,7 +321,7 @@ async def test_the_next_question_after_a_run_was_ended_is_answered(memory: Agent
 
 
 async def test_answers_to_no_block_end_nothing(memory: AgentMemory) -> None:
-    llm = ScriptedLLM(reply=InOrder(*[answering("For no reason.")] * 8, "Done."))
+    llm = ScriptedLLM(reply=AnswerSequence(*[answering("For no reason.")] * 8, "Done."))
     agent = watch_agent(FunctionAgent(tools=[Page().click], llm=llm), memory, stop_after=2)
     assert str(await ask(agent)) == "Done."
 

@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     from langmem_tiers_llamaindex.tasks import watch_agent
     from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
-    from .llamaindex_agents import CompletionLLM, InOrder, Prompt, ScriptedLLM, calling, texts
+    from .llamaindex_agents import AnswerSequence, CompletionLLM, Prompt, ScriptedLLM, calling, texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,8 +185,8 @@ async def test_a_model_answers_the_block_of_its_own_conversation(engine: MemoryE
 async def test_the_agents_of_a_workflow_share_the_task_of_the_conversation(engine: MemoryEngine) -> None:
     weather = Weather()
     handoff = calling(("h", "handoff", {"to_agent": "second", "reason": "It is yours."}))
-    first = agent_of(weather, InOrder(call("Oslo"), handoff), name="first", description="Finds.")
-    second = agent_of(weather, InOrder(call("Bern"), "Done."), name="second", description="Tells.")
+    first = agent_of(weather, AnswerSequence(call("Oslo"), handoff), name="first", description="Finds.")
+    second = agent_of(weather, AnswerSequence(call("Bern"), "Done."), name="second", description="Tells.")
     flow = watch_agent(AgentWorkflow(agents=[first, second], root_agent="first"), engine=engine)
     ctx: Context[Any] = Context(flow)
     assert await ask(flow, ctx) == "Done."
@@ -272,7 +272,7 @@ confirm.__annotations__["ctx"] = Context  # the framework does not read annotati
 
 def asking(weather: Weather) -> FunctionAgent:
     steps = [*[call()] * 4, calling(("ask", "confirm", {})), *[call()] * 6, "Done."]
-    return FunctionAgent(tools=[weather.weather, confirm], llm=ScriptedLLM(reply=InOrder(*steps)))
+    return FunctionAgent(tools=[weather.weather, confirm], llm=ScriptedLLM(reply=AnswerSequence(*steps)))
 
 
 @pytest.mark.parametrize("is_written_down", [False, True])
@@ -368,7 +368,7 @@ def test_a_react_agent_keeps_a_task_for_each_conversation_too(engine: MemoryEngi
 async def test_tools_may_be_left_unguarded(engine: MemoryEngine) -> None:
     weather = Weather()
     agent = watch_agent(
-        agent_of(weather, InOrder(*[call()] * 12, "Done.")), engine=engine, unguarded_tools=["weather"]
+        agent_of(weather, AnswerSequence(*[call()] * 12, "Done.")), engine=engine, unguarded_tools=["weather"]
     )
     assert await ask(agent) == "Done."
     assert weather.asked == 12

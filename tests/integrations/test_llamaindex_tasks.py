@@ -12,7 +12,7 @@ import pytest
 
 from langmem_tiers import AgentMemory, MemoryEngine
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.models import Action, ExecutionOutcome, Thought
+from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome, Thought
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -29,7 +29,15 @@ with warnings.catch_warnings():
     from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
     from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
-    from .llamaindex_agents import CompletionLLM, InOrder, OneNote, Prompt, ScriptedLLM, calling, texts
+    from .llamaindex_agents import (
+        AnswerSequence,
+        CompletionLLM,
+        Prompt,
+        ScriptedLLM,
+        SingleNodeRetriever,
+        calling,
+        texts,
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,8 +84,8 @@ def click(number: int = 1, selector: str = "#buy") -> Any:
     return calling((f"call-{number}", "click", {"selector": selector}))
 
 
-def looping(rounds: int, *, after: str = "I give up.") -> InOrder:
-    return InOrder(*(click(number) for number in range(rounds)), after)
+def looping(rounds: int, *, after: str = "I give up.") -> AnswerSequence:
+    return AnswerSequence(*(click(number) for number in range(rounds)), after)
 
 
 def cycles(memory: AgentMemory) -> list[tuple[str, dict[str, Any], str, str]]:
@@ -108,7 +116,7 @@ def loop(tool: WatchedTool, times: int, **arguments: Any) -> list[ToolOutput]:
 @pytest.mark.parametrize("streaming", [True, False])
 def test_the_tool_calls_of_an_agent_become_cycles(memory: AgentMemory, streaming: bool) -> None:  # noqa: FBT001 - a parameter
     page = Page()
-    llm = ScriptedLLM(reply=InOrder(click(1, "#a"), click(2, "#b"), "Done."))
+    llm = ScriptedLLM(reply=AnswerSequence(click(1, "#a"), click(2, "#b"), "Done."))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm, streaming=streaming), memory)
     memory.working.set_active(Thought("The button buys it."))
     assert str(run(agent)) == "Done."
@@ -137,7 +145,7 @@ def test_a_looping_function_agent_is_stopped_and_reads_why(memory: AgentMemory) 
 
 def test_an_agent_that_never_gives_up_runs_its_tool_no_more(memory: AgentMemory) -> None:
     page = Page()
-    llm = ScriptedLLM(reply=InOrder(click()))
+    llm = ScriptedLLM(reply=AnswerSequence(click()))
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory, stop_after=0)
     with pytest.raises(Exception, match="Max iterations"):
         asyncio.run(_forced(agent))
@@ -170,7 +178,7 @@ def test_the_agents_of_a_workflow_share_the_task(memory: AgentMemory) -> None:
         name="finder",
         description="Finds.",
         tools=[page.click],
-        llm=ScriptedLLM(reply=InOrder(click(1, "#find"), handoff)),
+        llm=ScriptedLLM(reply=AnswerSequence(click(1, "#find"), handoff)),
     )
     llm = ScriptedLLM(reply=looping(11))
     buyer = FunctionAgent(name="buyer", description="Buys.", tools=[page.click], llm=llm)
@@ -213,7 +221,7 @@ def test_a_failing_tool_is_recorded_and_its_agent_warned_then_stopped(memory: Ag
     run(watch_agent(FunctionAgent(tools=[page.click], llm=llm), memory))
     assert page.clicks <= MOST
     assert {one[2:] for one in cycles(memory)} == {("no such element", "failure")}
-    assert memory.is_repeated_failure(Action("click", {"selector": "#buy"}))
+    assert memory.is_repeated_failure(AgentAction("click", {"selector": "#buy"}))
     seen = [message.content or "" for message in llm.seen[-1] if message.role == "tool"]
     assert seen[0] == "no such element"
     assert seen[1].startswith("no such element\n\n")
@@ -223,7 +231,7 @@ def test_a_failing_tool_is_recorded_and_its_agent_warned_then_stopped(memory: Ag
 def test_calls_at_the_same_time_are_all_recorded(memory: AgentMemory) -> None:
     page = Page()
     many = calling(*((f"call-{one}", "click", {"selector": f"#{one}"}) for one in range(8)))
-    agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=InOrder(many, "Done.")))
+    agent = FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=AnswerSequence(many, "Done.")))
     run(watch_agent(agent, memory))
     assert sorted(one[1]["selector"] for one in cycles(memory)) == [f"#{one}" for one in range(8)]
 
@@ -239,7 +247,7 @@ def test_a_tool_gets_its_context_and_no_cycle_holds_it(memory: AgentMemory) -> N
         await ctx.store.set("noted", text)
         return f"noted {await ctx.store.get('noted')}"
 
-    llm = ScriptedLLM(reply=InOrder(calling(("1", "note", {"text": "tea"})), "Done."))
+    llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "note", {"text": "tea"})), "Done."))
     agent = watch_agent(FunctionAgent(tools=[taking_context(note)], llm=llm), memory)
     assert str(run(agent)) == "Done."
     assert cycles(memory) == [("note", {"text": "tea"}, "noted tea", "success")]
@@ -253,7 +261,7 @@ def test_a_tool_that_waits_for_a_person_is_recorded_once(memory: AgentMemory) ->
         return str(answer.response)
 
     async def ask() -> str:
-        llm = ScriptedLLM(reply=InOrder(calling(("1", "confirm", {"what": "Sure?"})), "Done."))
+        llm = ScriptedLLM(reply=AnswerSequence(calling(("1", "confirm", {"what": "Sure?"})), "Done."))
         agent = watch_agent(FunctionAgent(tools=[taking_context(confirm)], llm=llm), memory)
         handler = agent.run("Buy it.", memory=ChatMemoryBuffer.from_defaults(token_limit=20_000))
         async for event in handler.stream_events():
@@ -270,7 +278,7 @@ def test_what_is_returned_directly_carries_no_warning_but_is_blocked(memory: Age
     page = Page()
     tool = FunctionTool.from_defaults(page.click, return_direct=True)
     for _ in range(MOST + 1):
-        llm = ScriptedLLM(reply=InOrder(click(), "It is blocked."))
+        llm = ScriptedLLM(reply=AnswerSequence(click(), "It is blocked."))
         agent = watch_agent(FunctionAgent(tools=[tool], llm=llm), memory, counts_across_turns=True)
         answer = str(run(agent))
         assert answer in ("A button.", "It is blocked.")
@@ -286,7 +294,7 @@ def test_an_agent_that_runs_code_is_stopped_as_well(memory: AgentMemory) -> None
         ran.append(code)
         return "3"
 
-    llm = ScriptedLLM(reply=InOrder(*["<execute>print(add(1, 2))</execute>"] * 10, "It is three."))
+    llm = ScriptedLLM(reply=AnswerSequence(*["<execute>print(add(1, 2))</execute>"] * 10, "It is three."))
     agent = watch_agent(CodeActAgent(code_execute_fn=execute, tools=[_add], llm=llm), memory)
     assert str(run(agent)) == "It is three."
     assert 3 <= len(ran) <= MOST
@@ -305,7 +313,7 @@ def test_tools_that_are_looked_up_are_watched(memory: AgentMemory) -> None:
     tool = FunctionTool.from_defaults(page.click)
     mapping = SimpleToolNodeMapping.from_objects([tool])
 
-    class Lookup(OneNote):
+    class Lookup(SingleNodeRetriever):
         def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
             return [NodeWithScore(node=mapping.to_node(tool), score=1.0)]
 
@@ -345,7 +353,7 @@ def test_a_store_that_fails_does_not_break_the_agent(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("postgresql://ada:secret@host is away")
 
-    monkeypatch.setattr(memory.engine._parts.short_term.messages, "append", broken)
+    monkeypatch.setattr(memory.engine._services.short_term.messages, "append", broken)
     page = Page()
     agent = watch_agent(FunctionAgent(tools=[page.click], llm=ScriptedLLM(reply=looping(2))), memory)
     with caplog.at_level(logging.WARNING, logger="langmem_tiers"):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine, RecallConfig
-from langmem_tiers.common.prompt_fences import without_fences
+from langmem_tiers.common.prompt_fences import strip_fences
 from tests.examples import examples
 
 with warnings.catch_warnings():
@@ -155,7 +155,7 @@ def test_whatever_is_remembered_stays_inside_one_fence_of_valid_json(texts: list
             spec.remember(f"tea {text}")
         answer = spec.recall("tea", limit=100)
         assert len(memories(answer)) == len(engine.namespace("ada").knowledge.page())
-        assert json.loads(without_fences(answer)) == {"note": " "}
+        assert json.loads(strip_fences(answer)) == {"note": " "}
         answer.encode()
 
 

@@ -37,9 +37,9 @@ with warnings.catch_warnings():
         ToolCallBlock,
     )
 
-    from langmem_tiers_llamaindex.layout import begins_safely, inside_groups
-    from langmem_tiers_llamaindex.plain_cut import plain_cut
-    from langmem_tiers_llamaindex.sizes import Sizes
+    from langmem_tiers_llamaindex.layout import can_begin, find_unsafe_cuts
+    from langmem_tiers_llamaindex.plain_cut import cut_to_limit
+    from langmem_tiers_llamaindex.sizes import TokenCountCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ def check_view(
     talk = [one for one in shown if one.role is not MessageRole.SYSTEM]
     there = [one for one in said[len(pinned) :] if one.blocks or one.additional_kwargs]
     if any(one.role is MessageRole.USER for one in talk) and len(talk) < len(there):
-        assert begins_safely(talk[0])
+        assert can_begin(talk[0])
     if not said[-1].blocks:  # an answer that never came is not shown
         return
     needed = tokens_of(memory, [*pinned, *newest_group(said)])
@@ -216,19 +216,19 @@ def test_whatever_is_said_nothing_raises_and_nothing_is_lost(
 @examples(200)
 @given(conversations(), st.integers(0, 1500))
 def test_a_plain_cut_is_whole_and_holds_as_much_as_fits(said: list[ChatMessage], limit: int) -> None:
-    sizes = Sizes(list)
+    sizes = TokenCountCache(list)
     pinned, talk = said[:1], said[1:]
-    shown, tokens = plain_cut(pinned, talk, limit, sizes)
+    shown, tokens = cut_to_limit(pinned, talk, limit, sizes)
     assert shown[:1] == pinned
-    assert tokens == sizes.messages(shown)
+    assert tokens == sizes.count_messages(shown)
     start = len(said) - len(shown)
     assert shown[1:] == talk[start:]
     assert start == len(talk) == 0 or shown[-1] == talk[-1]
-    assert start not in inside_groups(talk)
+    assert start not in find_unsafe_cuts(talk)
     if tokens > limit:
         assert len(shown) == 1 or shown[1:] == list(newest_group(talk))
     elif start > 0 and shown[1:] != list(newest_group(talk)):
-        assert begins_safely(shown[1])
+        assert can_begin(shown[1])
 
 
 def test_a_user_who_speaks_between_a_call_and_its_result_parts_neither(plain: MemoryEngine) -> None:

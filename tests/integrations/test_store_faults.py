@@ -11,7 +11,7 @@ import pytest
 from langgraph.store.base import PutOp
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers_langchain import TieredStore
 from tests.contract.langgraph_store import INDEX
 from tests.faults.killing import pause, start
@@ -68,7 +68,7 @@ def test_a_kill_leaves_no_partial_batch_and_loses_no_acknowledged_one(
         child.wait_for(chance.randint(1, 6))
         pause(chance)
         child.kill()
-        acknowledged += child.acknowledged()
+        acknowledged += child.list_acknowledged()
     assert len(acknowledged) >= kills
 
     with TieredStore.from_conn_string(url, index=INDEX) as store:
@@ -107,7 +107,7 @@ def test_threads_that_write_delete_and_search_the_same_namespaces_do_not_harm_ea
                 for item in store.search((tenant,), query="boat", limit=5):
                     assert item.value == {"text": "a boat"}
 
-        in_threads(6, work)
+        run_in_threads(6, work)
         left = store.search((tenant,), limit=100)
         assert {(i.namespace, i.key) for i in store.search((tenant,), query="boat", limit=100)} == {
             (i.namespace, i.key) for i in left

@@ -16,9 +16,9 @@ from langmem_tiers import (
     NamespaceMatch,
     RecallConfig,
 )
-from langmem_tiers.recall.item_index import text_of
+from langmem_tiers.recall.item_index import to_search_text
 from langmem_tiers.testing import HashEmbedder
-from tests.counting import statements
+from tests.counting import count_statements
 
 if TYPE_CHECKING:
     from langmem_tiers import Items
@@ -113,7 +113,7 @@ def test_items_that_were_searched_longest_ago_leave_the_memory_first() -> None:
     with MemoryEngine(config=config, embedder=None) as engine:
 
         def work(prefix: str) -> int:
-            return statements(engine, lambda: engine.items.search(prefix, "boat"))
+            return count_statements(engine, lambda: engine.items.search(prefix, "boat"))
 
         for name in "abc":  # there is room for two of them
             engine.items.put(name, "k", {}, texts=[f"boat {n}" for n in range(300)])
@@ -154,4 +154,4 @@ def test_names_that_are_too_long_are_refused() -> None:
 
 def test_a_whole_value_is_told_part_by_part() -> None:
     value = {"user": {"name": "Ann", "age": 7}, "tags": ["a\nb", True], "none": None}
-    assert text_of(value) == "user name: Ann\nuser age: 7\ntags: a\nb\ntags: True"
+    assert to_search_text(value) == "user name: Ann\nuser age: 7\ntags: a\nb\ntags: True"

@@ -17,7 +17,7 @@ from langmem_tiers import (
     MemoryEngine,
     RecallFilters,
 )
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,7 +348,7 @@ def test_another_value_is_not_repeated(base: KnowledgeBase, other: str) -> None:
 
 
 def test_many_who_store_the_same_at_once_all_count(base: KnowledgeBase) -> None:
-    in_threads(8, lambda: base.store(SITE, "cart", "at /cart", confidence=0.1))
+    run_in_threads(8, lambda: base.store(SITE, "cart", "at /cart", confidence=0.1))
     assert (look(base).store_count, confidence(base)) == (8, 0.8)
     assert base.history(SITE, "cart") == ()
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import InvalidInputError, Knowledge, KnowledgeBase, KnowledgeReport, MemoryEngine
-from langmem_tiers.knowledge.models import NOTE, name_from_id
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.knowledge.models import NOTE_CATEGORY, name_from_id
+from langmem_tiers.testing.threads import run_in_threads
 from tests.messages import NOW
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def values(base: KnowledgeBase) -> list[str]:
 def test_a_note_is_recalled_and_told_without_its_key(engine: MemoryEngine, tenant: str) -> None:
     space = engine.namespace(tenant)
     noted = space.knowledge.note(JAZZ, source="chat 7").knowledge
-    assert (noted.category, noted.confidence, noted.source) == (NOTE, 0.5, "chat 7")
+    assert (noted.category, noted.confidence, noted.source) == (NOTE_CATEGORY, 0.5, "chat 7")
     (hit,) = space.recall("Does the user like jazz?")
     assert (hit.entry.content, hit.entry.id) == (JAZZ, noted.id)
     told = space.build_context("Does the user like jazz?").messages[0].content
@@ -72,8 +72,8 @@ def test_another_value_under_a_key_supersedes_and_the_history_keeps_both(
 
 
 def test_what_is_not_known_is_not_corrected(base: KnowledgeBase, engine: MemoryEngine, tenant: str) -> None:
-    assert base.correct(NOTE, "nowhere", "new") is None
-    assert base.get(NOTE, "nowhere") is None
+    assert base.correct(NOTE_CATEGORY, "nowhere", "new") is None
+    assert base.get(NOTE_CATEGORY, "nowhere") is None
     assert engine.namespaces(tenant) == ()
     noted = base.note(JAZZ).knowledge
     base.remove(noted.category, noted.key)
@@ -93,7 +93,7 @@ def test_a_sentence_that_was_corrected_can_be_noted_anew_beside_its_correction(b
 
 def test_many_who_note_the_same_at_once_make_one_note(base: KnowledgeBase) -> None:
     reports: list[KnowledgeReport] = []
-    in_threads(8, lambda: reports.append(base.note(JAZZ)))
+    run_in_threads(8, lambda: reports.append(base.note(JAZZ)))
     assert len({report.knowledge.id for report in reports}) == 1
     assert sum(report.is_new for report in reports) == 1
 
@@ -105,7 +105,7 @@ def test_many_who_note_the_same_at_once_make_one_note(base: KnowledgeBase) -> No
         lambda base: base.note(7),
         lambda base: base.note(JAZZ, confidence=2),
         lambda base: base.correct("", "key", "x"),
-        lambda base: base.correct(NOTE, "key", " "),
+        lambda base: base.correct(NOTE_CATEGORY, "key", " "),
     ],
 )
 def test_what_says_nothing_is_refused(base: KnowledgeBase, call: Callable[[KnowledgeBase], object]) -> None:

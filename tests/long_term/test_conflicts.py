@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import STATEMENT_UNITS
 from langmem_tiers.long_term.conflicts.comparison import Comparison, Verdict, compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
@@ -200,7 +200,7 @@ def test_a_long_text_is_the_same_only_word_for_word() -> None:
 
 @pytest.mark.parametrize("unit", STATEMENT_UNITS)
 def test_a_repeated_unit_is_the_same_as_itself_and_differs_from_its_reverse(unit: str) -> None:
-    text = repeated(unit, 1_000)
+    text = repeat_to_size(unit, 1_000)
     is_symmetric = unit in {"1,", "'"}
     assert judged(text, text).verdict is Verdict.SAME
     assert judged(text, text[::-1]).verdict is (Verdict.SAME if is_symmetric else Verdict.DIFFERENT)

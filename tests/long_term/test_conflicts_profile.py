@@ -9,7 +9,7 @@ import pytest
 from langmem_tiers.long_term.conflicts.comparison import Verdict, compare
 from langmem_tiers.long_term.conflicts.statement import read_statement
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import Kinship
+from langmem_tiers.recall.word_similarity import WordSimilarity
 
 FACTS = """
 The user lives in Lisbon
@@ -208,7 +208,7 @@ Telemetry is disabled by default
 def test_facts_that_hold_at_once_leave_each_other_alone() -> None:
     assert len(FACTS) >= 150
     read = [read_statement(fact) for fact in FACTS]
-    kin = Kinship(OfflineEmbedder().embed_documents)
+    kin = WordSimilarity(OfflineEmbedder().embed_documents)
     touched = [
         (found.verdict, old.text, new.text, found.reason)
         for old, new in permutations(read, 2)

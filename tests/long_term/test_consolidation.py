@@ -21,7 +21,7 @@ from tests.facts.learners import (
     TENANT,
     consolidate_together,
     consolidate_until,
-    frozen,
+    create_clock,
     run,
     run_together,
 )
@@ -213,8 +213,8 @@ def test_episodes_that_overlap_become_one(namespace: Namespace) -> None:
     assert (merged.participants, merged.linked) == (("Ada", "Bo"), (entry.id,))
     assert (merged.context, merged.outcome) == ("before", "Tea at four")
     before = one.token_count + two.token_count + three.token_count
-    assert merged.token_count == namespace._parts.counter.count(
-        namespace._parts.lasting.store.get(namespace.path, [merged.id])[merged.id].entry.content
+    assert merged.token_count == namespace._services.counter.count(
+        namespace._services.long_term.store.get(namespace.path, [merged.id])[merged.id].entry.content
     )
     assert report.tokens_reclaimed == max(0, before - merged.token_count)
     for gone in (one, two, three):
@@ -235,7 +235,7 @@ def test_episodes_over_the_cap_are_counted_as_archived() -> None:
         namespace.session("s")
         for turn in range(1, 6):
             namespace.episodes.record("s", moment(f"Moment {turn}", turn, turn, significance=turn / 10))
-        parts = engine.parts
+        parts = engine.services
         object.__setattr__(parts, "config", few)  # as if it had been opened with a smaller cap
         report = namespace.consolidate()
         assert report.memories_archived == 2
@@ -250,7 +250,7 @@ def test_episodes_over_the_cap_are_counted_as_archived() -> None:
 def test_it_goes_on_where_it_stopped(
     namespace: Namespace, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidation, "BATCH", 4)
+    monkeypatch.setattr(consolidation, "CONSOLIDATION_BATCH_SIZE", 4)
     weak = store_many(namespace, 10, importance=0.1)
     clock.advance(days=31)
     one = namespace.consolidate(max_batches=1)
@@ -270,7 +270,7 @@ def test_it_goes_on_where_it_stopped(
 def test_the_next_one_after_the_end_begins_from_the_start(
     namespace: Namespace, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidation, "BATCH", 2)
+    monkeypatch.setattr(consolidation, "CONSOLIDATION_BATCH_SIZE", 2)
     store_many(namespace, 5, importance=0.61)
     clock.advance(days=30.5)  # 0.3015
     assert namespace.consolidate() == ConsolidationReport(looked_at=5)
@@ -282,7 +282,7 @@ def test_it_goes_on_after_a_kill(file_url: str) -> None:
     with MemoryEngine(file_url, clock=FrozenClock(), embedder=None) as engine:
         weak = store_many(engine.namespace(TENANT), 10, importance=0.1)
     assert run(consolidate_until, file_url, 31, 3) == -signal.SIGKILL
-    clock = frozen(31)
+    clock = create_clock(31)
     with MemoryEngine(file_url, clock=clock, embedder=None) as engine:
         namespace = engine.namespace(TENANT)
         assert in_sight(namespace) == [entry.content for entry in weak[6:]]
@@ -311,11 +311,11 @@ def test_while_another_is_at_it_nothing_is_done(
 ) -> None:
     store(namespace, "The kettle is blue.", importance=0.1)
     clock.advance(days=31)
-    theirs = Lease(engine.parts, f"consolidate:{namespace.path[0]}")
-    assert theirs.hold()
+    theirs = Lease(engine.services, f"consolidate:{namespace.path[0]}")
+    assert theirs.acquire()
     assert namespace.consolidate() == ConsolidationReport(is_complete=False, is_elsewhere=True)
     assert in_sight(namespace) == ["The kettle is blue."]
-    theirs.give_back()
+    theirs.release()
     assert namespace.consolidate().memories_archived == 1
 
 
@@ -330,7 +330,7 @@ def test_what_is_archived_is_not_recalled_until_it_is_restored_and_nothing_is_re
         return [hit.entry.id for hit in namespace.recall(question)]
 
     def revision() -> int:
-        return engine.parts.lasting.store.revision(namespace.path)
+        return engine.services.long_term.store.get_revision(namespace.path)
 
     assert entry.id in recalled()
     # used once, 0.1 * (0.5 ** ... + 0.1) is far below 0.3 still

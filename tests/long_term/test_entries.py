@@ -15,7 +15,7 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from langmem_tiers.long_term.entry_filters import FilterWords
+    from langmem_tiers.long_term.entry_filters import FilterOptions
 
 NOW = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -389,7 +389,7 @@ def test_pages_go_from_the_last_stored_to_the_first_without_gaps(engine: MemoryE
     assert len(memory.entries(limit=7)) == 7
 
 
-FILTERED: tuple[tuple[FilterWords, str], ...] = (
+FILTERED: tuple[tuple[FilterOptions, str], ...] = (
     ({}, "cba"),
     ({"kinds": {"goal"}}, "a"),
     ({"kinds": ["goal", "decision"]}, "ba"),

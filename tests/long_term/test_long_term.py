@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import (
-    ActionKind,
     EntryState,
     InvalidInputError,
     MemoryEngine,
@@ -16,6 +15,7 @@ from langmem_tiers import (
     MessageNotFoundError,
     Namespace,
     NotFoundError,
+    PlanActionKind,
     PlanOutdatedError,
     Role,
     Session,
@@ -94,7 +94,7 @@ def test_iteration_goes_on_behind_the_first_page(engine: MemoryEngine, tenant: s
         for n in range(count)
     )
     plan = session.analyze()
-    assert plan.count(ActionKind.PROMOTE) == count
+    assert plan.count(PlanActionKind.PROMOTE) == count
     session.apply(plan)
     assert [entry.id for entry in namespace.long_term] == [f"m{n}" for n in reversed(range(count))]
     assert len(namespace.long_term.latest(501)) == 501
@@ -162,7 +162,7 @@ def test_the_plan_of_one_session_moves_nothing_into_the_tier_of_another_tenant(
     session, other = ours.session("s"), theirs.session("s")
     session.add("tool", "critical error: login failed, see https://example.com/status")
     plan = session.analyze()
-    assert plan.count(ActionKind.PROMOTE) == 1
+    assert plan.count(PlanActionKind.PROMOTE) == 1
     with suppress(InvalidInputError, NotFoundError, PlanOutdatedError):  # refusing it is best
         other.apply(plan)
     assert promoted(theirs) == []

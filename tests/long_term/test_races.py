@@ -60,7 +60,7 @@ def just_before(
     act: Callable[[], object],
 ) -> list[MemoryWrite]:
     """Act as somebody else does, once, between what was read and the first write that is meant; the writes."""
-    store, seen = engine.parts.lasting.store, list[MemoryWrite]()
+    store, seen = engine.services.long_term.store, list[MemoryWrite]()
     commit = store.commit
 
     def late(path: Any, write: MemoryWrite, now: datetime) -> bool:
@@ -168,7 +168,7 @@ def test_merging_doubles_no_uses(engine: MemoryEngine, namespace: Namespace) -> 
     only = RecallFilters(messages=False, tiers={Tier.EPISODIC})
     assert len(namespace.recall("tea", filters=only)) == 2
     namespace.episodes.merge()  # before they are written
-    engine.parts.lasting.uses.flush()
+    engine.services.long_term.access_counter.flush()
     (left,) = namespace.episodes.page()
     assert left.access_count <= 2
 
@@ -180,7 +180,7 @@ def test_consolidation_adds_up_the_uses_of_what_it_merges(engine: MemoryEngine, 
     for _ in range(2):
         assert len(namespace.recall("tea", filters=only)) == 2
     assert namespace.consolidate().memories_merged == 1
-    engine.parts.lasting.uses.flush()
+    engine.services.long_term.access_counter.flush()
     (left,) = namespace.episodes.page()
     assert left.access_count == 4
 
@@ -194,7 +194,7 @@ def test_linking_neither_shows_an_archived_episode_again_nor_loses_its_uses(
     entry = namespace.long_term.store(BOAT).entry
     assert entry is not None
     episode = namespace.episodes.record("s", moment("Chose tea", 2, 3))
-    store = engine.parts.lasting.store
+    store = engine.services.long_term.store
     key = store.get(namespace.path, [episode.id])[episode.id].key
 
     def archive_and_use() -> None:
@@ -267,7 +267,7 @@ def test_entries_can_be_forgotten_while_all_are_gone_through(namespace: Namespac
 
 def test_episodes_can_be_forgotten_while_all_are_gone_through(namespace: Namespace, session: Session) -> None:
     drafts = [moment(f"Chose tea {n}", 1, 1) for n in range(700)]
-    namespace.episodes.keep(session.key, namespace.episodes.drafted("s", drafts))
+    namespace.episodes.save(session.key, namespace.episodes.build_episodes("s", drafts))
     for number, episode in enumerate(namespace.episodes, start=1):
         if number % 20 == 0:
             assert namespace.episodes.forget(episode.id)

@@ -48,7 +48,7 @@ def kept(memory: LongTerm, entry: Entry) -> Entry:
 
 
 def revision(engine: MemoryEngine, namespace: Namespace) -> int:
-    return engine.parts.lasting.store.revision(namespace.path)
+    return engine.services.long_term.store.get_revision(namespace.path)
 
 
 # The intervals of one statement
@@ -147,16 +147,16 @@ def test_an_end_is_never_moved_later_by_one_who_read_before_it(
     space = engine.namespace(tenant)
     entry = stored(space.long_term, BOAT)
     clock.advance(days=10)
-    read = LongTerm._kept
+    read = LongTerm._require
 
     def then_closed(memory: LongTerm, entry_id: str) -> Any:
         found = read(memory, entry_id)
         write = MemoryWrite(close={entry_id: NOW + 2 * DAY})  # by somebody else
-        assert engine.parts.lasting.store.commit(space.path, write, clock.now())
+        assert engine.services.long_term.store.commit(space.path, write, clock.now())
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(LongTerm, "_kept", then_closed)
+        patch.setattr(LongTerm, "_require", then_closed)
         with pytest.raises(InvalidInputError, match="nothing was changed"):
             space.long_term.close(entry.id, NOW + 5 * DAY)
     assert kept(space.long_term, entry).valid_until == NOW + 2 * DAY

@@ -13,7 +13,7 @@ from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
 from langmem_tiers.errors import EntryNotFoundError
 from langmem_tiers.long_term.models import EntryDraft, Relation, RelationKind
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.counting import sqlite_steps, statements
+from tests.counting import count_sqlite_steps, count_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +219,7 @@ def history_work(count: int) -> tuple[int, int]:
         def read() -> None:
             assert [entry.id for entry in memory.history(ids[count // 2])] == ids
 
-        return statements(engine, read), sqlite_steps(engine, read)
+        return count_statements(engine, read), count_sqlite_steps(engine, read)
 
 
 def test_the_history_of_a_chain_takes_two_statements_and_work_by_its_length() -> None:
@@ -254,7 +254,7 @@ def store_work(count: int) -> tuple[int, int]:
             assert len(memory.store(f"The deadline is March {next(days)}.").supersedes) == 1
 
         change()
-        return statements(engine, change), sqlite_steps(engine, change)
+        return count_statements(engine, change), count_sqlite_steps(engine, change)
 
 
 @pytest.mark.soak

@@ -20,7 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.common.leases import Lease
 from langmem_tiers.maintenance import service
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import CONFIG, SECRET, call, fill, opened
+from tests.erasing import CONFIG, SECRET, fill, make_tool_call, open_test_engine
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DAY, TICK = timedelta(days=1), timedelta(microseconds=1)
 
 @pytest.fixture
 def engine(new_database: str, clock: FrozenClock) -> Iterator[MemoryEngine]:
-    with opened(new_database, clock) as engine:
+    with open_test_engine(new_database, clock) as engine:
         yield engine
 
 
@@ -49,7 +49,7 @@ def at(clock: FrozenClock, days_ago: float, *, less: timedelta = timedelta()) ->
 
 
 def test_a_damaged_message_keeps_no_other_session_from_its_turn(clock: FrozenClock, file_url: str) -> None:
-    with opened(file_url, clock) as engine:
+    with open_test_engine(file_url, clock) as engine:
         for name in ("a", "b"):
             engine.session("acme", name).add(MessageDraft("tool", "7", tool_call_id="c", payload={"a": 1}))
         with sqlite3.connect(file_url.removeprefix("sqlite:///")) as database:
@@ -106,7 +106,10 @@ def test_what_was_learned_or_promoted_outlives_its_message(engine: MemoryEngine,
 def test_a_tool_call_goes_only_with_its_last_result(engine: MemoryEngine, clock: FrozenClock) -> None:
     session = engine.session("acme", "monday")
     old, new = at(clock, 91), clock.now()
-    (call_1, result_1), (call_2, result_2) = call(1, created_at=old), call(2, created_at=old)
+    (call_1, result_1), (call_2, result_2) = (
+        make_tool_call(1, created_at=old),
+        make_tool_call(2, created_at=old),
+    )
     late = MessageDraft("tool", "Found more.", id="late", tool_call_id="c2", created_at=new)
     session.add_many([call_1, result_1, call_2, result_2, late])
     engine.maintenance.run()
@@ -127,7 +130,7 @@ def test_a_session_with_nothing_left_goes_and_a_new_one_stays(
 
 def test_without_retention_everything_stays(new_database: str, clock: FrozenClock) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(retention_days=None, compaction=False))
-    with opened(new_database, clock, config=config) as engine:
+    with open_test_engine(new_database, clock, config=config) as engine:
         engine.session("acme", "s").add("user", "Hello.")
         engine.items.put("acme", "k", {"a": 1}, ttl_seconds=60)
         clock.advance(days=10_000)
@@ -165,24 +168,24 @@ def test_the_report_of_a_run_tells_what_was_done_and_what_is_left(
 def test_a_run_that_was_stopped_goes_on_where_it_was(
     new_database: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_MESSAGES_AT_ONCE", 10)
-    with opened(new_database, clock) as engine:
+    monkeypatch.setattr(service, "_MESSAGE_BATCH_SIZE", 10)
+    with open_test_engine(new_database, clock) as engine:
         session = engine.session("acme", "s")
         session.add_many([MessageDraft("user", f"tile {number}") for number in range(35)])
         clock.advance(days=91)
-        held = Lease.hold
+        held = Lease.acquire
         left = [True, True, True, False]  # somebody else takes over after two batches
-        monkeypatch.setattr(Lease, "hold", lambda lease: held(lease) and left.pop(0))
+        monkeypatch.setattr(Lease, "acquire", lambda lease: held(lease) and left.pop(0))
         report = engine.maintenance.run()
         assert (report.erased.messages, report.is_complete) == (20, False)
         assert session.count() == 15
-        monkeypatch.setattr(Lease, "hold", held)
+        monkeypatch.setattr(Lease, "acquire", held)
         report = engine.maintenance.run()
         assert (report.erased.messages, report.is_complete) == (15, True)
 
 
 def test_compaction_merges_full_text_and_gives_room_back(tmp_path: Any, clock: FrozenClock) -> None:
-    with opened(f"sqlite:///{tmp_path / 'memory.db'}", clock) as engine:
+    with open_test_engine(f"sqlite:///{tmp_path / 'memory.db'}", clock) as engine:
         for number in range(20):
             engine.session("acme", str(number)).add_many(
                 [MessageDraft("user", f"tile {number} {index} " * 50) for index in range(20)]
@@ -237,10 +240,10 @@ def test_figures_are_those_of_the_tables(engine: MemoryEngine, clock: FrozenCloc
 def test_a_large_table_of_postgresql_is_not_counted(
     new_postgres_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(new_postgres_database()) as engine:
+    with open_test_engine(new_postgres_database()) as engine:
         fill(engine, "acme")
         engine.maintenance.run()
-        monkeypatch.setattr("langmem_tiers.maintenance.statistics._COUNTED", 3)
+        monkeypatch.setattr("langmem_tiers.maintenance.statistics._MAX_COUNTED_ROWS", 3)
         found = engine.statistics()
     assert "rows of lmt_messages" in found.estimated
     assert found.messages == 32  # from the session, of which there is one
@@ -262,7 +265,7 @@ def test_a_large_table_of_postgresql_is_not_counted(
 )
 def test_a_cron_line_says_when(line: str, zone: str, due: datetime) -> None:
     config = EngineConfig(maintenance=MaintenanceConfig(schedule=line, time_zone=zone))
-    with opened("sqlite://", config=config) as engine:
+    with open_test_engine("sqlite://", config=config) as engine:
         assert engine.maintenance.next_run() == due
 
 
@@ -310,14 +313,14 @@ def _watched(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> threading
         finally:
             ran.set()
 
-    monkeypatch.setattr(engine.maintenance, "run", noted)
-    engine.maintenance._looks_each_seconds = 0.001
+    monkeypatch.setattr(engine.maintenance, "run_stdio_server", noted)
+    engine.maintenance._poll_seconds = 0.001
     return ran
 
 
 def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FrozenClock()
-    with opened("sqlite://", clock) as engine:
+    with open_test_engine("sqlite://", clock) as engine:
         ran = _watched(engine, monkeypatch)
         clock.advance(days=2)
         is_running = [engine.maintenance.is_running]
@@ -334,7 +337,7 @@ def test_nothing_runs_until_it_is_started_and_then_at_its_time(monkeypatch: pyte
 
 
 def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened("sqlite://", Racing()) as engine:
+    with open_test_engine("sqlite://", Racing()) as engine:
         again = threading.Event()
 
         def broken() -> MaintenanceReport:
@@ -342,30 +345,33 @@ def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.
                 again.set()
             raise OSError("no")
 
-        monkeypatch.setattr(engine.maintenance, "run", broken)
-        engine.maintenance._looks_each_seconds = 0.001
+        monkeypatch.setattr(engine.maintenance, "run_stdio_server", broken)
+        engine.maintenance._poll_seconds = 0.001
         engine.maintenance.start()
         assert again.wait(LIMIT_SECONDS)
 
 
 def test_of_two_processes_one_runs_for_each_time_of_the_schedule(tmp_path: Any) -> None:
     clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url, clock) as one, opened(url, clock) as other:
+    with open_test_engine(url, clock) as one, open_test_engine(url, clock) as other:
         due = one.maintenance.next_run()
-        taken = [engine.maintenance._is_ours(due) for engine in (one, other, one)]
+        taken = [engine.maintenance._claim_run(due) for engine in (one, other, one)]
         assert taken == [True, False, False]
-        assert other.maintenance._is_ours(due + DAY)
+        assert other.maintenance._claim_run(due + DAY)
 
 
 def test_while_one_runs_another_does_nothing(tmp_path: Any) -> None:
     clock, url = FrozenClock(), f"sqlite:///{tmp_path / 'memory.db'}"
-    with opened(url, clock, config=CONFIG) as one, opened(url, clock, config=CONFIG) as other:
-        lease = Lease(one.parts, "maintenance")
-        assert lease.hold()
+    with (
+        open_test_engine(url, clock, config=CONFIG) as one,
+        open_test_engine(url, clock, config=CONFIG) as other,
+    ):
+        lease = Lease(one.services, "maintenance")
+        assert lease.acquire()
         report = other.maintenance.run()
         assert (report.is_elsewhere, report.is_complete) == (True, False)
         assert (report.erased.total, report.compacted, report.statistics) == (0, None, None)
         assert report.as_dict()["statistics"] is None
         assert other.maintenance.last is None
-        lease.give_back()
+        lease.release()
         assert other.maintenance.run().is_complete

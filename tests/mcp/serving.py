@@ -23,7 +23,7 @@ _NOTES_ITS_ID = 'echo $$ > "$0"; exec "$@"'
 
 
 @asynccontextmanager
-async def serving(
+async def open_client(
     database: Path, namespace: str, *words: str, pid: Path | None = None
 ) -> AsyncIterator[Client]:
     """A client of a server of its own process.
@@ -70,9 +70,9 @@ class InProcess:
 async def ask(client: Caller, tool: str, **arguments: object) -> dict[str, Any]:
     """What a tool answers; both forms of the answer say the same."""
     result = await client.call_tool(tool, arguments)
-    assert not result.is_error, said(result)
+    assert not result.is_error, get_text(result)
     answer: dict[str, Any] = result.structured_content
-    assert json.loads(said(result)) == answer
+    assert json.loads(get_text(result)) == answer
     return answer
 
 
@@ -81,10 +81,10 @@ async def refusal(client: Caller, tool: str, **arguments: object) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error
     assert result.structured_content is None
-    return said(result)
+    return get_text(result)
 
 
-def said(result: CallToolResult) -> str:
+def get_text(result: CallToolResult) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text

@@ -20,10 +20,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers.mcp.server import relay
+from langmem_tiers.mcp.server import relay_messages
 from langmem_tiers.testing import HashEmbedder
 from tests.cli.running import run
-from tests.mcp.serving import COMMAND, ask, refusal, serving
+from tests.mcp.serving import COMMAND, ask, open_client, refusal
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 async def test_two_clients_on_one_file_use_every_tool_in_their_own_namespace(tmp_path: Path) -> None:
     database = tmp_path / "memory.db"
-    async with serving(database, "acme/alice") as alice, serving(database, "acme/bob") as bob:
+    async with open_client(database, "acme/alice") as alice, open_client(database, "acme/bob") as bob:
         await _tell_and_find(alice, "alice")
         await _tell_and_find(bob, "bob")
         await _cannot_reach_alice(bob, (await ask(alice, "recall", query="train"))["memories"][0]["id"])
@@ -96,12 +96,12 @@ async def _forget(client: Client, name: str) -> None:
 @pytest.mark.soak
 async def test_what_was_remembered_survives_a_kill(tmp_path: Path) -> None:
     database, pid = tmp_path / "memory.db", tmp_path / "pid"
-    async with serving(database, "alice", pid=pid) as client:
+    async with open_client(database, "alice", pid=pid) as client:
         ids = [(await ask(client, "remember", text=f"Remark {n} about tea."))["id"] for n in range(5)]
         os.kill(int(pid.read_text()), signal.SIGKILL)
         with pytest.raises(MCPError, match="[Cc]losed"):
             await client.call_tool("recall", {"query": "tea"})
-    async with serving(database, "alice", "--read-only") as client:
+    async with open_client(database, "alice", "--read-only") as client:
         found = (await ask(client, "recall", query="remarks about tea"))["memories"]
         assert {one["id"] for one in found} == set(ids)
         offered = [tool.name for tool in (await client.list_tools()).tools]
@@ -190,7 +190,7 @@ async def relayed() -> tuple[list[JSONRPCError], list[SessionMessage | Exception
     text = StringIO(b"\n".join(LINES).decode())
     async with read, stdio_server(anyio.wrap_file(text), anyio.wrap_file(StringIO())) as (reading, writing):
         async with reading, writing:
-            await relay(reading, onward, answer)
+            await relay_messages(reading, onward, answer)
         return answers, [item async for item in read]
 
 
@@ -215,7 +215,7 @@ async def test_a_relay_whose_reader_is_gone_ends_without_an_error() -> None:
 
     onward, read = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     read.close()
-    await relay(lines(), onward, answer)
+    await relay_messages(lines(), onward, answer)
 
 
 @pytest.mark.soak
@@ -305,7 +305,7 @@ async def test_a_memory_with_vectors_of_another_embedder_gets_no_others(tmp_path
         engine.session("alice", "s").add("user", "My cat is called Tom.")
         engine.namespace("alice").embed()
         own = engine.embedders()
-    async with serving(database, "alice") as client:
+    async with open_client(database, "alice") as client:
         assert (await ask(client, "recall", query="Which cat?"))["memories"]
     assert "words alone rank" in (tmp_path / "log").read_text()
     with MemoryEngine(database, embedder=None) as engine:

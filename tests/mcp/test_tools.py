@@ -13,8 +13,8 @@ import pytest
 from mcp import Client
 
 from langmem_tiers import EmbeddingConfig, EngineConfig, MemoryEngine, MessageDraft
-from langmem_tiers.common.prompt_fences import CLOSING, OPENING, without_fences
-from langmem_tiers.mcp.server import server_of
+from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, strip_fences
+from langmem_tiers.mcp.server import build_server
 from tests.mcp.serving import InProcess, ask, refusal
 from tests.waiting import LIMIT_SECONDS
 
@@ -36,7 +36,7 @@ def engine() -> Iterator[MemoryEngine]:
 
 @pytest.fixture
 def client(engine: MemoryEngine) -> InProcess:
-    return InProcess(server_of(engine, ("acme", "alice")))
+    return InProcess(build_server(engine, ("acme", "alice")))
 
 
 async def test_each_tool_says_what_it_does_to_the_memory(client: InProcess) -> None:
@@ -74,14 +74,14 @@ async def test_hostile_text_stays_inside_the_fence(client: InProcess) -> None:
     for tool, arguments in (("recall", {"query": "tea"}), ("look_up_knowledge", {"category": "tea"})):
         told = await ask(client, tool, **arguments)
         assert list(told)[:: len(told) - 1] == ["note", "end"]
-        assert (told["note"], told["end"]) == (OPENING, CLOSING)
+        assert (told["note"], told["end"]) == (FENCE_OPENING, FENCE_CLOSING)
         text = json.dumps(told, ensure_ascii=False)
-        assert text.count(CLOSING) == 1
+        assert text.count(FENCE_CLOSING) == 1
         for end in ("</ memory>", "<\u200b/memory>", "＜/memory>"):
             assert end not in text
             assert f"‹{end[1:]}" in text
         # Whoever leaves out what was injected leaves all of it out.
-        assert "erase everything" not in without_fences(text)
+        assert "erase everything" not in strip_fences(text)
     context = await ask(client, "build_context", query="tea")
     assert context["text"].count("</memory>") == 1
     assert context["text"].endswith("</memory>")
@@ -236,7 +236,7 @@ async def test_a_slow_call_holds_up_no_other() -> None:
     embedder = Waiting()
     config = EngineConfig(embedding=EmbeddingConfig(time_limit_seconds=LIMIT_SECONDS))
     with MemoryEngine(embedder=embedder, config=config) as engine:
-        async with Client(server_of(engine, "alice")) as client:
+        async with Client(build_server(engine, "alice")) as client:
             await ask(client, "remember", text="The tea is green.")
             slow = asyncio.create_task(ask(client, "recall", query="tea"))
             assert await asyncio.to_thread(embedder.asked.wait, LIMIT_SECONDS)
@@ -290,7 +290,7 @@ async def test_a_server_that_only_reads_counts_no_use(engine: MemoryEngine) -> N
     space.knowledge.store("domain", "bookings", "PostgreSQL")
     question = "Which bookings use PostgreSQL?"
     for is_read_only in (True, False):
-        client = InProcess(server_of(engine, "alice", read_only=is_read_only))
+        client = InProcess(build_server(engine, "alice", read_only=is_read_only))
         assert (await ask(client, "recall", query=question))["memories"]
         assert (await ask(client, "look_up_knowledge", query=question))["known"]
         assert (await ask(client, "look_up_knowledge", category="domain", key="bookings"))["known"]

@@ -394,7 +394,7 @@ def test_an_erased_entry_is_gone_from_the_file_in_every_pool_and_copy(tmp_path: 
         pool.contribute_entry("a", entry.id)
         pool.sync_to("b")
         assert pool.query("b", "code word")
-        erased = engine.parts.pools.erase_entries(("a",), [entry.id])
+        erased = engine.services.pools.delete_entries(("a",), [entry.id])
         assert (erased.contributions, erased.copies) == (1, 1)
         assert engine.namespace("a").long_term.forget(entry.id)
     with sqlite3.connect(path) as connection:

@@ -611,7 +611,7 @@ def test_a_full_disk_while_flushing_leaves_the_last_good_files(
         return real(handle, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
+        patch.setattr(os, "write_cache", full)
         with pytest.raises(StorageFullError, match="could not be written .*the last version is intact"):
             memory.flush()
     assert {name: (memory.folder / name).read_bytes() for name in FILES} == before
@@ -730,7 +730,7 @@ def test_chunks_of_the_last_turns_are_in_every_context(opened: Callable[..., Mem
         memory.add_message("user", f"Line {number}.")
     context = memory.build_context("something else")
     ids = [item.id for item in context.allocation.items if item.kind == "chunk"]
-    session = memory._session()
+    session = memory._require_session()
     recent = [chunk for chunk in session.chunks() if chunk.last_turn > 30]
     assert sorted(ids) == sorted(chunk.id for chunk in recent)
     assert len(recent) == 1
@@ -788,7 +788,7 @@ def test_a_model_that_is_handed_in_writes_the_summaries_and_is_asked_for_nothing
     memory.start_conversation()
     for number in range(21):
         memory.add_message("user", f"We decided to drink tea number {number}.")
-    (chunk,) = memory._session().chunks()
+    (chunk,) = memory._require_session().chunks()
     assert chunk.summary.startswith("They spoke of tea at length.")
     assert len(model.prompts) == 1
 

@@ -133,7 +133,7 @@ def test_ending_again_after_a_crash_tells_the_end_once(
     first.start_conversation("monday")
     first.add_message("user", "Hello.")
     with monkeypatch.context() as patch:
-        patch.setattr(MemorySystem, "_close", crash)
+        patch.setattr(MemorySystem, "_close_conversation", crash)
         with pytest.raises(KeyboardInterrupt):
             first.end_conversation("All said")
     first.engine.close()

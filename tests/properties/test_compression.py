@@ -71,7 +71,7 @@ def test_a_digest_keeps_its_limit_and_a_fact_is_there_or_named(
     said: list[str], counter: CharCounter, limit: int
 ) -> None:
     messages = [message(text, ("user", "assistant")[n % 2]) for n, text in enumerate(said)]
-    done = Digest.of(messages, finder).render(counter, limit)
+    done = Digest.from_messages(messages, finder).render(counter, limit)
     assert counter.count(done.text) <= limit
     named = "\n".join(fact.text for fact in done.missing)
     for text in said:
@@ -91,5 +91,5 @@ def test_an_extractive_summary_keeps_its_target(said: list[str], counter: CharCo
 @given(texts, texts)
 def test_facts_are_found_where_they_stand(before: str, after: str) -> None:
     text = before + after
-    for place in finder.places(text):
+    for place in finder.find_spans(text):
         assert text[place.start : place.end] == place.fact.text

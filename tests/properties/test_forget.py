@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 from langmem_tiers.testing import seeded_ids
-from tests.erasing import opened
+from tests.erasing import open_test_engine
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def assert_rest_is_equal(
 @given(st.lists(talks, min_size=1, max_size=3), st.data())
 def test_nothing_of_a_message_is_left_and_the_rest_is_equal(held: list[Talk], data: st.DataObject) -> None:
     path = ("acme", "alice")
-    with opened("sqlite://", ids=seeded_ids()) as engine:
+    with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
         groups = [hold(engine, path, number, talk) for number, talk in enumerate(held)]
         number = data.draw(st.integers(0, len(held) - 1))
         index = data.draw(st.integers(0, len(groups[number]) - 1))
@@ -161,7 +161,7 @@ def test_nothing_of_a_session_or_a_user_is_left_and_the_rest_is_equal(
     held: list[Talk], data: st.DataObject
 ) -> None:
     mine, others = ("acme", "alice"), ("acme", "alice2")
-    with opened("sqlite://", ids=seeded_ids()) as engine:
+    with open_test_engine("sqlite://", ids=seeded_ids()) as engine:
         for number, talk in enumerate(held):
             hold(engine, mine, number, talk)
         hold(engine, others, 9, held[0])

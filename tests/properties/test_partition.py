@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, TokenBudget, ToolCall, partition_messages
-from langmem_tiers.common.tool_call_groups import groups_of, window_start
+from langmem_tiers.common.tool_call_groups import find_window_start, group_tool_calls
 from tests.examples import examples
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def test_each_set_keeps_the_order(messages: list[Message], budget: TokenBudget) 
 @given(conversations, budgets())
 def test_no_group_is_parted(messages: list[Message], budget: TokenBudget) -> None:
     set_of = {m.id: name for name, part in enumerate(partition_messages(messages, budget)) for m in part}
-    for start, end in groups_of(messages):
+    for start, end in group_tool_calls(messages):
         assert len({set_of[m.id] for m in messages[start:end]}) == 1
 
 
@@ -100,7 +100,7 @@ def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
     full, compressed, _ = partition_messages(messages, budget)
     shrunk = {m.id for m in compressed}
     used = sum(m.token_count for m in full)
-    for start, end in groups_of(messages):
+    for start, end in group_tool_calls(messages):
         if messages[start].id in shrunk:
             used += (sum(m.token_count for m in messages[start:end]) + 4) // 5  # 20 %, rounded up
     assert used <= budget.context_tokens - 10
@@ -109,7 +109,7 @@ def test_the_budget_holds(messages: list[Message], budget: TokenBudget) -> None:
 @examples(150)
 @given(conversations, budgets())
 def test_a_window_that_fits_is_full(messages: list[Message], budget: TokenBudget) -> None:
-    newest = messages[window_start(groups_of(messages), budget.full_message_window) :]
+    newest = messages[find_window_start(group_tool_calls(messages), budget.full_message_window) :]
     full, _, _ = partition_messages(messages, budget)
     if sum(m.token_count for m in newest) <= budget.available:
         assert set(newest) <= set(full)

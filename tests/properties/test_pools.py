@@ -95,7 +95,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert {one.namespace for one in self.pool.members()} == set(self.rights)
         for who in (OWNER, *OTHERS):
             entries = self.engine.namespace(who).long_term.entries(archived=True, valid_at=None)
-            origins = self.engine.parts.pools.origins(who, [entry.id for entry in entries])
+            origins = self.engine.services.pools.get_origins(who, [entry.id for entry in entries])
             assert not {one.namespace for those in origins.values() for one in those} & self.erased
 
     def allowed(self, who: NamespacePath, right: int, use: object) -> bool:

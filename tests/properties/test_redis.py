@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import (
     CacheConfig,
     Durability,
@@ -38,7 +38,7 @@ TIMES = st.none() | st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime
 class TwoWorkersAndTheTruth(RuleBasedStateMachine):
     """Two engines share a Redis; the third has none and tells what the database holds."""
 
-    def __init__(self, engines: list[MemoryEngine], server: OwnRedis, clock: FrozenClock) -> None:
+    def __init__(self, engines: list[MemoryEngine], server: TemporaryRedis, clock: FrozenClock) -> None:
         super().__init__()
         self.engines, self.server, self.clock = engines, server, clock
         self.tenant = uuid.uuid4().hex
@@ -130,7 +130,7 @@ class TwoWorkersAndTheTruth(RuleBasedStateMachine):
 def test_engines_with_redis_show_what_the_database_holds(tmp_path: Path) -> None:
     clock, off = FrozenClock(), CacheConfig(max_characters=0)
     with ExitStack() as stack:
-        server = stack.enter_context(OwnRedis())
+        server = stack.enter_context(TemporaryRedis())
         redis = RedisConfig(
             url=server.url,
             prefix="p",

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
-from tests.backends import ALL_BACKENDS, opened
+from tests.backends import ALL_BACKENDS, open_backend_engine
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    with opened(request.param, tmp_path_factory.mktemp("round-trip"), request) as engine:
+    with open_backend_engine(request.param, tmp_path_factory.mktemp("round-trip"), request) as engine:
         yield engine
 
 

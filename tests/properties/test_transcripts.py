@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.sessions.models import IN_LIST, Listing
-from tests.backends import ALL_BACKENDS, opened
+from tests.backends import ALL_BACKENDS, open_backend_engine
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MemoryEngine]:
     """One engine for all examples; each works in namespaces of its own."""
-    with opened(request.param, tmp_path_factory.mktemp("transcripts"), request, embedder=None) as engine:
+    with open_backend_engine(
+        request.param, tmp_path_factory.mktemp("transcripts"), request, embedder=None
+    ) as engine:
         yield engine
 
 

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.recall.bm25 import COMMON, K1, B, WordScores, own_scores, score_words, words_of
+from langmem_tiers.recall.bm25 import (
+    K1,
+    MIN_IDF_SHARE,
+    B,
+    WordScores,
+    find_term_matches,
+    score_own_words,
+    score_words,
+)
 from langmem_tiers.storage.search.postings import Postings
 from tests.recall.test_positions import KERNELS, filled, index_rows
 
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langmem_tiers.recall.positions import Kernel, Places
+    from langmem_tiers.recall.positions import Kernel, MessagePositions
 
 Corpus = list[tuple[int, str]]
 """Messages as their session and their terms."""
@@ -34,7 +42,7 @@ TINY: Corpus = [
 ]
 
 
-def places_of(corpus: Corpus, kernels: tuple[Kernel, ...] = KERNELS) -> Places:
+def places_of(corpus: Corpus, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     sessions = [session for session, _ in corpus]
     return filled(index_rows(sessions, lengths=[len(text.split()) for _, text in corpus]), kernels)
 
@@ -55,13 +63,13 @@ def postings_of(corpus: Corpus, terms: Sequence[str]) -> Postings:
 
 def scores_of(corpus: Corpus, query: str) -> WordScores:
     places = places_of(corpus)
-    return score_words(places, words_of(places, postings_of(corpus, query.split())))
+    return score_words(places, find_term_matches(places, postings_of(corpus, query.split())))
 
 
 def idf_of(count: int, holding: int) -> float:
     """How rare a word is; one that is everywhere still counts a little."""
     rarest = math.log(1 + (count + 0.5) / 0.5)
-    return max(COMMON * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
+    return max(MIN_IDF_SHARE * rarest, math.log(1 + (count - holding + 0.5) / (holding + 0.5)))
 
 
 def by_hand(texts: Sequence[str], query: str, total: float | None = None) -> list[float]:
@@ -98,7 +106,7 @@ def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
     texts = [" ".join(text for of, text in TINY if of == session) for session in (1, 2, 3)]
     expected = by_hand(texts, query, worth([text for _, text in TINY], query))
     places = places_of(TINY)
-    numbers = [places.session_number(session) or 0 for session in (1, 2, 3)]
+    numbers = [places.get_session_number(session) or 0 for session in (1, 2, 3)]
     assert scores_of(TINY, query).sessions[numbers] == pytest.approx(expected, rel=1e-5)
 
 
@@ -106,7 +114,7 @@ def test_sessions_score_as_texts_of_all_their_messages(query: str) -> None:
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
 def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kernel: int) -> None:
     places, terms = places_of(TINY), [t for t in query.split() if any(t in text.split() for _, text in TINY)]
-    lengths = places.lengths_with_neighbours(kernel).astype(np.float64)
+    lengths = places.lengths_with_neighbors(kernel).astype(np.float64)
     norms = K1 * (1 - B + B * lengths / lengths.mean())
     expected = np.zeros(len(TINY))
     for term in terms:
@@ -114,15 +122,15 @@ def test_neighbourhoods_score_by_the_counts_that_they_are_lent(query: str, kerne
         borrowed = _with_lent(places, kernel, held)
         expected += worth([text for _, text in TINY], term) * borrowed * (K1 + 1) / (borrowed + norms)
     expected /= worth([text for _, text in TINY], query)
-    assert scores_of(TINY, query).with_neighbours[kernel] == pytest.approx(expected, rel=1e-4)
+    assert scores_of(TINY, query).with_neighbors[kernel] == pytest.approx(expected, rel=1e-4)
 
 
-def _with_lent(places: Places, kernel: int, held: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_lent(places: MessagePositions, kernel: int, held: NDArray[np.float64]) -> NDArray[np.float64]:
     borrowed = held.copy()
     for row, near in enumerate(places["neighbours"]):
         for slot, other in enumerate(near):
             if other >= 0:
-                borrowed[other] += places.lent(kernel)[row, slot] * held[row]
+                borrowed[other] += places.outgoing_weights(kernel)[row, slot] * held[row]
     return borrowed
 
 
@@ -151,14 +159,14 @@ def test_of_two_texts_with_a_word_the_shorter_one_says_more_of_it() -> None:
 @pytest.mark.parametrize("kernel", range(len(KERNELS)))
 def test_the_words_of_a_neighbour_count_less_than_its_own(kernel: int) -> None:
     corpus: Corpus = [(1, "a b c"), (1, "narwhal b c"), (1, "a b c"), (1, "a b c"), (2, "a b c")]
-    before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbours[kernel]
+    before, own, after, later, elsewhere = scores_of(corpus, "narwhal").with_neighbors[kernel]
     assert own > after > later > elsewhere == 0
     assert after > before > 0  # what was said explains what follows
 
 
 def test_neighbours_of_another_session_lend_nothing() -> None:
     corpus: Corpus = [(1, "narwhal"), (2, "tea"), (1, "tusk"), (2, "milk")]
-    for scores in scores_of(corpus, "narwhal").with_neighbours:
+    for scores in scores_of(corpus, "narwhal").with_neighbors:
         assert (scores > 0).tolist() == [True, False, True, False]
 
 
@@ -178,16 +186,16 @@ def test_many_words_score_as_each_of_them_by_what_it_is_worth(given: tuple[Corpu
     together, expected = scores_of(corpus, query), np.zeros((len(KERNELS) + 1, len(corpus)))
     for word in query.split():
         alone = scores_of(corpus, word)
-        expected += worth(texts, word) * np.array([alone.own, *alone.with_neighbours])
+        expected += worth(texts, word) * np.array([alone.own, *alone.with_neighbors])
     expected /= worth(texts, query) or 1
-    assert np.array([together.own, *together.with_neighbours]) == pytest.approx(expected, rel=1e-9)
+    assert np.array([together.own, *together.with_neighbors]) == pytest.approx(expected, rel=1e-9)
 
 
 @given(corpora())
 def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     scores, wanted = scores_of(corpus, query), set(query.split())
-    for part in (scores.own, *scores.with_neighbours):
+    for part in (scores.own, *scores.with_neighbors):
         assert len(part) == len(corpus)
         assert ((part >= 0) & (part <= K1 + 1)).all()
     assert (scores.own > 0).tolist() == [bool(wanted & set(text.split())) for _, text in corpus]
@@ -197,36 +205,36 @@ def test_scores_are_shares_and_only_what_holds_a_word_has_any(given: tuple[Corpu
 def test_own_scores_are_the_same_alone(given: tuple[Corpus, str]) -> None:
     corpus, query = given
     places = places_of(corpus)
-    words = words_of(places, postings_of(corpus, query.split()))
-    assert (own_scores(places, words) == score_words(places, words).own).all()
+    words = find_term_matches(places, postings_of(corpus, query.split()))
+    assert (score_own_words(places, words) == score_words(places, words).own).all()
 
 
 @pytest.mark.parametrize("postings", [None, postings_of(TINY, ["unicorn"])], ids=["none", "nowhere"])
 def test_without_words_nothing_scores(postings: Postings | None) -> None:
     places = places_of(TINY)
-    words = words_of(places, postings)
+    words = find_term_matches(places, postings)
     scores = score_words(places, words)
-    assert words.total == 1.0
+    assert words.total_weight == 1.0
     assert not scores.own.any()
     assert not scores.sessions.any()
-    assert not any(part.any() for part in scores.with_neighbours)
+    assert not any(part.any() for part in scores.with_neighbors)
 
 
 def test_what_was_written_since_the_places_were_read_is_left_for_the_next_time() -> None:
     places, late = places_of(TINY[:3]), postings_of(TINY, ["narwhal", "tusk"])
-    words = words_of(places, late)
+    words = find_term_matches(places, late)
     assert words.rows.tolist() == [0]
     assert words.idf[1] == 0
-    known = words_of(places, postings_of(TINY[:3], ["narwhal"]))
-    assert own_scores(places, words) == pytest.approx(own_scores(places, known))
+    known = find_term_matches(places, postings_of(TINY[:3], ["narwhal"]))
+    assert score_own_words(places, words) == pytest.approx(score_own_words(places, known))
 
 
 def test_scores_follow_when_messages_are_added() -> None:
     places = places_of(TINY[:4])
-    score_words(places, words_of(places, postings_of(TINY[:4], ["narwhal"])))
+    score_words(places, find_term_matches(places, postings_of(TINY[:4], ["narwhal"])))
     lengths = [len(text.split()) for _, text in TINY[4:]]
     places.extend(index_rows([session for session, _ in TINY[4:]], lengths=lengths, first_key=5))
-    scores = score_words(places, words_of(places, postings_of(TINY, ["narwhal"])))
+    scores = score_words(places, find_term_matches(places, postings_of(TINY, ["narwhal"])))
     assert scores.own == pytest.approx(scores_of(TINY, "narwhal").own)
     assert scores.sessions == pytest.approx(scores_of(TINY, "narwhal").sessions)
 
@@ -242,7 +250,9 @@ def test_words_that_are_nowhere_lower_the_share_of_what_is_found_and_no_further_
     places = places_of(TINY)
 
     def best(asked: list[str]) -> float:
-        return float(own_scores(places, words_of(places, postings_of(TINY, asked), asked)).max())
+        return float(
+            score_own_words(places, find_term_matches(places, postings_of(TINY, asked), asked)).max()
+        )
 
     found, half, worse = best(["narwhal"]), best(["narwhal", "zebra"]), best(["narwhal", *"vwxyz"])
     assert found > half == pytest.approx(worse)
@@ -253,7 +263,7 @@ def test_the_words_of_the_message_that_asks_are_not_found_in_it() -> None:
     places = places_of(TINY)
     asking = next(row for row, (_, text) in enumerate(TINY) if "narwhal" in text.split())
     postings = postings_of(TINY, ["narwhal"])
-    with_it, without = words_of(places, postings), words_of(places, postings, (), asking)
+    with_it, without = find_term_matches(places, postings), find_term_matches(places, postings, (), asking)
     assert asking in with_it.rows
     assert asking not in without.rows
     assert without.idf[0] > with_it.idf[0]

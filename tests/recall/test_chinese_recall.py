@@ -14,7 +14,7 @@ from benchmarks import locomo
 from benchmarks.haystacks import Memory, load
 from benchmarks.retrieval import share_found
 from langmem_tiers import MemoryEngine
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,13 +36,13 @@ class WordRanking:
     """Plain BM25 over the same terms, with the speaker's name in front of what was said."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._counts = {key: Counter(terms_of(text)) for key, text in texts.items()}
+        self._counts = {key: Counter(extract_terms(text)) for key, text in texts.items()}
         self._mean = fmean(count.total() for count in self._counts.values())
         self._holding = Counter(term for count in self._counts.values() for term in count)
 
     def best(self, question: str) -> list[str]:
         scores: dict[str, float] = defaultdict(float)
-        for term in set(terms_of(question)):
+        for term in set(extract_terms(question)):
             holding = self._holding[term]
             rarity = math.log1p((len(self._counts) - holding + 0.5) / (holding + 0.5))
             for key, count in self._counts.items():

@@ -11,7 +11,7 @@ import pytest
 
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError
 from langmem_tiers.recall.embedders.embedder_validation import CheckedEmbedder
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.forking import fork, wait
 from tests.waiting import wait_until
 
@@ -145,7 +145,7 @@ def test_many_threads_look_the_dimension_up_once() -> None:
         coming.append(threading.get_ident())
         seen.append(built.dimension)
 
-    in_threads(8, look)
+    run_in_threads(8, look)
     assert seen == [3] * 8
     assert model.asked == [["dimension"]]
 

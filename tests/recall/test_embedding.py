@@ -506,9 +506,9 @@ def test_engines_of_different_history_rank_the_same(
             where.recall(f"which {thing} breaks")
         where.recall("which boat breaks")
         where.embed()  # on a server the last trial is made behind the recall, or here
-        assert along._parts.retriever._held[tenant,].vectors.tried_on == 128  # type: ignore[union-attr]
+        assert along._services.retriever._indexes[tenant,].vectors.trial_size == 128  # type: ignore[union-attr]
         if backend == "sqlite-memory":  # nobody else can look at it
-            along._parts.retriever.forget()
+            along._services.retriever.invalidate()
             fresh = ranking(where)
         else:
             with MemoryEngine(url, config=config, clock=clock, embedder=HashEmbedder(24)) as other:
@@ -524,7 +524,7 @@ def test_a_model_that_one_process_tried_is_not_tried_by_another(
     with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as first:
         conversation(first.namespace(tenant))
         first.namespace(tenant).recall("which boat breaks")
-        held = first._parts.retriever._held[tenant,].tenant
+        held = first._services.retriever._indexes[tenant,].tenant
         assert held is not None
         database = first._database
         marked = update(trials).where(trials.c.namespace_pk == held.key).values(share=0.125)
@@ -536,30 +536,32 @@ def test_a_model_that_one_process_tried_is_not_tried_by_another(
         wait_until(is_marked, "the trial is stored")
         with MemoryEngine(url, config=config, embedder=HashEmbedder(24)) as second:
             second.namespace(tenant).recall("which boat breaks")
-            assert second._parts.retriever._held[tenant,].vectors.trust.share == 0.125  # type: ignore[union-attr]
+            assert second._services.retriever._indexes[tenant,].vectors.trust.share == 0.125  # type: ignore[union-attr]
             first.namespace(tenant).session(THINGS[0]).delete()
             second.namespace(tenant).recall("which boat breaks")
-            assert second._parts.retriever._held[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
+            assert second._services.retriever._indexes[tenant,].vectors.trust.share != 0.125  # type: ignore[union-attr]
 
 
 def test_on_a_server_a_recall_does_not_wait_for_another_trial(
     new_postgres_database: Callable[[], str], tenant: str
 ) -> None:
     with MemoryEngine(new_postgres_database(), embedder=HashEmbedder(24)) as engine:
-        where, held = engine.namespace(tenant), engine._parts.retriever._held
+        where, held = engine.namespace(tenant), engine._services.retriever._indexes
         where.session("first").add_many(
             MessageDraft("user", f"The {thing} breaks again today") for thing in THINGS * 4
         )
         where.recall("which boat breaks")
         vectors = held[tenant,].vectors
         assert vectors is not None
-        (size, _, _), before = vectors.tried or (0, 0, 0), vectors.trust
+        (size, _, _), before = vectors.trial_extent or (0, 0, 0), vectors.trust
         conversation(where)
         with held[tenant,].lock:  # it is needed for a trial
             where.recall("which boat breaks")
             assert vectors.trust is before
-            assert vectors.trial_waits
-        wait_until(lambda: vectors.tried is not None and vectors.tried[0] > size, "a new trial is made")
+            assert vectors.is_trial_pending
+        wait_until(
+            lambda: vectors.trial_extent is not None and vectors.trial_extent[0] > size, "a new trial is made"
+        )
         assert size > 0
 
 
@@ -579,7 +581,7 @@ def test_a_model_is_not_judged_before_its_vectors_are_there() -> None:
             conversation(where)
             where.recall("boat")
             wait_until(partial(_is_embedded, where), "all messages are embedded")
-            held = engine._parts.retriever._held["a",].vectors
+            held = engine._services.retriever._indexes["a",].vectors
             assert held is not None
             trusts.append(held.trust)
         assert trusts[0] == trusts[1]
@@ -616,8 +618,8 @@ def test_many_new_vectors_are_indexed_in_the_background_until_the_engine_closes(
     def index(_: object, namespace: int, model: int, count: int, go_on: Callable[[], bool]) -> None:
         going_on.append(go_on())
 
-    monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._UNINDEXED", 1)
-    monkeypatch.setattr(SqlVectorStore, "index", index)
+    monkeypatch.setattr("langmem_tiers.recall.embedding_backfill._MAX_UNINDEXED_VECTORS", 1)
+    monkeypatch.setattr(SqlVectorStore, "build_index", index)
     with MemoryEngine(embedder=HashEmbedder()) as engine:
         filled(engine.namespace("a"))
         engine.namespace("a").recall("red boat")

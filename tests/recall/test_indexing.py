@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from langmem_tiers.recall.indexing import Indexer
-from langmem_tiers.sessions.analysis import IMPORTANCE
+from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
 from tests.messages import message
 
-index = Indexer(IMPORTANCE)
+index = Indexer(IMPORTANCE_SCORER)
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ index = Indexer(IMPORTANCE)
     ["Is it?", "是吗？", "你去吗", "你在哪儿", "在干什么~", "真的吗？😂", "多少", "どこですか。", "هل هذا؟"],
 )
 def test_a_question_is_known_by_its_mark_or_its_last_word(text: str) -> None:
-    assert index(message(text)).asks
+    assert index(message(text)).is_question
 
 
 @pytest.mark.parametrize("text", ["It is.", "是啊。", "我去了哈尔滨", "在忙呢", "明日です。", "", "Why ask"])
 def test_what_tells_is_no_question(text: str) -> None:
-    assert not index(message(text)).asks
+    assert not index(message(text)).is_question
 
 
 def test_a_speaker_is_kept_by_the_words_of_the_name_and_a_chinese_name_is_one() -> None:

@@ -54,12 +54,12 @@ def test_what_is_held_stays_when_a_late_message_comes_in_between(
         slow.execute(COPIED)  # has its key, and is not committed
         where.session("t").add(MessageDraft("user", "The red boat sails at noon", id="sails"))
         assert "late" not in dict(ranking(where))
-        held = engine._parts.retriever._held["acme",]
-        words, vectors = held._words, held.vectors
+        held = engine._services.retriever._indexes["acme",]
+        words, vectors = held._lexical_cache, held.vectors
         slow.commit()
         found = ranking(where)
         assert {"late", "about boats", "sails"} <= set(dict(found))
-        assert held._words is words
+        assert held._lexical_cache is words
         assert held.vectors is vectors
         with MemoryEngine(url) as fresh:
             assert ranking(fresh.namespace("acme")) == found
@@ -94,7 +94,7 @@ def test_an_embedder_is_trusted_as_if_all_had_come_in_their_order(
         where.recall("boat garden storm")
         with MemoryEngine(url) as fresh:
             fresh.namespace("acme").recall("boat garden storm")
-            kept, anew = (one.parts.retriever._held["acme",].vectors for one in (engine, fresh))
+            kept, anew = (one.services.retriever._indexes["acme",].vectors for one in (engine, fresh))
             assert kept is not None
             assert anew is not None
             assert kept.trust == anew.trust

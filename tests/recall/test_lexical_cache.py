@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.recall import namespace_index
-from langmem_tiers.recall.namespace_index import HeldWords
+from langmem_tiers.recall.namespace_index import LexicalCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,14 +26,16 @@ ASKED = ["boat", "green house", "tea 北京", "the boat and the house", "nothing
 
 @given(st.lists(WORDS), st.lists(WORDS))
 def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: list[list[str]]) -> None:
-    held, texts = HeldWords(), dict(enumerate([*first, *more], start=7))
+    held, texts = LexicalCache(), dict(enumerate([*first, *more], start=7))
     keys = list(texts)
     held.add(keys[: len(first)], texts)
     held.add(keys[len(first) :], texts)
-    found = held.postings(["tea", "boat", "nowhere", "tea"])
+    found = held.find_postings(["tea", "boat", "nowhere", "tea"])
     told = {
         (found.terms[of], key): count
-        for of, key, count in zip(found.of.tolist(), found.keys.tolist(), found.counts.tolist(), strict=True)
+        for of, key, count in zip(
+            found.term_numbers.tolist(), found.keys.tolist(), found.counts.tolist(), strict=True
+        )
     }
     assert told == {
         (term, key): times
@@ -41,7 +43,7 @@ def test_every_place_of_every_term_is_told_once(first: list[list[str]], more: li
         for term, times in Counter(text).items()
         if term in {"tea", "boat"}
     }
-    assert held.messages == len(texts)
+    assert held.message_count == len(texts)
 
 
 def told(found: Recall) -> list[tuple[str, float, dict[str, float]]]:
@@ -63,8 +65,8 @@ def test_recall_is_the_same_as_from_the_database(
     talk(where)
     held = [told(where.recall(text)) for text in ASKED]
     found = [told(where.recall(text, strategy="words")) for text in ASKED]
-    monkeypatch.setattr(namespace_index, "MOST_TERMS", 0)
-    engine._parts.retriever.forget()  # as in a process that begins now
+    monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 0)
+    engine._services.retriever.invalidate()  # as in a process that begins now
     assert [told(where.recall(text)) for text in ASKED] == held
     assert [told(where.recall(text, strategy="words")) for text in ASKED] == found
     assert any(found)
@@ -100,7 +102,7 @@ def test_what_another_process_adds_is_known_at_once(tmp_path: Path) -> None:
 def test_a_namespace_that_outgrows_memory_is_asked_of_the_database(
     engine: MemoryEngine, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespace_index, "MOST_TERMS", 60)
+    monkeypatch.setattr(namespace_index, "MAX_CACHED_TERMS", 60)
     where = engine.namespace(tenant)
     where.session("a").add("user", "a zebra")
     assert where.search("zebra")

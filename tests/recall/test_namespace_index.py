@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def test_who_asks_for_what_is_not_there_leaves_nothing_behind(engine: MemoryEngine, tenant: str) -> None:
-    retriever = engine.parts.retriever
+    retriever = engine.services.retriever
     for number in range(50):
         assert not engine.namespace(tenant, f"nobody {number}").recall("boat")
-    assert not [path for path in retriever._held if path[0] == tenant]
+    assert not [path for path in retriever._indexes if path[0] == tenant]
     engine.session(tenant, "s").add("user", "The red boat")
     assert engine.namespace(tenant).recall("boat")
-    assert (tenant,) in retriever._held
+    assert (tenant,) in retriever._indexes
 
 
 @pytest.mark.soak
@@ -41,13 +41,13 @@ def test_the_namespaces_that_were_asked_longest_ago_leave_first() -> None:
         for number in range(300):
             engine.session(f"n{number}", "s").add("user", "The red boat")
             assert engine.namespace(f"n{number}").recall("boat")
-        retriever = engine.parts.retriever
-        held = [path for (path,) in retriever._held]
+        retriever = engine.services.retriever
+        held = [path for (path,) in retriever._indexes]
         assert held == [f"n{number}" for number in range(300 - len(held), 300)]
         assert 100 < len(held) < 300
-        assert retriever._bytes_in_all == sum(retriever._bytes.values()) <= 2**20
-        retriever.forget()
-        assert (retriever._bytes_in_all, retriever._bytes) == (0, {})
+        assert retriever._total_bytes == sum(retriever._index_bytes.values()) <= 2**20
+        retriever.invalidate()
+        assert (retriever._total_bytes, retriever._index_bytes) == (0, {})
         assert engine.namespace("n0").recall("boat")
 
 
@@ -57,8 +57,8 @@ def test_a_server_that_went_back_in_time_is_read_anew(new_postgres_database: Cal
         where = engine.namespace("acme")
         where.session("s").add("user", "The red boat lies in the harbour")
         assert len(where.recall("red boat")) == 1
-        held = engine.parts.retriever._held["acme",]
-        held._mark += 1_000_000  # as if all that came before had been of a server that was ahead
+        held = engine.services.retriever._indexes["acme",]
+        held._watermark += 1_000_000  # as if all that came before had been of a server that was ahead
         where.session("s").add(MessageDraft("user", "The red boat sails at noon", id="new"))
         server.execute("UPDATE lmt_messages SET written_by = '5' WHERE id = 'new'")
         assert {hit.entry.id for hit in where.recall("red boat")} >= {"new"}
@@ -73,11 +73,11 @@ def test_rows_of_another_servers_dump_are_taken_over_by_maintenance(
         where.session("s").add_many(MessageDraft("user", f"The red boat {n}") for n in range(5))
         with psycopg.connect(url, autocommit=True) as server:
             server.execute("UPDATE lmt_messages SET written_by = '900000000'")
-            assert len(engine.parts.retriever.index.refresh(("acme",), 100_000_000).rows.keys) == 5
+            assert len(engine.services.retriever.index.load_changes(("acme",), 100_000_000).rows.keys) == 5
             compacted = engine.maintenance.run().compacted
             assert compacted is not None
             assert min(compacted.bytes_before, compacted.bytes_after) > 1_000_000
-            assert len(engine.parts.retriever.index.refresh(("acme",), 100_000_000).rows.keys) == 0
+            assert len(engine.services.retriever.index.load_changes(("acme",), 100_000_000).rows.keys) == 0
         assert len(where.recall("red boat")) == 5
 
 

@@ -19,7 +19,7 @@ from langmem_tiers import (
     Strategy,
     VectorScan,
 )
-from langmem_tiers.recall.records import Within
+from langmem_tiers.recall.records import VectorSearchFilter
 from langmem_tiers.testing import HashEmbedder
 
 if TYPE_CHECKING:
@@ -66,17 +66,21 @@ class Searching:
     """The vectors of a tenant, by index or one by one."""
 
     def __init__(self, engine: MemoryEngine, tenant: str) -> None:
-        embedding = engine.parts.retriever.embedding
+        embedding = engine.services.retriever.embedding
         assert embedding is not None
         self.store: VectorStore = embedding.store
-        self.model = embedding.model()
-        refreshed = engine.parts.retriever.index.refresh((tenant,), 0)
+        self.model = embedding.get_model_key()
+        refreshed = engine.services.retriever.index.load_changes((tenant,), 0)
         assert refreshed.tenant is not None
         self.key, self.rows = refreshed.tenant.key, refreshed.rows
-        _, self.table = self.store.vectors(self.model, self.rows.keys.tolist())
+        _, self.table = self.store.get_vectors(self.model, self.rows.keys.tolist())
 
-    def nearest(self, query: NDArray[np.float32], limit: int, within: Within | None = None) -> list[int]:
-        found = self.store.nearest(self.key, self.model, query, limit, within or Within(len(self.rows.keys)))
+    def nearest(
+        self, query: NDArray[np.float32], limit: int, within: VectorSearchFilter | None = None
+    ) -> list[int]:
+        found = self.store.find_nearest(
+            self.key, self.model, query, limit, within or VectorSearchFilter(len(self.rows.keys))
+        )
         assert found is not None
         assert (np.diff(found[1]) <= 1e-6).all()
         return [int(key) for key in found[0]]
@@ -124,13 +128,15 @@ def test_a_session_and_a_time_are_looked_through_and_nothing_else(engine: Memory
     rows = searching.rows
     session = int(rows.sessions[-1])
     of_session = set(rows.keys[rows.sessions == session].tolist())
-    within = Within(len(rows.keys), sessions=(session,))
+    within = VectorSearchFilter(len(rows.keys), sessions=(session,))
     assert set(searching.nearest(QUERY, 5, within)) < of_session
     assert set(searching.nearest(QUERY, 20, within)) == of_session
-    late = Within(len(rows.keys), since=START + timedelta(hours=7), until=START + timedelta(hours=9))
+    late = VectorSearchFilter(
+        len(rows.keys), since=START + timedelta(hours=7), until=START + timedelta(hours=9)
+    )
     hours = (rows.times - int(START.timestamp() * 1e6)) // int(3.6e9)
     assert set(searching.nearest(QUERY, 20, late)) == set(rows.keys[(hours >= 7) & (hours < 9)].tolist())
-    assert searching.nearest(QUERY, 20, Within(len(rows.keys), sessions=())) == []
+    assert searching.nearest(QUERY, 20, VectorSearchFilter(len(rows.keys), sessions=())) == []
 
 
 def test_the_order_is_that_of_the_cosines(engine: MemoryEngine) -> None:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.recall.positions import BACKWARD, FORWARD, REACH, SLOTS, Kernel, Places
+from langmem_tiers.recall.positions import (
+    BACKWARD_WEIGHT,
+    FORWARD_WEIGHT,
+    NEIGHBOR_OFFSETS,
+    NEIGHBORS_PER_SIDE,
+    Kernel,
+    MessagePositions,
+)
 from langmem_tiers.recall.records import IndexRows
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KERNELS = (Kernel(15.0), Kernel(60.0))
-BEFORE, BEHIND = SLOTS.index(-1), SLOTS.index(1)
+BEFORE, BEHIND = NEIGHBOR_OFFSETS.index(-1), NEIGHBOR_OFFSETS.index(1)
 
 
 def index_rows(
@@ -52,16 +59,16 @@ def part(rows: IndexRows, start: int, end: int) -> IndexRows:
     return IndexRows(*(getattr(rows, name)[start:end] for name in IndexRows.__slots__))
 
 
-def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> Places:
+def filled(rows: IndexRows, kernels: tuple[Kernel, ...] = KERNELS) -> MessagePositions:
     """Places with these rows."""
-    places = Places(kernels)
+    places = MessagePositions(kernels)
     places.extend(rows)
     return places
 
 
 def pair(between: float, kernel: Kernel) -> NDArray[np.float32]:
     """What three in a row lend, the middle one with so many terms."""
-    return filled(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).lent(0)
+    return filled(index_rows([1, 1, 1], lengths=[4, between, 4]), (kernel,)).outgoing_weights(0)
 
 
 @st.composite
@@ -78,7 +85,7 @@ def conversations(draw: st.DrawFn) -> IndexRows:
 def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
     rows: IndexRows, data: st.DataObject
 ) -> None:
-    count, whole, places = len(rows.keys), filled(rows), Places(KERNELS)
+    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
     cuts = data.draw(st.lists(st.integers(0, count), max_size=8).map(sorted))
     for start, end in zip([0, *cuts], [*cuts, count], strict=True):
         places.extend(part(rows, start, end))
@@ -87,9 +94,11 @@ def test_rows_that_come_in_parts_are_linked_as_if_they_came_at_once(
         assert (places[name] == whole[name]).all(), name
     for kernel in range(len(KERNELS)):
         here = whole["neighbours"] >= 0
-        assert places.lent(kernel)[here] == pytest.approx(whole.lent(kernel)[here], rel=1e-4, abs=1e-7)
-        lengths = whole.lengths_with_neighbours(kernel)
-        assert places.lengths_with_neighbours(kernel) == pytest.approx(lengths, rel=1e-4)
+        assert places.outgoing_weights(kernel)[here] == pytest.approx(
+            whole.outgoing_weights(kernel)[here], rel=1e-4, abs=1e-7
+        )
+        lengths = whole.lengths_with_neighbors(kernel)
+        assert places.lengths_with_neighbors(kernel) == pytest.approx(lengths, rel=1e-4)
 
 
 @given(conversations())
@@ -99,7 +108,7 @@ def test_neighbours_are_those_beside_a_message_in_its_own_session(rows: IndexRow
     for row, session in enumerate(sessions):
         own = [other for other, of in enumerate(sessions) if of == session]
         at = own.index(row)
-        expected = [own[at + slot] if 0 <= at + slot < len(own) else -1 for slot in SLOTS]
+        expected = [own[at + slot] if 0 <= at + slot < len(own) else -1 for slot in NEIGHBOR_OFFSETS]
         assert places["neighbours"][row].tolist() == expected
 
 
@@ -119,45 +128,45 @@ def test_a_message_has_its_own_terms_and_what_its_neighbours_lend(rows: IndexRow
         for row, near in enumerate(places["neighbours"]):
             for slot, other in enumerate(near):
                 if other >= 0:
-                    lengths[other] += places.lent(kernel)[row, slot] * rows.lengths[row]
-        assert places.lengths_with_neighbours(kernel) == pytest.approx(lengths, rel=1e-4)
+                    lengths[other] += places.outgoing_weights(kernel)[row, slot] * rows.lengths[row]
+        assert places.lengths_with_neighbors(kernel) == pytest.approx(lengths, rel=1e-4)
 
 
 def test_a_message_reaches_so_many_neighbours_on_either_side_and_no_more() -> None:
-    places = filled(index_rows([1] * (2 * REACH + 3)))
-    middle = REACH + 1
-    expected = [middle + slot for slot in SLOTS]
+    places = filled(index_rows([1] * (2 * NEIGHBORS_PER_SIDE + 3)))
+    middle = NEIGHBORS_PER_SIDE + 1
+    expected = [middle + slot for slot in NEIGHBOR_OFFSETS]
     assert places["neighbours"][middle].tolist() == expected
     assert 0 not in expected
-    assert 2 * REACH + 2 not in expected
+    assert 2 * NEIGHBORS_PER_SIDE + 2 not in expected
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_what_is_lent_falls_with_the_terms_that_lie_between(kernel: Kernel) -> None:
-    first, far = SLOTS.index(1), SLOTS.index(2)
+    first, far = NEIGHBOR_OFFSETS.index(1), NEIGHBOR_OFFSETS.index(2)
     lent = [pair(between, kernel)[0, far] for between in (0, 1, 5, 20, 100)]
     assert lent == sorted(lent, reverse=True)
     assert len(set(lent)) == len(lent)
     near = pair(5, kernel)
-    assert near[0, first] == pytest.approx(FORWARD * np.exp(-4.5 / kernel.reach))
-    assert near[0, far] == pytest.approx(FORWARD * np.exp(-9 / kernel.reach))
+    assert near[0, first] == pytest.approx(FORWARD_WEIGHT * np.exp(-4.5 / kernel.reach))
+    assert near[0, far] == pytest.approx(FORWARD_WEIGHT * np.exp(-9 / kernel.reach))
 
 
 def test_what_was_said_before_lends_more_than_what_was_said_after() -> None:
-    lent = filled(index_rows([1, 1])).lent(0)
-    assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD / FORWARD)
+    lent = filled(index_rows([1, 1])).outgoing_weights(0)
+    assert lent[1, BEFORE] == pytest.approx(lent[0, BEHIND] * BACKWARD_WEIGHT / FORWARD_WEIGHT)
     assert lent[1, BEFORE] < lent[0, BEHIND]
 
 
 def test_a_wider_kernel_lends_more() -> None:
     places = filled(index_rows([1, 1, 1]))
     there = places["neighbours"] >= 0
-    assert (places.lent(1)[there] > places.lent(0)[there]).all()
+    assert (places.outgoing_weights(1)[there] > places.outgoing_weights(0)[there]).all()
 
 
 @given(conversations(), st.data())
 def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.DataObject) -> None:
-    count, whole, places = len(rows.keys), filled(rows), Places(KERNELS)
+    count, whole, places = len(rows.keys), filled(rows), MessagePositions(KERNELS)
     seen = data.draw(st.integers(0, count))
     again = data.draw(st.integers(0, seen))
     places.extend(part(rows, 0, seen))
@@ -170,30 +179,30 @@ def test_rows_that_are_known_already_change_nothing(rows: IndexRows, data: st.Da
 def test_rows_that_are_known_already_keep_what_follows_from_them() -> None:
     rows = index_rows([1, 1])
     places = filled(rows)
-    places.derived["norms"] = np.ones(2)
+    places.derived_arrays["norms"] = np.ones(2)
     places.extend(rows)
-    assert "norms" in places.derived
+    assert "norms" in places.derived_arrays
     places.extend(index_rows([1], first_key=3))
-    assert places.derived == {}
+    assert places.derived_arrays == {}
 
 
 def test_nothing_is_no_trouble() -> None:
     places = filled(index_rows([]))
     assert (places.count, places.session_count) == (0, 0)
-    assert places.rows_of(np.array([1, 2])).tolist() == [-1, -1]
-    assert places.spoken_by(["ann"])[0] == set()
+    assert places.find_rows(np.array([1, 2])).tolist() == [-1, -1]
+    assert places.find_speakers(["ann"])[0] == set()
 
 
 def test_rows_are_found_by_their_keys() -> None:
     places = filled(index_rows([1, 2, 1], first_key=10))
-    assert places.rows_of(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
+    assert places.find_rows(np.array([12, 9, 10, 13, 11, 10**12])).tolist() == [2, -1, 0, -1, 1, -1]
 
 
 def test_sessions_are_numbered_as_they_come() -> None:
     places = filled(index_rows([70, 70, 50]))
     places.extend(index_rows([90, 50], first_key=4))
     assert places.session_count == 3
-    numbers = [places.session_number(key) for key in (70, 50, 90, 1)]
+    numbers = [places.get_session_number(key) for key in (70, 50, 90, 1)]
     assert numbers[3] is None
     assert sorted(number for number in numbers if number is not None) == [0, 1, 2]
     assert places["session"].tolist() == [numbers[0], numbers[0], numbers[1], numbers[2], numbers[1]]
@@ -208,6 +217,6 @@ def test_a_speaker_is_found_by_any_of_the_terms_of_a_name() -> None:
     assert _spoken(places, "carol", "bob") == ({"bob", "carol"}, [2, 4])
 
 
-def _spoken(places: Places, *names: str) -> tuple[set[str], list[int]]:
-    known, rows = places.spoken_by(names)
+def _spoken(places: MessagePositions, *names: str) -> tuple[set[str], list[int]]:
+    known, rows = places.find_speakers(names)
     return known, np.flatnonzero(rows).tolist()

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langmem_tiers.recall.query import MAX_TERMS, read_query
+from langmem_tiers.recall.query import MAX_TERMS, parse_query
 from langmem_tiers.recall.speakers import Speakers
-from langmem_tiers.text.tokenize import name_terms, terms_of
+from langmem_tiers.text.tokenize import extract_name_terms, extract_terms
 
 NOW = datetime(2023, 12, 25, tzinfo=UTC)
 
@@ -16,13 +16,13 @@ NOW = datetime(2023, 12, 25, tzinfo=UTC)
 def speakers_of(*names: str) -> Speakers:
     speakers = Speakers()
     for name in names:
-        speakers.number(" ".join(name_terms(name)))
+        speakers.get_or_add_number(" ".join(extract_name_terms(name)))
     return speakers
 
 
 def numbers_in(question: str, *names: str) -> set[int]:
     speakers = speakers_of(*names)
-    return speakers.numbers(read_query(question, NOW).names_among(speakers))
+    return speakers.find_numbers(parse_query(question, NOW).find_speaker_names(speakers))
 
 
 @pytest.mark.parametrize(
@@ -79,23 +79,23 @@ def test_a_name_goes_before_what_others_are_also_called() -> None:
     ],
 )
 def test_names_are_taken_out_of_terms_and_text(question: str, left: str) -> None:
-    speakers, query = speakers_of("王芳", "Lily"), read_query(question, NOW)
-    names = query.names_among(speakers)
-    assert "".join(query.without(names).split()) == "".join(left.split())
-    assert not {"王芳", "王", "芳", "芳的", "lili"} & set(query.terms_without(names))
-    assert {"猫", "cat"} & set(query.terms_without(names)) == {"猫", "cat"} & set(terms_of(left))
+    speakers, query = speakers_of("王芳", "Lily"), parse_query(question, NOW)
+    names = query.find_speaker_names(speakers)
+    assert "".join(query.get_text_without(names).split()) == "".join(left.split())
+    assert not {"王芳", "王", "芳", "芳的", "lili"} & set(query.get_terms_without(names))
+    assert {"猫", "cat"} & set(query.get_terms_without(names)) == {"猫", "cat"} & set(extract_terms(left))
 
 
 def test_what_names_nobody_stays_as_it_was_asked() -> None:
-    query = read_query("When did  Ann paint it?", NOW)
-    assert query.terms_without(set()) == list(query.terms) == ["ann", "paint"]
-    assert query.without({"ann"}) == "When did paint it?"
-    assert read_query("王芳？", NOW).without({"王芳"}) == "?"
-    assert read_query("王芳", NOW).without({"王芳"}) == read_query("王芳", NOW).text == "王芳"
-    assert read_query("ﾏｲｸ？", NOW).text == "ﾏｲｸ？"
+    query = parse_query("When did  Ann paint it?", NOW)
+    assert query.get_terms_without(set()) == list(query.terms) == ["ann", "paint"]
+    assert query.get_text_without({"ann"}) == "When did paint it?"
+    assert parse_query("王芳？", NOW).get_text_without({"王芳"}) == "?"
+    assert parse_query("王芳", NOW).get_text_without({"王芳"}) == parse_query("王芳", NOW).text == "王芳"
+    assert parse_query("ﾏｲｸ？", NOW).text == "ﾏｲｸ？"
 
 
 def test_of_a_long_query_so_many_words_are_looked_for_in_every_script() -> None:
-    assert len(read_query(" ".join(f"w{n}" for n in range(100)), NOW).terms) == MAX_TERMS
-    chinese = read_query("爷爷的膝盖后来恢复得怎么样，孙子孙女分别为他老人家准备买过哪些合适礼物", NOW)
+    assert len(parse_query(" ".join(f"w{n}" for n in range(100)), NOW).terms) == MAX_TERMS
+    chinese = parse_query("爷爷的膝盖后来恢复得怎么样，孙子孙女分别为他老人家准备买过哪些合适礼物", NOW)
     assert {"礼物", "膝盖"} <= set(chinese.terms)

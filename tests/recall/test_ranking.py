@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from langmem_tiers.recall.bm25 import WordScores
-from langmem_tiers.recall.ranking import FEW, Evidence, Weights, rank
+from langmem_tiers.recall.ranking import MAX_EXHAUSTIVE_MESSAGES, Evidence, Weights, rank
 from langmem_tiers.recall.records import Trust
 from tests.recall.test_positions import filled, index_rows
 
 if TYPE_CHECKING:
-    from langmem_tiers.recall.positions import Places
+    from langmem_tiers.recall.positions import MessagePositions
     from langmem_tiers.recall.records import Floats, Rows
 
-MANY = 2 * FEW + 200
+MANY = 2 * MAX_EXHAUSTIVE_MESSAGES + 200
 WORDS, SESSION, SPEAKER, TIME, MEANING, SECOND = (100, 200, 300, 400, 500, 600)
 BEST_FIRST = [MEANING, WORDS, TIME, SECOND, SESSION, SPEAKER]
 
 
 @pytest.fixture(scope="module")
-def places() -> Places:
+def places() -> MessagePositions:
     """Many messages of the same length, each in a session of its own."""
     return filled(index_rows(range(1, MANY + 1)))
 
@@ -40,16 +40,16 @@ def evidence() -> Evidence:
     common[[MEANING, SECOND]] = 0
     words = common + only(WORDS)
     return Evidence(
-        words=WordScores(own=words, with_neighbours=(words, words), sessions=only(SESSION)),
+        words=WordScores(own=words, with_neighbors=(words, words), sessions=only(SESSION)),
         speaker=only(SPEAKER) > 0,
         time=only(TIME),
         trust=Trust(share=1.0, scale=1.0),
         cosines=only(MEANING),
-        second=only(SECOND),
+        second_look=only(SECOND),
     )
 
 
-def test_each_signal_finds_its_message_among_thousands(places: Places) -> None:
+def test_each_signal_finds_its_message_among_thousands(places: MessagePositions) -> None:
     ranked = rank(places, evidence(), None, 6, Weights())
     assert ranked.rows.tolist() == BEST_FIRST
     strongest = [
@@ -59,8 +59,10 @@ def test_each_signal_finds_its_message_among_thousands(places: Places) -> None:
     assert np.sum(list(ranked.signals.values()), axis=0) == pytest.approx(ranked.scores)
 
 
-@pytest.mark.parametrize("left", [FEW // 2, FEW + 100], ids=["few left", "many left"])
-def test_among_thousands_only_what_is_allowed_is_found(places: Places, left: int) -> None:
+@pytest.mark.parametrize(
+    "left", [MAX_EXHAUSTIVE_MESSAGES // 2, MAX_EXHAUSTIVE_MESSAGES + 100], ids=["few left", "many left"]
+)
+def test_among_thousands_only_what_is_allowed_is_found(places: MessagePositions, left: int) -> None:
     allowed = np.arange(MANY) >= MANY - left
     allowed[BEST_FIRST[::2]] = True
     found = rank(places, evidence(), allowed, 3, Weights()).rows
@@ -68,7 +70,9 @@ def test_among_thousands_only_what_is_allowed_is_found(places: Places, left: int
     assert allowed[rank(places, evidence(), allowed, left, Weights()).rows].all()
 
 
-def test_the_nearest_messages_of_a_store_are_ranked_by_the_cosines_it_computes(places: Places) -> None:
+def test_the_nearest_messages_of_a_store_are_ranked_by_the_cosines_it_computes(
+    places: MessagePositions,
+) -> None:
     asked: list[int] = []
 
     def fetch(rows: Rows) -> Floats:
@@ -76,13 +80,13 @@ def test_the_nearest_messages_of_a_store_are_ranked_by_the_cosines_it_computes(p
         return only(MEANING)
 
     found = evidence()
-    found.cosines, found.nearest, found.fetch = None, np.array([MEANING]), fetch
+    found.cosines, found.nearest, found.fetch_cosines = None, np.array([MEANING]), fetch
     assert rank(places, found, None, 6, Weights()).rows.tolist() == BEST_FIRST
     assert MEANING in asked
     assert len(asked) < MANY / 2  # the cosines of all would cost too much
 
 
-def test_a_model_that_is_not_trusted_adds_nothing(places: Places) -> None:
+def test_a_model_that_is_not_trusted_adds_nothing(places: MessagePositions) -> None:
     found = evidence()
     found.trust = Trust(share=0.0)
     ranked = rank(places, found, None, 5, Weights())
@@ -90,9 +94,9 @@ def test_a_model_that_is_not_trusted_adds_nothing(places: Places) -> None:
     assert not ranked.signals["meaning"].any()
 
 
-def test_of_messages_that_are_as_good_the_newest_come_first(places: Places) -> None:
+def test_of_messages_that_are_as_good_the_newest_come_first(places: MessagePositions) -> None:
     nothing = np.zeros(MANY)
-    words = WordScores(own=nothing, with_neighbours=(nothing, nothing), sessions=nothing)
+    words = WordScores(own=nothing, with_neighbors=(nothing, nothing), sessions=nothing)
     found = Evidence(words=words, speaker=nothing > 0, time=only(5, 7, 9))
     assert rank(places, found, None, 3, Weights()).rows.tolist() == [9, 7, 5]
     assert rank(places, found, None, 2, Weights()).rows.tolist() == [9, 7]

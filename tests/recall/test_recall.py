@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langmem_tiers import Namespace, Recall
-    from langmem_tiers.recall.records import Found, Tenant
+    from langmem_tiers.recall.records import RecalledMessage, Tenant
 
 MONDAY = datetime(2023, 5, 1, 9, tzinfo=UTC)
 FILLER = "The ferry was late again, so everybody waited on the pier and talked about nothing much"
@@ -228,7 +228,7 @@ def test_importance_fades_within_two_days_and_grows_with_use(clock: FrozenClock)
         for uses, more in ((1, 0.02), (3, 0.08), (1, 0.1), (3, 0.1)):
             for _ in range(uses):
                 where.recall("boat")
-            engine._parts.retriever._write_accesses()
+            engine._services.retriever._write_accesses()
             assert importance() == pytest.approx(old + more)
 
 
@@ -368,7 +368,7 @@ def test_what_was_recalled_here_counts_here_once_it_is_written(file_url: str) ->
         for _ in range(4):
             where.recall("boat", limit=1)
         assert [hit.score for hit in where.recall("boat", strategy="tf_idf")] == [0, 0]
-        engine._parts.retriever._write_accesses()
+        engine._services.retriever._write_accesses()
         held = where.recall("boat", strategy="tf_idf")
         with MemoryEngine(file_url, embedder=None, config=config, clock=FrozenClock()) as other:
             fresh = other.namespace("a").recall("boat", strategy="tf_idf")
@@ -383,18 +383,18 @@ class Shrinking(SqlIndexStore):
     where: Namespace
     erased = count()
 
-    def found(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, Found]:
+    def get_messages(self, tenant: Tenant, keys: Sequence[int]) -> Mapping[int, RecalledMessage]:
         self.where.session(f"filler {next(self.erased)}").delete()
-        return super().found(tenant, keys)
+        return super().get_messages(tenant, keys)
 
 
 def test_who_meets_an_erasure_each_time_is_told_so(words: MemoryEngine) -> None:
     where = words.namespace("a")
     filled(where, sessions=9)
-    store = words._parts.retriever.index = Shrinking(words._database)
+    store = words._services.retriever.index = Shrinking(words._database)
     store.where = where
     found = where.recall("ferry")
     assert (len(found), len(found.problems)) == (0, 1)
     assert "erased" in found.problems[0]
-    words._parts.retriever.index = SqlIndexStore(words._database)
+    words._services.retriever.index = SqlIndexStore(words._database)
     assert where.recall("ferry").problems == ()

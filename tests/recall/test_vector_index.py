@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.recall.positions import Places
-from langmem_tiers.recall.records import UNTRIED, Trust
+from langmem_tiers.recall.positions import MessagePositions
+from langmem_tiers.recall.records import DEFAULT_TRUST_SHARE, Trust
 from langmem_tiers.recall.vector_index import (
-    FAR,
-    LEAST_PAIRS,
-    SAMPLE_OTHERS,
-    SAMPLE_PAIRS,
+    MAX_SAMPLE_OTHERS,
+    MAX_SAMPLE_PAIRS,
+    MIN_FAR_MESSAGES,
+    MIN_SAMPLE_PAIRS,
     VectorIndex,
+    combine_neighbor_cosines,
+    draw_trial_sample,
     find_trust,
-    sample,
-    trial_sizes,
-    unit,
-    with_neighbours,
+    iter_trial_sizes,
+    normalize_vectors,
 )
 from tests.recall.test_positions import filled, index_rows
 
@@ -39,7 +39,7 @@ def topical(noise: float = 0.5) -> np.ndarray[tuple[int, int], np.dtype[np.float
     return (topics + noise * vectors(SESSIONS * EACH, seed=3)).astype(np.float32)
 
 
-def talks() -> Places:
+def talks() -> MessagePositions:
     """Sessions one after the other, of messages that are long enough to be tried on."""
     return filled(
         index_rows(np.repeat(np.arange(1, SESSIONS + 1), EACH).tolist(), lengths=[6] * SESSIONS * EACH)
@@ -61,11 +61,11 @@ def words_by_topic(share: float = 0.5) -> list[list[str]]:
 def trust_in(
     table: np.ndarray[tuple[int, int], np.dtype[np.float32]],
     words: list[list[str]],
-    places: Places | None = None,
+    places: MessagePositions | None = None,
 ) -> Trust:
     """The trust that is found in these vectors."""
     places = places or talks()
-    picked = sample(places, places.count)
+    picked = draw_trial_sample(places, places.count)
     assert picked is not None
     terms = [[words[row] for row in rows] for rows in picked.parts]
     return find_trust(places, picked, [table[rows] for rows in picked.parts], terms)
@@ -74,7 +74,7 @@ def trust_in(
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=3, max_size=3), min_size=1, max_size=9))
 def test_a_unit_vector_has_the_length_one_and_its_direction(given: list[list[float]]) -> None:
     table = np.array(given, np.float32)
-    for before, after in zip(table.astype(np.float64), unit(table), strict=True):
+    for before, after in zip(table.astype(np.float64), normalize_vectors(table), strict=True):
         length = np.linalg.norm(before)
         if length > 1e-18:  # what is smaller is nothing, as its squares are
             assert np.linalg.norm(after) == pytest.approx(1, rel=1e-5)
@@ -82,31 +82,31 @@ def test_a_unit_vector_has_the_length_one_and_its_direction(given: list[list[flo
 
 
 def test_a_vector_without_direction_stays_without() -> None:
-    assert unit(np.zeros((2, 3), np.float32)).tolist() == [[0, 0, 0], [0, 0, 0]]
-    assert unit(np.zeros((0, 3), np.float32)).shape == (0, 3)
-    assert unit(np.array([3, 4], np.float32)).tolist() == pytest.approx([0.6, 0.8])
+    assert normalize_vectors(np.zeros((2, 3), np.float32)).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert normalize_vectors(np.zeros((0, 3), np.float32)).shape == (0, 3)
+    assert normalize_vectors(np.array([3, 4], np.float32)).tolist() == pytest.approx([0.6, 0.8])
 
 
 def test_a_lone_message_is_as_near_as_its_own_vector() -> None:
     places = filled(index_rows([1, 2, 3]))
     cosines = np.array([0.9, -0.2, 0.4])
-    assert with_neighbours(places, 0, cosines, np.array([0, 1, 2])) == pytest.approx(cosines)
-    assert with_neighbours(places, 0, cosines, np.array([2])) == pytest.approx([0.4])
+    assert combine_neighbor_cosines(places, 0, cosines, np.array([0, 1, 2])) == pytest.approx(cosines)
+    assert combine_neighbor_cosines(places, 0, cosines, np.array([2])) == pytest.approx([0.4])
 
 
 def test_a_message_is_nearer_for_near_neighbours_and_farther_for_far_ones() -> None:
     places = filled(index_rows([1] * 3 + [2] * 3 + [3]))
     cosines = np.array([0.5, 0.5, 0.5, -0.5, 0.5, -0.5, 0.5])
-    near, far, alone = with_neighbours(places, 0, cosines, np.array([1, 4, 6]))
+    near, far, alone = combine_neighbor_cosines(places, 0, cosines, np.array([1, 4, 6]))
     assert near > alone > far
 
 
 def test_a_pair_is_taken_together_as_far_as_one_lends_to_the_other() -> None:
     places = filled(index_rows([1, 1]))
     cosines = np.array([0.8, 0.2])
-    share = float(places.lent(0)[0, 4])
+    share = float(places.outgoing_weights(0)[0, 4])
     expected = (0.2 + share * 0.8) / np.sqrt(1 + share**2 + 0.5 * 2 * share)
-    assert with_neighbours(places, 0, cosines, np.array([1])) == pytest.approx([expected], rel=1e-5)
+    assert combine_neighbor_cosines(places, 0, cosines, np.array([1])) == pytest.approx([expected], rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -133,16 +133,16 @@ def test_cosines_that_differ_little_are_stretched_more() -> None:
 
 
 def test_the_first_messages_give_the_same_sample_however_many_follow() -> None:
-    few = Places(talks().kernels)
+    few = MessagePositions(talks().kernels)
     few.extend(index_rows(np.repeat(np.arange(1, 12), EACH).tolist(), lengths=[6] * 11 * EACH))
-    one, other = sample(talks(), 128), sample(few, 128)
+    one, other = draw_trial_sample(talks(), 128), draw_trial_sample(few, 128)
     assert one is not None
     assert other is not None
     assert all((a == b).all() for a, b in zip(one.parts, other.parts, strict=True))
 
 
 def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
-    assert [list(trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
+    assert [list(iter_trial_sizes(count)) for count in (0, 15, 16, 31, 32, 100)] == [
         [],
         [],
         [16],
@@ -154,42 +154,42 @@ def test_a_model_is_tried_each_time_there_are_twice_as_many_messages() -> None:
 
 def test_a_sample_holds_messages_with_the_one_before_them_in_their_session() -> None:
     places = talks()
-    picked = sample(places, 128)
+    picked = draw_trial_sample(places, 128)
     assert picked is not None
-    assert len(picked.rows) == len(picked.before) == SAMPLE_PAIRS
-    assert len(picked.others) <= SAMPLE_OTHERS
+    assert len(picked.rows) == len(picked.before) == MAX_SAMPLE_PAIRS
+    assert len(picked.others) <= MAX_SAMPLE_OTHERS
     assert (picked.before == picked.rows - 1).all()
     assert (places["session"][picked.rows] == places["session"][picked.before]).all()
     assert max(rows.max() for rows in picked.parts) < 128
 
 
 def test_too_few_messages_are_not_tried_on() -> None:
-    assert sample(Places(talks().kernels), 0) is None
-    for count, least in ((LEAST_PAIRS, None), (LEAST_PAIRS + 1, LEAST_PAIRS)):
-        picked = sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
+    assert draw_trial_sample(MessagePositions(talks().kernels), 0) is None
+    for count, least in ((MIN_SAMPLE_PAIRS, None), (MIN_SAMPLE_PAIRS + 1, MIN_SAMPLE_PAIRS)):
+        picked = draw_trial_sample(filled(index_rows([1] * count, lengths=[6] * count)), count)
         assert (None if picked is None else len(picked.rows)) == least
-    assert sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
-    assert VectorIndex(SIZE).trust.share == UNTRIED
+    assert draw_trial_sample(filled(index_rows([1] * 99, lengths=[3] * 99)), 99) is None
+    assert VectorIndex(SIZE).trust.share == DEFAULT_TRUST_SHARE
 
 
 def test_what_has_no_vectors_yet_is_left_out_and_much_of_it_puts_the_trial_off() -> None:
-    whole = sample(talks(), 128)
+    whole = draw_trial_sample(talks(), 128)
     assert whole is not None
     there = np.ones(SESSIONS * EACH, np.bool_)
-    assert whole.among(there) is not None
+    assert whole.restrict_to(there) is not None
     there[whole.rows[0]] = False
-    some = whole.among(there)
+    some = whole.restrict_to(there)
     assert some is not None
     assert len(some.rows) < len(whole.rows)
     assert all(there[rows].all() for rows in some.parts)
     assert some.extent != whole.extent
     there[whole.others[: len(whole.others) // 2]] = False
-    assert whole.among(there) is None
+    assert whole.restrict_to(there) is None
 
 
 def test_in_a_short_session_nothing_can_be_told_apart_and_the_model_stays_untried() -> None:
-    places = filled(index_rows([1] * FAR, lengths=[6] * FAR))
-    assert trust_in(topical(), words_by_topic(), places) == Trust(UNTRIED, 1.0)
+    places = filled(index_rows([1] * MIN_FAR_MESSAGES, lengths=[6] * MIN_FAR_MESSAGES))
+    assert trust_in(topical(), words_by_topic(), places) == Trust(DEFAULT_TRUST_SHARE, 1.0)
 
 
 def test_in_one_long_session_a_model_is_tried_on_what_lies_far_apart() -> None:
@@ -200,39 +200,41 @@ def test_in_one_long_session_a_model_is_tried_on_what_lies_far_apart() -> None:
 
 def test_where_neither_words_nor_vectors_tell_anything_apart_the_model_stays_untried() -> None:
     unlike = [[f"w{row}n{n}" for n in range(6)] for row in range(SESSIONS * EACH)]
-    assert trust_in(vectors(SESSIONS * EACH), unlike).share == UNTRIED
+    assert trust_in(vectors(SESSIONS * EACH), unlike).share == DEFAULT_TRUST_SHARE
 
 
 def test_vectors_stay_where_they_are_as_messages_are_added() -> None:
-    places, index, table = Places(talks().kernels), VectorIndex(SIZE), vectors(100)
+    places, index, table = MessagePositions(talks().kernels), VectorIndex(SIZE), vectors(100)
     for start, end in ((0, 1), (1, 3), (3, 40), (40, 100)):
         places.extend(index_rows([1] * (end - start), first_key=start + 1))
         index.put(places, places["keys"][start:], table[start:end])
         assert index.is_complete(places)
-        assert index.vectors(np.arange(end)) == pytest.approx(unit(table[:end]), abs=1e-6)
-    assert index.cosines(100, unit(table[7])) == pytest.approx(unit(table) @ unit(table[7]), abs=1e-5)
+        assert index.get_vectors(np.arange(end)) == pytest.approx(normalize_vectors(table[:end]), abs=1e-6)
+    assert index.compute_cosines(100, normalize_vectors(table[7])) == pytest.approx(
+        normalize_vectors(table) @ normalize_vectors(table[7]), abs=1e-5
+    )
 
 
 def test_where_a_store_keeps_the_vectors_messages_can_be_added_too() -> None:
-    places, index = Places(talks().kernels), VectorIndex(SIZE)
+    places, index = MessagePositions(talks().kernels), VectorIndex(SIZE)
     for start, end in ((0, 2), (2, 3), (3, 40), (40, 41)):
         places.extend(index_rows([1] * (end - start), first_key=start + 1))
         index.put(places, places["keys"][start : end - 1], None)
-        assert index.missing(places).tolist() == [end]
+        assert index.list_missing_keys(places).tolist() == [end]
         index.put(places, places["keys"][end - 1 :], None)
         assert index.is_complete(places)
-    assert not index.holds_vectors
+    assert not index.is_in_memory
 
 
 def test_a_message_without_a_vector_is_like_the_average() -> None:
     places, index, table = filled(index_rows([1] * 5)), VectorIndex(SIZE), vectors(3)
     index.put(places, np.array([1, 2, 4]), table)
-    query = unit(vectors(1, seed=5)[0])
-    cosines = unit(table) @ query
-    assert index.cosines(5, query) == pytest.approx(
+    query = normalize_vectors(vectors(1, seed=5)[0])
+    cosines = normalize_vectors(table) @ query
+    assert index.compute_cosines(5, query) == pytest.approx(
         [cosines[0], cosines[1], cosines.mean(), cosines[2], cosines.mean()], abs=1e-6
     )
-    assert index.missing(places).tolist() == [3, 5]
+    assert index.list_missing_keys(places).tolist() == [3, 5]
     assert not index.is_complete(places)
 
 
@@ -240,22 +242,24 @@ def test_messages_that_came_since_vectors_were_loaded_have_none() -> None:
     places, index, table = filled(index_rows([1] * 3)), VectorIndex(SIZE), vectors(3)
     index.put(places, places["keys"], table)
     places.extend(index_rows([1] * 40, first_key=4))
-    query = unit(vectors(1, seed=5)[0])
-    assert index.cosines(43, query)[3:] == pytest.approx([(unit(table) @ query).mean()] * 40, abs=1e-6)
+    query = normalize_vectors(vectors(1, seed=5)[0])
+    assert index.compute_cosines(43, query)[3:] == pytest.approx(
+        [(normalize_vectors(table) @ query).mean()] * 40, abs=1e-6
+    )
     index = VectorIndex(SIZE)
     index.put(filled(index_rows([1] * 3)), np.array([1, 2, 3]), None)
-    assert index.lose(np.array([2, 41])) == 1
-    assert index.missing(places).tolist() == list(range(3, 44))
+    assert index.mark_lost(np.array([2, 41])) == 1
+    assert index.list_missing_keys(places).tolist() == list(range(3, 44))
 
 
 def test_without_any_vector_all_messages_are_alike() -> None:
     places, index = filled(index_rows([1] * 3)), VectorIndex(SIZE)
-    assert index.missing(places).tolist() == [1, 2, 3]
-    assert index.cosines(3, unit(vectors(1)[0])).tolist() == [0, 0, 0]
+    assert index.list_missing_keys(places).tolist() == [1, 2, 3]
+    assert index.compute_cosines(3, normalize_vectors(vectors(1)[0])).tolist() == [0, 0, 0]
 
 
 def test_vectors_of_messages_that_are_not_here_are_left_out() -> None:
     places, index = filled(index_rows([1] * 2)), VectorIndex(SIZE)
     index.put(places, np.array([99, 2]), vectors(2))
-    assert index.missing(places).tolist() == [1]
-    assert index.vectors(np.array([1])) == pytest.approx(unit(vectors(2))[1:], abs=1e-6)
+    assert index.list_missing_keys(places).tolist() == [1]
+    assert index.get_vectors(np.array([1])) == pytest.approx(normalize_vectors(vectors(2))[1:], abs=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from langmem_tiers import InvalidInputError
-from langmem_tiers.recall.embedders.vectors import checked
+from langmem_tiers.recall.embedders.vectors import validate_vectors
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from langmem_tiers.recall.embedders.vectors import checked
     ids=lambda given: f"{type(given).__name__}-{getattr(given, 'dtype', '')}",
 )
 def test_lists_and_arrays_of_numbers_become_float32_rows(given: object) -> None:
-    table = checked(given, 2, 2)
+    table = validate_vectors(given, 2, 2)
     assert table.dtype == np.float32
     assert table.flags.c_contiguous
     assert table.tolist() == [[1.0, 2.0], [3.0, 4.0]]
@@ -33,22 +33,22 @@ def test_lists_and_arrays_of_numbers_become_float32_rows(given: object) -> None:
 
 def test_the_table_is_not_the_models_own_array() -> None:
     cached = np.ones((1, 3), dtype=np.float32)
-    checked(cached, 1, 3)[0, 0] = 7.0
+    validate_vectors(cached, 1, 3)[0, 0] = 7.0
     assert cached.tolist() == [[1.0, 1.0, 1.0]]
 
 
 def test_no_texts_give_no_rows_of_the_right_length() -> None:
-    assert checked([], 0, 5).shape == (0, 5)
+    assert validate_vectors([], 0, 5).shape == (0, 5)
 
 
 def test_any_length_will_do_if_none_is_asked_for() -> None:
-    assert checked([[0.0] * 7], 1, None).shape == (1, 7)
+    assert validate_vectors([[0.0] * 7], 1, None).shape == (1, 7)
 
 
 @pytest.mark.parametrize("given", [[], [[1.0]], [[1.0]] * 3, [[1.0], [1.0, 2.0], [3.0]]])
 def test_another_count_is_refused_with_both_numbers(given: list[list[float]]) -> None:
     with pytest.raises(InvalidInputError, match=rf"gave {len(given)} vectors for 2 texts"):
-        checked(given, 2, 1)
+        validate_vectors(given, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_another_count_is_refused_with_both_numbers(given: list[list[float]]) ->
 )
 def test_what_is_no_table_of_numbers_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInputError, match="something else than vectors of one length"):
-        checked(given, 2, None)
+        validate_vectors(given, 2, None)
 
 
 def test_another_length_is_refused_with_both_numbers() -> None:
     with pytest.raises(InvalidInputError, match="M gave vectors of 3 numbers, not 4"):
-        checked([[1.0, 2.0, 3.0]], 1, 4, model="M")
+        validate_vectors([[1.0, 2.0, 3.0]], 1, 4, model="M")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf"), 1e39])
 def test_what_float32_cannot_compare_is_refused_with_its_place(bad: float) -> None:
     with pytest.raises(InvalidInputError, match="not finite for text 2 of 3"):
-        checked([[1.0], [bad], [bad]], 3, 1)
+        validate_vectors([[1.0], [bad], [bad]], 3, 1)
 
 
 def test_a_vector_of_zeros_is_a_vector() -> None:
-    assert checked([[0.0, 0.0]], 1, 2).tolist() == [[0.0, 0.0]]
+    assert validate_vectors([[0.0, 0.0]], 1, 2).tolist() == [[0.0, 0.0]]

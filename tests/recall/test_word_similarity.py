@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from langmem_tiers.recall.embedders.wordllama_embedder import OfflineEmbedder
-from langmem_tiers.recall.word_similarity import Kinship
+from langmem_tiers.recall.word_similarity import WordSimilarity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,19 +28,19 @@ class _Counting:
 
 
 def test_the_nearness_of_two_words_is_the_cosine_of_their_vectors() -> None:
-    kin = Kinship(_Counting())
+    kin = WordSimilarity(_Counting())
     assert kin("tea", "chai") == pytest.approx(1.0)
     assert kin("tea", "car") == pytest.approx(0.0)
     assert kin("tea", "anti") == pytest.approx(-1.0)
 
 
 def test_a_word_without_a_vector_is_near_to_nothing() -> None:
-    assert Kinship(_Counting())("tea", "") == 0.0
+    assert WordSimilarity(_Counting())("tea", "") == 0.0
 
 
 def test_a_word_is_embedded_once() -> None:
     embed = _Counting()
-    kin = Kinship(embed)
+    kin = WordSimilarity(embed)
     for _ in range(3):
         kin("tea", "car")
     assert embed.asked == ["tea", "car"]
@@ -48,7 +48,7 @@ def test_a_word_is_embedded_once() -> None:
 
 def test_the_words_that_were_asked_for_longest_ago_are_forgotten() -> None:
     embed = _Counting()
-    kin = Kinship(embed, most_words=2)
+    kin = WordSimilarity(embed, most_words=2)
     kin("tea", "car")
     kin("tea", "chai")
     assert embed.asked == ["tea", "car", "chai"]
@@ -59,11 +59,11 @@ def test_the_words_that_were_asked_for_longest_ago_are_forgotten() -> None:
 
 def test_a_cache_of_one_word_is_refused() -> None:
     with pytest.raises(ValueError, match="most_words must be at least 2"):
-        Kinship(_Counting(), most_words=1)
+        WordSimilarity(_Counting(), most_words=1)
 
 
 def test_offline_words_tell_synonyms_from_siblings() -> None:
-    kin = Kinship(OfflineEmbedder().embed_documents)
+    kin = WordSimilarity(OfflineEmbedder().embed_documents)
     near = [kin(*pair.split()) for pair in ("lawyer attorney", "begin start", "scared afraid", "fix repair")]
     apart = [kin(*pair.split()) for pair in ("tea coffee", "dog cat", "guitar violin", "read write")]
     assert min(near) > 0.5

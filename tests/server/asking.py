@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ALICE = "acme/alice"
 
 
-class Asker:
+class ApiClient:
     """Asks as a program does, with a token or without."""
 
     def __init__(
@@ -37,30 +37,30 @@ class Asker:
     def post(self, path: str, **values: Any) -> Response:
         return self.client.post(path, json=values)
 
-    def told(self, path: str, **values: Any) -> Any:
+    def get_json(self, path: str, **values: Any) -> Any:
         """The answer to a request that must be answered."""
         answer = self.get(path, **values)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def done(self, path: str, **values: Any) -> Any:
+    def post_json(self, path: str, **values: Any) -> Any:
         """The same for one that changes something, or asks memory."""
         answer = self.post(path, **values)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def all(self, path: str, **values: Any) -> list[Any]:
+    def get_all(self, path: str, **values: Any) -> list[Any]:
         """All items of a list, page by page."""
         items, cursor = [], None
         for _ in range(1000):
-            page = self.told(path, **values, **({} if cursor is None else {"cursor": cursor}))
+            page = self.get_json(path, **values, **({} if cursor is None else {"cursor": cursor}))
             items += page["items"]
             if (cursor := page["next"]) is None:
                 return items
         raise AssertionError(f"{path} has no end")
 
 
-def kind_of(answer: Response) -> str:
+def get_error_kind(answer: Response) -> str:
     """What is wrong, in one word; nothing else may be in it but a sentence."""
     told = answer.json()
     assert set(told) == {"error"}

@@ -8,7 +8,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.server.asking import Asker
+from tests.server.asking import ApiClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,5 +25,5 @@ def memory() -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture
-def ask(memory: MemoryEngine) -> Asker:
-    return Asker(memory)
+def ask(memory: MemoryEngine) -> ApiClient:
+    return ApiClient(memory)

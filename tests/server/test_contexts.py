@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers.telemetry.instruments import RETRIEVE_DURATION
-from langmem_tiers.telemetry.prometheus import NAMES, PrometheusMetrics
-from tests.server.asking import ALICE, Asker, kind_of
+from langmem_tiers.telemetry.prometheus import METRIC_NAMES, PrometheusMetrics
+from tests.server.asking import ALICE, ApiClient, get_error_kind
 from tests.server.test_endpoints import talk
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def reason_of(one: dict[str, Any]) -> str:
     return str(one["reason"]).partition(":")[0]
 
 
-def test_what_is_left_out_is_told_with_its_true_reason(ask: Asker, memory: MemoryEngine) -> None:
+def test_what_is_left_out_is_told_with_its_true_reason(ask: ApiClient, memory: MemoryEngine) -> None:
     before = memory.session(("acme", "alice"), "before")
     said = [
         f"The harbour boats have red sails, number {n}, " + f"seen at pier {n} again " * 12 for n in range(9)
@@ -35,7 +35,7 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: Asker, memory: Memor
     known.store("domain", "harbour boats", "moored at the pier")
     known.store("domain", "red sails", "sewn by Nora " * 40)
     memory.session(("acme", "alice"), "now").add("user", QUESTION)
-    told = ask.done("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
+    told = ask.post_json("/context", namespace=ALICE, session="now", question=QUESTION, budget=800)
     out = told["left_out"]
     assert {reason_of(one) for one in out} >= {"in few words", "said already", "known, and no room"}
     assert {one["origin"] for one in out if reason_of(one) == "in few words"} == {"compressed"}
@@ -54,20 +54,20 @@ def test_what_is_left_out_is_told_with_its_true_reason(ask: Asker, memory: Memor
 
 
 def test_what_has_too_little_to_do_with_the_question_is_told_as_that(
-    ask: Asker, memory: MemoryEngine
+    ask: ApiClient, memory: MemoryEngine
 ) -> None:
     talk(memory, 3)
     memory.session(("acme", "alice"), "now").add("user", "What is the weather of a cat called?")
-    told = ask.done("/context", namespace=ALICE, session="now", budget=2_000)
+    told = ask.post_json("/context", namespace=ALICE, session="now", budget=2_000)
     assert "not relevant enough" in {reason_of(one) for one in told["left_out"]}
 
 
 @pytest.mark.soak
-def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: Asker, memory: MemoryEngine) -> None:
+def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 5_000)
     for question in (None, "Which message is about boats?"):
         asked = {"namespace": ALICE, "session": "long", "question": question, "budget": 500}
-        told = ask.done("/context", **asked)
+        told = ask.post_json("/context", **asked)
         context = session.build_context(question, budget=TokenBudget.of(500))
         there = len(context.full) + len(context.compressed)
         there += sum(hit.session == "long" and hit.message is not None for hit in context.recalled)
@@ -80,10 +80,12 @@ def test_all_that_is_left_out_of_a_very_long_session_is_counted(ask: Asker, memo
         assert 5_000 - there - in_few_words <= int(warned.split()[0]) <= 5_000 - there
 
 
-def test_what_was_replaced_in_a_very_long_session_is_not_counted(ask: Asker, memory: MemoryEngine) -> None:
+def test_what_was_replaced_in_a_very_long_session_is_not_counted(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 3_000)
     session.transcript.move([f"m{n}" for n in range(1_000, 1_500)], Listing.REMOVED)
-    told = ask.done("/context", namespace=ALICE, session="long", budget=500)
+    told = ask.post_json("/context", namespace=ALICE, session="long", budget=500)
     there = sum(one["origin"] in {"full", "compressed"} for one in told["messages"])
     recalled = session.preview(budget=TokenBudget.of(500)).context.recalled
     there += sum(hit.session == "long" for hit in recalled)
@@ -91,11 +93,11 @@ def test_what_was_replaced_in_a_very_long_session_is_not_counted(ask: Asker, mem
     assert told["left_out_count"] == 2_500 - there + others
 
 
-def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: Asker, memory: MemoryEngine) -> None:
+def test_what_was_taken_out_of_the_conversation_is_told_as_that(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 6)
     session.transcript.move(["m0"], Listing.REMOVED)
     session.transcript.replace([MessageDraft("user", "Another talk.", id="other")])
-    listed = {one["id"]: one for one in ask.all("/sessions/long/timeline", namespace=ALICE, limit=2)}
+    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=2)}
     for n in range(6):
         assert (listed[f"m{n}"]["state"], listed[f"m{n}"]["reason"]) == (
             "dropped",
@@ -116,7 +118,7 @@ def test_a_context_is_divided_as_the_optimizer_has_learned(tmp_path: Path) -> No
         session = engine.session(("acme", "alice"), "long")
         assert session.preview().context.messages == session.build_context().messages
         asked = {"namespace": ALICE, "session": "long", "question": "Which boats?", "budget": 1_500}
-        seen = Asker(engine).done("/context", **asked)
+        seen = ApiClient(engine).post_json("/context", **asked)
     with MemoryEngine(url, embedder=None, config=config) as engine:
         session = engine.session(("acme", "alice"), "long")
         revision = session.info().revision
@@ -133,51 +135,53 @@ def test_the_pages_of_a_timeline_are_of_one_context() -> None:
     registry = CollectorRegistry()
     with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry)) as engine:
         session = talk(engine, 100)
-        ask = Asker(engine)
+        ask = ApiClient(engine)
         asked = {"namespace": ALICE, "question": "Which message is about boats?", "budget": 300, "limit": 10}
 
         def recalls() -> float:
-            (family,) = (one for one in registry.collect() if one.name == NAMES[RETRIEVE_DURATION])
+            (family,) = (one for one in registry.collect() if one.name == METRIC_NAMES[RETRIEVE_DURATION])
             return sum(one.value for one in family.samples if one.name.endswith("_count"))
 
-        page = ask.told("/sessions/long/timeline", **asked)
+        page = ask.get_json("/sessions/long/timeline", **asked)
         once = recalls()
         assert once
-        page = ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
-        page = ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
+        page = ask.get_json("/sessions/long/timeline", **asked, cursor=page["next"])
+        page = ask.get_json("/sessions/long/timeline", **asked, cursor=page["next"])
         assert recalls() == once
-        ask.told("/sessions/long/timeline", **asked | {"budget": 301}, cursor=page["next"])
+        ask.get_json("/sessions/long/timeline", **asked | {"budget": 301}, cursor=page["next"])
         assert recalls() == 2 * once
         session.add(MessageDraft("user", "One more.", id="last"))
         while page["next"] is not None:
-            page = ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
+            page = ask.get_json("/sessions/long/timeline", **asked, cursor=page["next"])
         assert (page["items"][-1]["id"], page["items"][-1]["state"]) == ("last", "full")
         before = recalls()
-        page = ask.told("/sessions/long/timeline", **asked)
+        page = ask.get_json("/sessions/long/timeline", **asked)
         assert recalls() > before
         before = recalls()
         engine.forget(namespace=("acme", "alice"), session="long", message="last")
         session.add(MessageDraft("user", "As many as before.", id="another"))
-        ask.told("/sessions/long/timeline", **asked, cursor=page["next"])
+        ask.get_json("/sessions/long/timeline", **asked, cursor=page["next"])
         assert recalls() > before
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_a_system_prompt_counts_with_its_frame(ask: Asker, memory: MemoryEngine, *, is_empty: bool) -> None:
+def test_a_system_prompt_counts_with_its_frame(
+    ask: ApiClient, memory: MemoryEngine, *, is_empty: bool
+) -> None:
     if is_empty:
         memory.session(("acme", "alice"), "long")
     else:
         talk(memory, 200)
     for budget in range(300, 320):
         asked = {"namespace": ALICE, "session": "long", "question": "Hi.", "budget": budget}
-        told = ask.done("/context", **asked, system="Be brief.")
+        told = ask.post_json("/context", **asked, system="Be brief.")
         prompt = REPLY + sum(one["tokens"] + FRAME for one in told["messages"])
         assert prompt == told["used"] <= budget
 
 
-def test_a_budget_that_no_model_has_is_refused(ask: Asker) -> None:
+def test_a_budget_that_no_model_has_is_refused(ask: ApiClient) -> None:
     for tokens, status in ((2_000_000, 200), (2_000_001, 422)):
         asked = {"namespace": ALICE, "session": "monday", "budget": tokens}
         answer = ask.post("/context", **asked)
         assert answer.status_code == status
-    assert kind_of(answer) == "invalid"
+    assert get_error_kind(answer) == "invalid"

@@ -20,7 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.version import __version__
-from tests.server.asking import ALICE, Asker, kind_of
+from tests.server.asking import ALICE, ApiClient, get_error_kind
 
 if TYPE_CHECKING:
     from langmem_tiers import Session
@@ -34,14 +34,14 @@ def talk(memory: MemoryEngine, count: int, name: str = "long") -> Session:
     return session
 
 
-def test_health_says_what_it_serves(ask: Asker) -> None:
-    assert ask.told("/health") == {"status": "ok", "version": __version__, "database": "sqlite"}
+def test_health_says_what_it_serves(ask: ApiClient) -> None:
+    assert ask.get_json("/health") == {"status": "ok", "version": __version__, "database": "sqlite"}
 
 
 def test_the_status_of_the_optimizer_has_exactly_the_fields_of_the_design(
-    ask: Asker, memory: MemoryEngine
+    ask: ApiClient, memory: MemoryEngine
 ) -> None:
-    assert ask.told("/learning/optimizer/status", namespace=ALICE) == {
+    assert ask.get_json("/learning/optimizer/status", namespace=ALICE) == {
         "totalOptimizations": 0,
         "totalTokensSaved": 0,
         "avgSavingsPerRun": 0,
@@ -54,35 +54,35 @@ def test_the_status_of_the_optimizer_has_exactly_the_fields_of_the_design(
     }
 
 
-def test_a_run_of_the_optimizer_is_told_and_kept_in_its_history(ask: Asker) -> None:
-    runs = [ask.done("/learning/optimizer/run", namespace=ALICE) for _ in range(5)]
-    assert ask.all("/learning/optimizer/history", namespace=ALICE, limit=2) == runs[::-1]
-    assert ask.told("/learning/optimizer/status", namespace=ALICE)["totalOptimizations"] == 5
+def test_a_run_of_the_optimizer_is_told_and_kept_in_its_history(ask: ApiClient) -> None:
+    runs = [ask.post_json("/learning/optimizer/run", namespace=ALICE) for _ in range(5)]
+    assert ask.get_all("/learning/optimizer/history", namespace=ALICE, limit=2) == runs[::-1]
+    assert ask.get_json("/learning/optimizer/status", namespace=ALICE)["totalOptimizations"] == 5
 
 
 def test_figures_come_from_the_registry_that_was_handed_in() -> None:
     registry = CollectorRegistry()
     with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry, cache_seconds=0.001)) as engine:
         engine.session("bob", "tuesday").add("user", "Hello.")
-        answer = Asker(engine, registry=registry).get("/metrics")
+        answer = ApiClient(engine, registry=registry).get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     assert 'memory_episodic_count{engine="main"} 1.0' in answer.text
 
 
-def test_without_a_registry_there_are_no_figures(ask: Asker) -> None:
+def test_without_a_registry_there_are_no_figures(ask: ApiClient) -> None:
     assert ask.get("/metrics").status_code == 404
 
 
-def test_namespaces_are_listed_page_by_page(ask: Asker, memory: MemoryEngine) -> None:
+def test_namespaces_are_listed_page_by_page(ask: ApiClient, memory: MemoryEngine) -> None:
     for label in ("a/b", "c\\d", "é"):
         memory.session((label, "x"), "s").add("user", "Hello.")
-    listed = ask.all("/namespaces", limit=1)
+    listed = ask.get_all("/namespaces", limit=1)
     assert [one["namespace"] for one in listed] == ["a\\/b/x", "acme/alice", "bob", "c\\\\d/x", "é/x"]
     for one in listed:
-        assert ask.told("/sessions", namespace=one["namespace"])["items"]
+        assert ask.get_json("/sessions", namespace=one["namespace"])["items"]
 
 
-def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: Asker) -> None:
+def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: ApiClient) -> None:
     names = [
         "plain",
         "with/slash",
@@ -95,58 +95,59 @@ def test_sessions_are_listed_newest_first_whatever_they_are_called(ask: Asker) -
     ]
     for name in names:
         path = f"/sessions/{quoted(name)}/messages"
-        assert ask.done(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
-    listed = ask.all("/sessions", namespace="new", limit=2)
+        assert ask.post_json(path, namespace="new", messages=[{"role": "user", "content": name}])["ids"]
+    listed = ask.get_all("/sessions", namespace="new", limit=2)
     assert [one["session"] for one in listed] == names[::-1]
     for name in names:
-        (message,) = ask.told(f"/sessions/{quoted(name)}/messages", namespace="new")["items"]
+        (message,) = ask.get_json(f"/sessions/{quoted(name)}/messages", namespace="new")["items"]
         assert message["text"] == name
 
 
-def test_messages_come_oldest_first_with_their_positions(ask: Asker, memory: MemoryEngine) -> None:
+def test_messages_come_oldest_first_with_their_positions(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 7)
-    listed = ask.all("/sessions/long/messages", namespace=ALICE, limit=3)
+    listed = ask.get_all("/sessions/long/messages", namespace=ALICE, limit=3)
     assert [(one["id"], one["position"]) for one in listed] == [(f"m{n}", n + 1) for n in range(7)]
 
 
-def test_an_id_that_ends_a_line_is_not_the_one_without(ask: Asker) -> None:
+def test_an_id_that_ends_a_line_is_not_the_one_without(ask: ApiClient) -> None:
     new = [{"role": "user", "content": "The plain one.", "id": "m"}]
-    ask.done("/sessions/s/messages", namespace=ALICE, messages=new)
+    ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)
     assert ask.get("/entries/m%0A", namespace=ALICE).status_code == 404
     new = [{"role": "user", "content": "The other one.", "id": "m\n"}]
-    ask.done("/sessions/s/messages", namespace=ALICE, messages=new)
-    assert ask.told("/entries/m%0A", namespace=ALICE)["text"] == "The other one."
-    assert ask.done("/entries/m%0A/promote", namespace=ALICE)["text"] == "The other one."
+    ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)
+    assert ask.get_json("/entries/m%0A", namespace=ALICE)["text"] == "The other one."
+    assert ask.post_json("/entries/m%0A/promote", namespace=ALICE)["text"] == "The other one."
 
 
-def test_a_long_name_or_source_is_cut_in_lists(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_long_name_or_source_is_cut_in_lists(ask: ApiClient, memory: MemoryEngine) -> None:
     monday = memory.session(("acme", "alice"), "monday")
     stored = monday.add(MessageDraft("user", "Hello.", name="x" * 5000))
-    item = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
+    item = ask.get_all("/sessions/monday/messages", namespace=ALICE)[-1]
     assert item["name"] == "x" * 1024 + "…"
     assert (
-        ask.told(f"/entries/{stored.stored[0].id}", namespace=ALICE, session="monday")["name"] == "x" * 5000
+        ask.get_json(f"/entries/{stored.stored[0].id}", namespace=ALICE, session="monday")["name"]
+        == "x" * 5000
     )
     known = {"namespace": ALICE, "category": "domain", "key": "cat", "value": "Tom"}
     assert ask.post("/knowledge", **known, source="x" * 1025).status_code == 422
     memory.namespace("acme", "alice").knowledge.store("domain", "cat", "Tom", source="x" * 5000)
-    assert ask.told("/knowledge", namespace=ALICE)["items"][0]["source"] == "x" * 1024 + "…"
+    assert ask.get_json("/knowledge", namespace=ALICE)["items"][0]["source"] == "x" * 1024 + "…"
 
 
-def test_messages_that_are_added_again_are_stored_once(ask: Asker) -> None:
+def test_messages_that_are_added_again_are_stored_once(ask: ApiClient) -> None:
     new = {"namespace": ALICE, "messages": [{"role": "user", "content": "Hello.", "id": "mine"}]}
-    assert ask.done("/sessions/s/messages", **new) == {"ids": ["mine"], "known": [], "echoes": 0}
-    assert ask.done("/sessions/s/messages", **new) == {"ids": [], "known": ["mine"], "echoes": 0}
+    assert ask.post_json("/sessions/s/messages", **new) == {"ids": ["mine"], "known": [], "echoes": 0}
+    assert ask.post_json("/sessions/s/messages", **new) == {"ids": [], "known": ["mine"], "echoes": 0}
     other = {"namespace": ALICE, "messages": [{"role": "user", "content": "Bye.", "id": "mine"}]}
     answer = ask.post("/sessions/s/messages", **other)
-    assert (answer.status_code, kind_of(answer)) == (409, "conflict")
+    assert (answer.status_code, get_error_kind(answer)) == (409, "conflict")
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("question", [None, "Which message is about boats?"])
 @pytest.mark.parametrize("budget", [120, 2_000, None])
 def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
-    ask: Asker, memory: MemoryEngine, question: str | None, budget: int | None
+    ask: ApiClient, memory: MemoryEngine, question: str | None, budget: int | None
 ) -> None:
     session = talk(memory, 60)
     asked: dict[str, Any] = {} if question is None else {"question": question}
@@ -160,26 +161,28 @@ def test_a_timeline_says_of_each_message_what_the_context_does_with_it(
     )
     recalled = {hit.entry.id for hit in context.recalled if hit.session == "long"}
     told = {"full": set(context.full), "compressed": set(context.compressed), "recalled": recalled}
-    listed = ask.all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
+    listed = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, **asked)
     assert [one["position"] for one in listed] == list(range(1, 61))
     for one in listed:
         assert one["reason"]
         assert one["state"] == next((name for name, ids in told.items() if one["id"] in ids), "dropped")
-    newest = ask.all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
+    newest = ask.get_all("/sessions/long/timeline", namespace=ALICE, limit=25, order="newest", **asked)
     assert newest == [{**one, "position": None} for one in reversed(listed)]
 
 
-def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(ask: Asker, memory: MemoryEngine) -> None:
+def test_what_stands_behind_a_summary_is_compressed_in_a_timeline(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
-    listed = {one["id"]: one for one in ask.all("/sessions/long/timeline", namespace=ALICE)}
+    listed = {one["id"]: one for one in ask.get_all("/sessions/long/timeline", namespace=ALICE)}
     assert {listed[f"m{n}"]["state"] for n in range(6)} == {"compressed"}
     assert {listed[f"m{n}"]["state"] for n in range(6, 10)} == {"full"}
     assert "summary" in listed["m0"]["reason"]
 
 
-def test_recall_tells_what_was_found_and_why(ask: Asker) -> None:
-    told = ask.done("/recall", namespace=ALICE, query="What is the cat called?")
+def test_recall_tells_what_was_found_and_why(ask: ApiClient) -> None:
+    told = ask.post_json("/recall", namespace=ALICE, query="What is the cat called?")
     best = told["hits"][0]
     assert (best["text"], best["session"], best["role"]) == ("My cat is called Tom.", "monday", "user")
     assert best["signals"]
@@ -195,9 +198,9 @@ def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
         said = [MessageDraft("assistant", text) for text in ("My cat.", "My dog.", "My dog's tail.")]
         engine.session("bob", "s").add_many(said)
         clock.advance(days=7)  # what is new has some importance in any case
-        ask, told = Asker(engine), dict[str, dict[str, str]]()
+        ask, told = ApiClient(engine), dict[str, dict[str, str]]()
         for strategy in ("importance", "tf_idf"):
-            hits = ask.done("/recall", namespace="bob", query="dog", strategy=strategy)["hits"]
+            hits = ask.post_json("/recall", namespace="bob", query="dog", strategy=strategy)["hits"]
             told[strategy] = {hit["text"]: hit["why"] for hit in hits}
     assert told["importance"]["My cat."] == "found by importance"
     assert told["importance"]["My dog."] == "found by importance: importance +0.600"
@@ -205,20 +208,22 @@ def test_a_hit_is_explained_by_the_three_signals_that_gave_most() -> None:
     assert told["tf_idf"]["My dog."] == "found by semantic: semantic +0.400, keyword +0.300, recency +0.170"
 
 
-def test_recall_keeps_to_a_session_and_to_times(ask: Asker) -> None:
+def test_recall_keeps_to_a_session_and_to_times(ask: ApiClient) -> None:
     asked = {"namespace": ALICE, "query": "cat"}
-    assert ask.done("/recall", **asked, session="monday", since="2000-01-01T00:00:00Z")["hits"]
-    assert not ask.done("/recall", **asked, until="2000-01-01T00:00:00+02:00")["hits"]
-    assert not ask.done("/recall", **asked, session="elsewhere")["hits"]
+    assert ask.post_json("/recall", **asked, session="monday", since="2000-01-01T00:00:00Z")["hits"]
+    assert not ask.post_json("/recall", **asked, until="2000-01-01T00:00:00+02:00")["hits"]
+    assert not ask.post_json("/recall", **asked, session="elsewhere")["hits"]
     backwards = ask.post("/recall", **asked, since="2001-01-01T00:00:00Z", until="2000-01-01T00:00:00Z")
-    assert kind_of(backwards) == "invalid"
+    assert get_error_kind(backwards) == "invalid"
 
 
-def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     talk(memory, 200)
     asked = {"namespace": ALICE, "session": "long", "question": "Where is the cat?", "budget": 1000}
-    ask.done("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
-    told = ask.done("/context", **asked, system="Be brief.")
+    ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="sits on the mat")
+    told = ask.post_json("/context", **asked, system="Be brief.")
     assert told["used"] <= told["budget"] == 1000
     assert sum(one["tokens"] for one in told["sections"]) == told["used"]
     assert {one["origin"] for one in told["messages"]} >= {"system", "full", "knowledge", "recalled"}
@@ -232,86 +237,90 @@ def test_a_context_keeps_to_its_budget_and_tells_what_it_leaves_out(ask: Asker, 
     assert all(one["reason"] for one in (*told["left_out"], *told["messages"]))
 
 
-def test_looking_at_a_context_changes_nothing(ask: Asker, memory: MemoryEngine) -> None:
+def test_looking_at_a_context_changes_nothing(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 200)
     before = session.info()
-    ask.done("/context", namespace=ALICE, session="long", budget=50)
-    ask.told("/sessions/long/timeline", namespace=ALICE, budget=50)
+    ask.post_json("/context", namespace=ALICE, session="long", budget=50)
+    ask.get_json("/sessions/long/timeline", namespace=ALICE, budget=50)
     assert session.info() == before
 
 
-def test_what_is_known_is_stored_listed_and_found(ask: Asker) -> None:
+def test_what_is_known_is_stored_listed_and_found(ask: ApiClient) -> None:
     for category, key in (("domain", "a"), ("domain", "b/c"), ("error_pattern", "a")):
-        stored = ask.done("/knowledge", namespace=ALICE, category=category, key=key, value=f"{key} is red")
-        assert stored == ask.told("/knowledge", namespace=ALICE, query="red", category=category)["items"][-1]
-        found = ask.told(f"/entries/{quoted(stored['id'])}", namespace=ALICE)
+        stored = ask.post_json(
+            "/knowledge", namespace=ALICE, category=category, key=key, value=f"{key} is red"
+        )
+        assert (
+            stored == ask.get_json("/knowledge", namespace=ALICE, query="red", category=category)["items"][-1]
+        )
+        found = ask.get_json(f"/entries/{quoted(stored['id'])}", namespace=ALICE)
         assert (found["tier"], found["kind"]) == ("knowledge", "knowledge")
-    listed = ask.all("/knowledge", namespace=ALICE, limit=1)
+    listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
     assert [(one["category"], one["key"]) for one in listed] == [
         ("domain", "a"),
         ("domain", "b/c"),
         ("error_pattern", "a"),
     ]
-    assert len(ask.all("/knowledge", namespace=ALICE, category="domain")) == 2
+    assert len(ask.get_all("/knowledge", namespace=ALICE, category="domain")) == 2
 
 
-def test_a_summary_is_not_promoted(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_summary_is_not_promoted(ask: ApiClient, memory: MemoryEngine) -> None:
     session = talk(memory, 10)
     session.compress("m6", "They spoke of boats.")
     (summary,) = [one for one in session.view() if one.is_summary]
     answer = ask.post(f"/entries/{quoted(summary.id)}/promote", namespace=ALICE, session="long")
-    assert (answer.status_code, kind_of(answer)) == (422, "invalid")
+    assert (answer.status_code, get_error_kind(answer)) == (422, "invalid")
     assert "summary" in answer.json()["error"]["message"]
 
 
-def test_a_message_is_promoted_by_its_id(ask: Asker) -> None:
-    first = ask.all("/sessions/monday/messages", namespace=ALICE)[0]
-    assert ask.told(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
-    told = ask.done(f"/entries/{first['id']}/promote", namespace=ALICE)
+def test_a_message_is_promoted_by_its_id(ask: ApiClient) -> None:
+    first = ask.get_all("/sessions/monday/messages", namespace=ALICE)[0]
+    assert ask.get_json(f"/entries/{first['id']}", namespace=ALICE)["tier"] == "short_term"
+    told = ask.post_json(f"/entries/{first['id']}/promote", namespace=ALICE)
     assert (told["tier"], told["text"]) == ("long_term", "My cat is called Tom.")
-    held = {one["tier"]: one["entries"] for one in ask.told("/overview", namespace=ALICE)["tiers"]}
+    held = {one["tier"]: one["entries"] for one in ask.get_json("/overview", namespace=ALICE)["tiers"]}
     assert held == {"short_term": 1, "long_term": 1}
 
 
-def test_an_id_that_two_sessions_have_needs_the_session(ask: Asker) -> None:
+def test_an_id_that_two_sessions_have_needs_the_session(ask: ApiClient) -> None:
     for name in ("one", "two"):
         new = [{"role": "user", "content": f"I am of {name}.", "id": "same"}]
-        ask.done(f"/sessions/{name}/messages", namespace=ALICE, messages=new)
-    assert kind_of(ask.get("/entries/same", namespace=ALICE)) == "invalid"
-    assert ask.told("/entries/same", namespace=ALICE, session="two")["text"] == "I am of two."
+        ask.post_json(f"/sessions/{name}/messages", namespace=ALICE, messages=new)
+    assert get_error_kind(ask.get("/entries/same", namespace=ALICE)) == "invalid"
+    assert ask.get_json("/entries/same", namespace=ALICE, session="two")["text"] == "I am of two."
 
 
-def test_the_overview_counts_what_is_there(ask: Asker, memory: MemoryEngine) -> None:
+def test_the_overview_counts_what_is_there(ask: ApiClient, memory: MemoryEngine) -> None:
     talk(memory, 10)
-    ask.done("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
-    told = ask.told("/overview", namespace=ALICE)
+    ask.post_json("/knowledge", namespace=ALICE, category="domain", key="a", value="b")
+    told = ask.get_json("/overview", namespace=ALICE)
     assert (told["sessions"], told["messages"], told["knowledge"]) == (2, 12, 1)
     assert sum(one["messages"] for one in told["growth"]) == 12
     assert sum(one["tokens"] for one in told["growth"]) == told["tokens"]
     assert told["growth_is_whole"]
-    assert told["optimizer"] == ask.told("/learning/optimizer/status", namespace=ALICE)
+    assert told["optimizer"] == ask.get_json("/learning/optimizer/status", namespace=ALICE)
     assert told["budget"] == memory.config.budget.available
 
 
-def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: Asker, memory: MemoryEngine) -> None:
+def test_recorded_tasks_are_told_step_by_step_with_their_loops(ask: ApiClient, memory: MemoryEngine) -> None:
     for name in ("first", "second"):
         with AgentMemory(engine=memory, namespace=("acme", "alice"), task=name) as agent:
             agent.start_task("Buy shoes")
             for number in range(12):
                 tool = "click" if number > 3 else f"open{number}"
                 agent.record_cycle("I try", AgentAction(tool, {"selector": "#buy"}), "nothing", "failure")
-    listed = ask.all("/tasks", namespace=ALICE, limit=1)
+    listed = ask.get_all("/tasks", namespace=ALICE, limit=1)
     assert [(one["task"], one["cycles"]) for one in listed] == [("second", 12), ("first", 12)]
-    steps = ask.all("/tasks/first/cycles", namespace=ALICE, limit=5)
+    steps = ask.get_all("/tasks/first/cycles", namespace=ALICE, limit=5)
     assert [one["number"] for one in steps] == list(range(1, 13))
-    assert steps == ask.all("/tasks/first/cycles", namespace=ALICE)
+    assert steps == ask.get_all("/tasks/first/cycles", namespace=ALICE)
     assert (steps[0]["action"], steps[0]["success"], steps[0]["loop"]) == ("open0", False, None)
     assert "12" in steps[-1]["loop"]
-    assert kind_of(ask.get("/tasks/monday/cycles", namespace=ALICE)) == "not_found"
+    assert get_error_kind(ask.get("/tasks/monday/cycles", namespace=ALICE)) == "not_found"
 
 
-def forget(what: str, ask: Asker) -> dict[str, Any]:
-    message = ask.all("/sessions/monday/messages", namespace=ALICE)[0]["id"]
+def forget(what: str, ask: ApiClient) -> dict[str, Any]:
+    message = ask.get_all("/sessions/monday/messages", namespace=ALICE)[0]["id"]
     named: dict[str, dict[str, Any]] = {
         "whole": {"whole": True},
         "session": {"session": "monday"},
@@ -322,19 +331,19 @@ def forget(what: str, ask: Asker) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", ["whole", "session", "message", "knowledge"])
-def test_something_is_forgotten_only_once_that_is_confirmed(ask: Asker, what: str) -> None:
-    ask.done("/knowledge", namespace=ALICE, category="domain", key="cat", value="Tom")
+def test_something_is_forgotten_only_once_that_is_confirmed(ask: ApiClient, what: str) -> None:
+    ask.post_json("/knowledge", namespace=ALICE, category="domain", key="cat", value="Tom")
     asked = {"namespace": ALICE, **forget(what, ask)}
-    before = ask.told("/overview", namespace=ALICE)
+    before = ask.get_json("/overview", namespace=ALICE)
     refused = ask.post("/forget", **asked)
-    assert (refused.status_code, kind_of(refused)) == (409, "not_confirmed")
+    assert (refused.status_code, get_error_kind(refused)) == (409, "not_confirmed")
     assert "would erase" in refused.json()["error"]["message"]
-    assert ask.told("/overview", namespace=ALICE) == before
-    receipt = ask.done("/forget", **asked, confirm=True)
+    assert ask.get_json("/overview", namespace=ALICE) == before
+    receipt = ask.post_json("/forget", **asked, confirm=True)
     assert receipt["is_complete"]
     assert receipt["counts"]
     gone = ask.post("/forget", **asked, confirm=True)
-    assert (gone.status_code, kind_of(gone)) == (404, "not_found")
+    assert (gone.status_code, get_error_kind(gone)) == (404, "not_found")
 
 
 def test_the_app_can_be_mounted_in_another(memory: MemoryEngine) -> None:

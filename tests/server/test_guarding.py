@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from httpx2 import ASGITransport, AsyncClient
 
 from langmem_tiers import InvalidConfigError, MemoryEngine
-from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
-from tests.server.asking import ALICE, Asker, kind_of
+from langmem_tiers.server import ServerConfig, Token, create_app, parse_tokens
+from tests.server.asking import ALICE, ApiClient, get_error_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -47,7 +47,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def everything(ask: Asker, **headers: str) -> Iterator[tuple[int, str, str]]:
+def everything(ask: ApiClient, **headers: str) -> Iterator[tuple[int, str, str]]:
     """What becomes of every request there is, for what is Alice's."""
     ask.client.headers.update(headers)
     for path in READS:
@@ -67,7 +67,7 @@ def said(memory: MemoryEngine) -> int:
 
 @pytest.mark.parametrize("shown", [None, "wrong" * 8, ROOT[:-1]])
 def test_who_shows_no_token_gets_nothing(memory: MemoryEngine, shown: str | None) -> None:
-    ask, before = Asker(memory, TOKENS), said(memory)
+    ask, before = ApiClient(memory, TOKENS), said(memory)
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     for status, path, text in everything(ask, **headers):
         assert status == 401, path
@@ -77,7 +77,7 @@ def test_who_shows_no_token_gets_nothing(memory: MemoryEngine, shown: str | None
 
 def test_who_shows_another_namespaces_token_gets_nothing(memory: MemoryEngine) -> None:
     before = said(memory)
-    for status, path, text in everything(Asker(memory, TOKENS, token=BOB)):
+    for status, path, text in everything(ApiClient(memory, TOKENS, token=BOB)):
         if path in ("/namespaces", "/openapi.json"):
             assert status == 200
             assert "Tom" not in text
@@ -89,7 +89,7 @@ def test_who_shows_another_namespaces_token_gets_nothing(memory: MemoryEngine) -
 
 
 def test_what_is_not_there_is_refused_in_the_same_words_as_what_is(memory: MemoryEngine) -> None:
-    ask = Asker(memory, TOKENS, token=BOB)
+    ask = ApiClient(memory, TOKENS, token=BOB)
     there, not_there = (ask.get("/sessions", namespace=name) for name in ("acme", "acmf"))
     assert there.text.replace("acme", "acmf") == not_there.text
 
@@ -99,31 +99,31 @@ def test_a_token_opens_its_namespace_and_what_lies_below_it_and_no_name_that_onl
 ) -> None:
     memory.session(("acme",), "s").add("user", "Hello.")
     memory.session(("acme-corp",), "s").add("user", "Hello.")
-    ask = Asker(memory, TOKENS, token=ACME)
-    assert [one["namespace"] for one in ask.all("/namespaces")] == ["acme", "acme/alice"]
-    assert ask.told("/sessions/monday/messages", namespace=ALICE)["items"]
-    assert ask.told("/sessions")["items"]  # its own, if it names none
+    ask = ApiClient(memory, TOKENS, token=ACME)
+    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme", "acme/alice"]
+    assert ask.get_json("/sessions/monday/messages", namespace=ALICE)["items"]
+    assert ask.get_json("/sessions")["items"]  # its own, if it names none
     assert ask.get("/sessions", namespace="acme-corp").status_code == 403
     assert ask.get("/metrics").status_code == 403
 
 
 def test_a_token_for_all_opens_all(memory: MemoryEngine) -> None:
-    ask = Asker(memory, TOKENS, token=ROOT)
-    assert [one["namespace"] for one in ask.all("/namespaces")] == ["acme/alice", "bob"]
+    ask = ApiClient(memory, TOKENS, token=ROOT)
+    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["acme/alice", "bob"]
 
 
 def test_a_server_of_one_namespace_knows_no_other(memory: MemoryEngine) -> None:
-    ask = Asker(memory, ServerConfig(namespace=("bob",)))
-    assert [one["namespace"] for one in ask.all("/namespaces")] == ["bob"]
+    ask = ApiClient(memory, ServerConfig(namespace=("bob",)))
+    assert [one["namespace"] for one in ask.get_all("/namespaces")] == ["bob"]
     refused = ask.get("/sessions", namespace=ALICE)
     assert (refused.status_code, "'acme/alice' is not served here" in refused.text) == (403, True)
     bound = ServerConfig(namespace=("bob",), tokens=TOKENS.tokens)
-    assert Asker(memory, bound, token=ACME).get("/namespaces").status_code == 403
-    assert Asker(memory, bound, token=ROOT).get("/sessions", namespace=ALICE).status_code == 403
+    assert ApiClient(memory, bound, token=ACME).get("/namespaces").status_code == 403
+    assert ApiClient(memory, bound, token=ROOT).get("/sessions", namespace=ALICE).status_code == 403
 
 
 def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> None:
-    ask = Asker(memory, TOKENS)
+    ask = ApiClient(memory, TOKENS)
     assert ask.get("/health").status_code == 200
     assert ask.get("/").headers["location"].endswith("inspector/")
     assert ask.get("/inspector").headers["location"].endswith("inspector/")
@@ -137,10 +137,10 @@ def test_what_tells_nothing_of_a_memory_needs_no_token(memory: MemoryEngine) -> 
 )
 def test_a_forged_host_gets_nothing(memory: MemoryEngine, host: str) -> None:
     before = said(memory)
-    for status, path, text in everything(Asker(memory), host=host):
+    for status, path, text in everything(ApiClient(memory), host=host):
         assert status == 421, path
         assert "Tom" not in text
-    assert Asker(memory).client.get("/health", headers={"host": host}).status_code == 421
+    assert ApiClient(memory).client.get("/health", headers={"host": host}).status_code == 421
     assert said(memory) == before
 
 
@@ -191,14 +191,14 @@ def test_what_is_no_name_of_a_host_is_refused_with_its_value(name: str) -> None:
 )
 def test_a_page_of_another_origin_gets_nothing(memory: MemoryEngine, headers: dict[str, str]) -> None:
     before = said(memory)
-    for status, path, text in everything(Asker(memory), **headers):
+    for status, path, text in everything(ApiClient(memory), **headers):
         assert status == 403, path
         assert "Tom" not in text
     assert said(memory) == before
 
 
 def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> None:
-    client = Asker(memory).client
+    client = ApiClient(memory).client
     own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     asked = {"namespace": ALICE, "query": "cat"}
     assert client.post("/recall", json=asked, headers=own).status_code == 200
@@ -211,13 +211,13 @@ def test_our_own_page_and_a_link_to_it_are_answered(memory: MemoryEngine) -> Non
 )
 def test_only_json_changes_anything(memory: MemoryEngine, kind: str) -> None:
     body = b'{"namespace": "bob", "category": "domain", "key": "a", "value": "b"}'
-    answer = Asker(memory).client.post("/knowledge", content=body, headers={"content-type": kind})
-    assert (answer.status_code, kind_of(answer)) == (415, "unsupported_media_type")
+    answer = ApiClient(memory).client.post("/knowledge", content=body, headers={"content-type": kind})
+    assert (answer.status_code, get_error_kind(answer)) == (415, "unsupported_media_type")
     assert not memory.namespace("bob").knowledge.page()
 
 
 def test_nothing_changes_by_get(memory: MemoryEngine) -> None:
-    ask, before = Asker(memory), said(memory)
+    ask, before = ApiClient(memory), said(memory)
     for path, body in WRITES:
         for method in ("GET", "HEAD"):
             ask.client.request(method, path, params={"namespace": ALICE}, json=body)
@@ -226,9 +226,9 @@ def test_nothing_changes_by_get(memory: MemoryEngine) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(memory: MemoryEngine) -> None:
-    client = Asker(memory, ServerConfig(max_body_bytes=1000)).client
+    client = ApiClient(memory, ServerConfig(max_body_bytes=1000)).client
     answer = client.post("/recall", json={"namespace": ALICE, "query": "x" * 2000})
-    assert (answer.status_code, kind_of(answer)) == (413, "too_large")
+    assert (answer.status_code, get_error_kind(answer)) == (413, "too_large")
 
 
 def posted(memory: MemoryEngine, config: ServerConfig, pieces: AsyncIterator[bytes]) -> Response:
@@ -253,7 +253,7 @@ def test_a_large_body_without_a_length_is_refused_as_soon_as_it_is_too_large(mem
             yield b'{"a":' + b" " * 100
 
     answer = posted(memory, ServerConfig(max_body_bytes=1000), pieces())
-    assert (answer.status_code, kind_of(answer)) == (413, "too_large")
+    assert (answer.status_code, get_error_kind(answer)) == (413, "too_large")
     assert sent == 10  # pieces of 105 bytes
 
 
@@ -265,11 +265,11 @@ def test_a_body_that_never_ends_is_given_up_however_often_a_piece_comes(memory: 
             yield b" "
 
     answer = posted(memory, ServerConfig(timeout_seconds=0.2), dripping())
-    assert (answer.status_code, kind_of(answer)) == (408, "timeout")
+    assert (answer.status_code, get_error_kind(answer)) == (408, "timeout")
 
 
 def test_every_answer_has_safe_headers(memory: MemoryEngine) -> None:
-    ask = Asker(memory, TOKENS)
+    ask = ApiClient(memory, TOKENS)
     for answer in (
         ask.get("/health"),
         ask.get("/sessions"),
@@ -291,7 +291,7 @@ def test_every_answer_has_safe_headers(memory: MemoryEngine) -> None:
 def test_a_token_is_in_no_log_and_in_no_repr(memory: MemoryEngine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for token in (ROOT, "wrong" * 8):
-        list(everything(Asker(memory, TOKENS, token=token)))
+        list(everything(ApiClient(memory, TOKENS, token=token)))
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("langmem_tiers")]
     assert not any(token in line for line in ours for token in (ROOT, ACME, "wrong" * 8))
     assert ROOT not in repr(TOKENS)
@@ -299,8 +299,8 @@ def test_a_token_is_in_no_log_and_in_no_repr(memory: MemoryEngine, caplog: pytes
 
 def test_tokens_are_read_from_lines() -> None:
     text = f"# who may\n\n{ROOT}\n  {ACME}   acme/alice \r\n{BOB} a\\/b\n"
-    assert tokens_of(text) == (Token(ROOT), Token(ACME, ("acme", "alice")), Token(BOB, ("a/b",)))
-    assert tokens_of(f"{ACME} our agents/Alice B.") == (Token(ACME, ("our agents", "Alice B.")),)
+    assert parse_tokens(text) == (Token(ROOT), Token(ACME, ("acme", "alice")), Token(BOB, ("a/b",)))
+    assert parse_tokens(f"{ACME} our agents/Alice B.") == (Token(ACME, ("our agents", "Alice B.")),)
 
 
 def test_a_secret_that_stands_there_twice_is_refused_without_being_told() -> None:
@@ -311,12 +311,12 @@ def test_a_secret_that_stands_there_twice_is_refused_without_being_told() -> Non
 
 @pytest.mark.parametrize("between", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
 def test_only_the_end_of_a_line_parts_a_token_from_its_namespace(between: str) -> None:
-    assert tokens_of(f"{ACME}{between}acme/alice") == (Token(ACME, ("acme", "alice")),)
+    assert parse_tokens(f"{ACME}{between}acme/alice") == (Token(ACME, ("acme", "alice")),)
 
 
 @pytest.mark.parametrize("text", ["short", f"{ROOT}é", f"{ROOT}\n{ROOT} bob", f"{ROOT} a//b"])
 def test_what_is_no_token_is_refused_without_being_told(text: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:
-        tokens_of(text)
+        parse_tokens(text)
     assert text.split(maxsplit=1)[0] not in str(caught.value)
     assert caught.value.__cause__ is None

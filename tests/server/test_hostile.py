@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from benchmarks.servers import OwnPostgres
+from benchmarks.servers import TemporaryPostgres
 from langmem_tiers import EngineConfig, MemoryEngine, PostgresConfig
 from langmem_tiers.server import ServerConfig
-from langmem_tiers.server.pagination import cursor_of
-from tests.server.asking import ALICE, Asker, kind_of
+from langmem_tiers.server.pagination import encode_cursor
+from tests.server.asking import ALICE, ApiClient, get_error_kind
 from tests.shared_servers import new_folder
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -58,10 +58,10 @@ JSON = {"content-type": "application/json"}
         b'{"query": "a"}',
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: Asker, body: bytes) -> None:
+def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: ApiClient, body: bytes) -> None:
     answer = ask.client.post("/recall", content=body, headers=JSON)
     assert answer.status_code in (400, 422)
-    assert kind_of(answer) == "invalid"
+    assert get_error_kind(answer) == "invalid"
     assert len(answer.json()["error"]["message"]) < 500
     assert ask.get("/health").status_code == 200
 
@@ -76,13 +76,13 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: Asker, body: bytes) 
         ("/sessions", {"limit": "many"}, 422),
         ("/sessions", {"cursor": "nonsense"}, 400),
         ("/sessions", {"cursor": "é"}, 400),
-        ("/sessions", {"cursor": cursor_of("messages", "a", 1)}, 400),
-        ("/sessions", {"cursor": cursor_of("sessions", "gone")}, 404),
-        ("/sessions/monday/messages", {"cursor": cursor_of("messages", "gone", 1)}, 404),
-        ("/sessions/monday/messages", {"cursor": cursor_of("messages", "gone", -1)}, 400),
-        ("/learning/optimizer/history", {"cursor": cursor_of("history", 2**80)}, 400),
-        ("/tasks", {"cursor": cursor_of("tasks", 2**63)}, 400),
-        ("/tasks/t/cycles", {"cursor": cursor_of("cycles", "", 2**40, 2**40)}, 422),
+        ("/sessions", {"cursor": encode_cursor("messages", "a", 1)}, 400),
+        ("/sessions", {"cursor": encode_cursor("sessions", "gone")}, 404),
+        ("/sessions/monday/messages", {"cursor": encode_cursor("messages", "gone", 1)}, 404),
+        ("/sessions/monday/messages", {"cursor": encode_cursor("messages", "gone", -1)}, 400),
+        ("/learning/optimizer/history", {"cursor": encode_cursor("history", 2**80)}, 400),
+        ("/tasks", {"cursor": encode_cursor("tasks", 2**63)}, 400),
+        ("/tasks/t/cycles", {"cursor": encode_cursor("cycles", "", 2**40, 2**40)}, 422),
         ("/sessions/monday/timeline", {"budget": 0}, 422),
         ("/sessions/monday/timeline", {"budget": 1}, 422),
         ("/sessions/monday/timeline", {"budget": -5}, 422),
@@ -100,18 +100,20 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(ask: Asker, body: bytes) 
     ],
 )
 def test_what_is_not_there_or_makes_no_sense_has_its_status(
-    ask: Asker, path: str, values: dict[str, Any], status: int
+    ask: ApiClient, path: str, values: dict[str, Any], status: int
 ) -> None:
     answer = ask.get(path, namespace=ALICE, **values)
     assert answer.status_code == status, answer.text
-    assert kind_of(answer)
+    assert get_error_kind(answer)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "path", ["/overview", "/sessions", "/knowledge", "/tasks", "/learning/optimizer/status"]
 )
-def test_an_unknown_namespace_is_not_found_and_not_made(ask: Asker, memory: MemoryEngine, path: str) -> None:
+def test_an_unknown_namespace_is_not_found_and_not_made(
+    ask: ApiClient, memory: MemoryEngine, path: str
+) -> None:
     before = memory.namespaces()
     assert ask.get(path, namespace="nobody").status_code == 404
     assert ask.post("/recall", namespace="nobody", query="a").status_code == 404
@@ -134,7 +136,9 @@ def test_an_unknown_namespace_is_not_found_and_not_made(ask: Asker, memory: Memo
         {"messages": [{"role": "user", "content": "Hello."}] * 1001},
     ],
 )
-def test_what_is_no_message_is_not_stored(ask: Asker, memory: MemoryEngine, values: dict[str, Any]) -> None:
+def test_what_is_no_message_is_not_stored(
+    ask: ApiClient, memory: MemoryEngine, values: dict[str, Any]
+) -> None:
     assert ask.post("/sessions/new/messages", namespace=ALICE, **values).status_code == 422
     assert memory.namespace("acme", "alice").find_session("new") is None
 
@@ -143,35 +147,36 @@ def test_what_is_no_message_is_not_stored(ask: Asker, memory: MemoryEngine, valu
     "values",
     [{}, {"whole": True, "session": "monday"}, {"entry": "a", "knowledge": {"category": "a", "key": "b"}}],
 )
-def test_to_forget_takes_exactly_one_thing(ask: Asker, values: dict[str, Any]) -> None:
-    assert kind_of(ask.post("/forget", namespace=ALICE, confirm=True, **values)) == "invalid"
+def test_to_forget_takes_exactly_one_thing(ask: ApiClient, values: dict[str, Any]) -> None:
+    assert get_error_kind(ask.post("/forget", namespace=ALICE, confirm=True, **values)) == "invalid"
 
 
-def test_any_text_that_json_holds_comes_back(ask: Asker) -> None:
+def test_any_text_that_json_holds_comes_back(ask: ApiClient) -> None:
     text = "<script>alert(1)</script> \0 \x1b[31m \u202e \u2028 😀 ' \" \\ {{7*7}}"
     new = [{"role": "user", "content": text, "name": text}]
-    (message_id,) = ask.done("/sessions/s/messages", namespace=ALICE, messages=new)["ids"]
-    found = ask.told(f"/entries/{message_id}", namespace=ALICE)
+    (message_id,) = ask.post_json("/sessions/s/messages", namespace=ALICE, messages=new)["ids"]
+    found = ask.get_json(f"/entries/{message_id}", namespace=ALICE)
     assert (found["text"], found["name"]) == (text, text)
 
 
 def test_what_no_json_can_be_written_of_is_told_with_a_mark_in_its_place(
-    ask: Asker, memory: MemoryEngine
+    ask: ApiClient, memory: MemoryEngine
 ) -> None:
     memory.session(("acme", "alice"), "half\ud800").add("user", "half \udcff a pair of cats")
     memory.namespace("acme", "alice").knowledge.store("domain", "k\ud800", "v\ud800 cats", source="\ud800")
-    assert ask.told("/sessions", namespace=ALICE)["items"][0]["session"] == "half\ufffd"
+    assert ask.get_json("/sessions", namespace=ALICE)["items"][0]["session"] == "half\ufffd"
     assert any(
-        "half \ufffd a" in hit["text"] for hit in ask.done("/recall", namespace=ALICE, query="cats")["hits"]
+        "half \ufffd a" in hit["text"]
+        for hit in ask.post_json("/recall", namespace=ALICE, query="cats")["hits"]
     )
-    assert ask.told("/knowledge", namespace=ALICE)["items"][0]["value"] == "v\ufffd cats"
+    assert ask.get_json("/knowledge", namespace=ALICE)["items"][0]["value"] == "v\ufffd cats"
 
 
 def test_a_closed_engine_is_unavailable(memory: MemoryEngine) -> None:
-    ask = Asker(memory)
+    ask = ApiClient(memory)
     memory.close()
     for answer in (ask.get("/health"), ask.get("/sessions", namespace=ALICE)):
-        assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+        assert (answer.status_code, get_error_kind(answer)) == (503, "unavailable")
         assert answer.headers["retry-after"]
 
 
@@ -179,16 +184,16 @@ def test_a_database_that_another_program_locks_is_busy_and_works_again_afterward
     path = tmp_path / "memory.db"
     new = {"namespace": "bob", "messages": [{"role": "user", "content": "Hello."}]}
     with MemoryEngine(path, embedder=None, config=EngineConfig(busy_timeout_seconds=0.02)) as engine:
-        ask = Asker(engine)
-        ask.done("/sessions/s/messages", **new)
+        ask = ApiClient(engine)
+        ask.post_json("/sessions/s/messages", **new)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             answer = ask.post("/sessions/s/messages", **new)
             other.execute("ROLLBACK")
-        assert (answer.status_code, kind_of(answer)) == (503, "busy")
+        assert (answer.status_code, get_error_kind(answer)) == (503, "busy")
         assert answer.headers["retry-after"] == "1"
-        ask.done("/sessions/s/messages", **new)
-        assert len(ask.all("/sessions/s/messages", namespace="bob")) == 2
+        ask.post_json("/sessions/s/messages", **new)
+        assert len(ask.get_all("/sessions/s/messages", namespace="bob")) == 2
 
 
 def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_it_is_back(
@@ -197,16 +202,16 @@ def test_a_database_file_that_is_gone_is_unavailable_and_nothing_is_lost_until_i
     path, aside = tmp_path / "memory.db", tmp_path / "aside.db"
     new = {"namespace": "bob", "messages": [{"role": "user", "content": "Hello."}]}
     with MemoryEngine(path, embedder=None) as engine:
-        ask = Asker(engine)
-        ask.done("/sessions/s/messages", **new)
+        ask = ApiClient(engine)
+        ask.post_json("/sessions/s/messages", **new)
         path.rename(aside)
         for answer in (ask.get("/health"), ask.post("/sessions/s/messages", **new)):
-            assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+            assert (answer.status_code, get_error_kind(answer)) == (503, "unavailable")
             assert str(tmp_path) not in answer.text
         aside.rename(path)
         assert ask.get("/health").status_code == 200
-        ask.done("/sessions/s/messages", **new)
-        assert len(ask.all("/sessions/s/messages", namespace="bob")) == 2
+        ask.post_json("/sessions/s/messages", **new)
+        assert len(ask.get_all("/sessions/s/messages", namespace="bob")) == 2
         path.rename(aside)
         path.write_bytes(aside.read_bytes())  # another file under its name
         assert ask.get("/health").status_code == 503
@@ -217,36 +222,36 @@ def test_a_stopped_server_is_unavailable_and_loses_nothing() -> None:
     # The engine gives up before the request does, so no request leaves a thread behind that waits for the server.
     config = EngineConfig(postgres=PostgresConfig(reconnect_seconds=0))
     with (
-        OwnPostgres(new_folder() / "server") as server,
+        TemporaryPostgres(new_folder() / "server") as server,
         MemoryEngine(server.new_database(), config=config) as engine,
     ):
-        ask = Asker(engine)
+        ask = ApiClient(engine)
         said = {"namespace": ALICE, "messages": [{"role": "user", "content": "The boat is red."}]}
-        ask.done("/sessions/s/messages", **said)
+        ask.post_json("/sessions/s/messages", **said)
         server.stop()
         for answer in (
             ask.get("/health"),
             ask.get("/sessions", namespace=ALICE),
             ask.post("/recall", namespace=ALICE, query="boat"),
         ):
-            assert (answer.status_code, kind_of(answer)) == (503, "unavailable")
+            assert (answer.status_code, get_error_kind(answer)) == (503, "unavailable")
         server.start()
         wait_until(lambda: ask.get("/health").status_code == 200, "the server is healthy again")
-        assert [one["text"] for one in ask.all("/sessions/s/messages", namespace=ALICE)] == [
+        assert [one["text"] for one in ask.get_all("/sessions/s/messages", namespace=ALICE)] == [
             "The boat is red."
         ]
 
 
 def test_a_fault_of_ours_is_told_without_its_trace_and_logged(
-    ask: Asker, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ask: ApiClient, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory.optimizer, "report", broken)
+        patch.setattr(memory.optimizer, "build_report", broken)
         answer = ask.get("/learning/optimizer/status", namespace=ALICE)
-    assert (answer.status_code, kind_of(answer)) == (500, "internal")
+    assert (answer.status_code, get_error_kind(answer)) == (500, "internal")
     assert "secret" not in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "the secret detail" in caplog.text
@@ -264,8 +269,8 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
         assert leave.wait(LIMIT_SECONDS)
         return report(path)
 
-    monkeypatch.setattr(memory.optimizer, "report", slow)
-    ask = Asker(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=LIMIT_SECONDS))
+    monkeypatch.setattr(memory.optimizer, "build_report", slow)
+    ask = ApiClient(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=LIMIT_SECONDS))
     answers: list[int] = []
 
     def go() -> None:
@@ -283,7 +288,7 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
             thread.start()
         wait_until(lambda: 503 in answers, "a request is refused")
         refused = ask.get("/sessions", namespace=ALICE)
-        assert (refused.status_code, kind_of(refused)) == (503, "busy")
+        assert (refused.status_code, get_error_kind(refused)) == (503, "busy")
         assert ask.get("/health").status_code == 200
         leave.set()
         for thread in (*threads, *pair):
@@ -297,7 +302,7 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
 ) -> None:
     path, answers = tmp_path / "memory.db", {}
     with MemoryEngine(path, embedder=None) as engine, closing(sqlite3.connect(path)) as other:
-        ask = Asker(engine, ServerConfig(max_threads=1, timeout_seconds=0.3))
+        ask = ApiClient(engine, ServerConfig(max_threads=1, timeout_seconds=0.3))
 
         def go(content: str) -> None:
             new = [{"role": "user", "content": content}]
@@ -317,7 +322,7 @@ def test_a_write_that_takes_too_long_is_told_as_what_it_is_and_never_stored_if_i
             wait_until(is_one_begun, "one of two writes begins")
             other.rollback()
             # Of two on one thread one is begun, and is done once it can be; the other may be sent again.
-            assert {(one.status_code, kind_of(one)) for one in answers.values()} == {(503, "timeout")}
+            assert {(one.status_code, get_error_kind(one)) for one in answers.values()} == {(503, "timeout")}
             begun, waited = sorted(answers, key=lambda name: "retry-after" in answers[name].headers)
             assert "may still be done" in answers[begun].text
             assert "retry-after" not in answers[begun].headers
@@ -338,24 +343,24 @@ def test_what_takes_too_long_is_answered_all_the_same(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave = threading.Event()
-    monkeypatch.setattr(memory.optimizer, "report", lambda _path: leave.wait(LIMIT_SECONDS))
-    ask = Asker(memory, ServerConfig(timeout_seconds=0.2))
+    monkeypatch.setattr(memory.optimizer, "build_report", lambda _path: leave.wait(LIMIT_SECONDS))
+    ask = ApiClient(memory, ServerConfig(timeout_seconds=0.2))
     answer = ask.get("/learning/optimizer/status", namespace=ALICE)
     leave.set()
-    assert (answer.status_code, kind_of(answer)) == (503, "timeout")
+    assert (answer.status_code, get_error_kind(answer)) == (503, "timeout")
     assert answer.headers["retry-after"]
 
 
 @pytest.mark.parametrize(
     "longest", ["\x01" * 1_020, "é" * 510, "%" * 340], ids=["control", "accent", "percent"]
 )
-def test_whatever_can_be_known_is_listed_told_and_forgotten(ask: Asker, longest: str) -> None:
+def test_whatever_can_be_known_is_listed_told_and_forgotten(ask: ApiClient, longest: str) -> None:
     for number in range(3):
-        ask.done("/knowledge", namespace=ALICE, category=f"{longest}{number}", key=longest, value="tea")
-    listed = ask.all("/knowledge", namespace=ALICE, limit=1)
+        ask.post_json("/knowledge", namespace=ALICE, category=f"{longest}{number}", key=longest, value="tea")
+    listed = ask.get_all("/knowledge", namespace=ALICE, limit=1)
     assert len(listed) == 3
     for one in listed:
-        assert ask.told(f"/entries/{quote(one['id'])}", namespace=ALICE)["text"].endswith("tea")
+        assert ask.get_json(f"/entries/{quote(one['id'])}", namespace=ALICE)["text"].endswith("tea")
         named = {"category": one["category"], "key": one["key"]}
-        assert ask.done("/forget", namespace=ALICE, knowledge=named, confirm=True)
-    assert ask.all("/knowledge", namespace=ALICE) == []
+        assert ask.post_json("/forget", namespace=ALICE, knowledge=named, confirm=True)
+    assert ask.get_all("/knowledge", namespace=ALICE) == []

@@ -65,7 +65,9 @@ def test_whatever_the_document_allows_is_answered_as_it_says(case: schemathesis.
 
 
 def test_the_document_tells_how_many_memories_the_engine_recalls_at_most(document: BaseSchema) -> None:
-    shapes = document.raw_schema["components"]["schemas"]["AskRecall"]["properties"]["limit"]["anyOf"]
+    shapes = document.raw_schema["components"]["schemas"]["RecallMemoriesRequest"]["properties"]["limit"][
+        "anyOf"
+    ]
     assert [one["maximum"] for one in shapes if one["type"] == "integer"] == [100]
 
 

@@ -121,7 +121,7 @@ def test_the_database_is_given_up_before_the_request_is(
         assert isinstance(app, FastAPI)
         waits.append(app.state.served.engine.config.busy_timeout_seconds)
 
-    monkeypatch.setattr(uvicorn.Server, "run", run_server)
+    monkeypatch.setattr(uvicorn.Server, "run_stdio_server", run_server)
     assert run("serve", "-d", database, "--port", 0).code == 0
     assert waits == [10]
     assert waits[0] < ServerConfig().timeout_seconds
@@ -197,10 +197,10 @@ def test_a_missing_extra_is_named_with_its_command(
 
 
 def test_without_the_extra_of_figures_it_serves_all_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    from langmem_tiers.cli.commands.serve import _metrics
+    from langmem_tiers.cli.commands.serve import _build_metrics
 
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    assert _metrics() == (None, None)
+    assert _build_metrics() == (None, None)
 
 
 @pytest.mark.soak

@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from langmem_tiers import AgentAction, AgentMemory, MessageDraft, ToolCall
-from tests.server.asking import ALICE, Asker
+from tests.server.asking import ALICE, ApiClient
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
 
 
-def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_long_text_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memory: MemoryEngine) -> None:
     text = "é" * 5000
     added = memory.session(("acme", "alice"), "monday").add("user", text).message
-    listed = ask.all("/sessions/monday/messages", namespace=ALICE)[-1]
+    listed = ask.get_all("/sessions/monday/messages", namespace=ALICE)[-1]
     assert (len(listed["text"]), listed["cut"]) == (2000, True)
-    assert ask.told(f"/entries/{added.id}", namespace=ALICE)["text"] == text
+    assert ask.get_json(f"/entries/{added.id}", namespace=ALICE)["text"] == text
 
 
-def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
+def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(
+    ask: ApiClient, memory: MemoryEngine
+) -> None:
     calls = (ToolCall("c1", "look", '{"for": "boats"}'), ToolCall("c2", "write" * 300, "é" * 5000))
     session = memory.session(("acme", "alice"), "tools")
     session.add_many(
@@ -43,46 +45,46 @@ def test_calls_of_tools_are_told_cut_in_lists_and_whole_as_an_entry(ask: Asker, 
         },
     ]
     for path in ("/sessions/tools/messages", "/sessions/tools/timeline"):
-        listed = {one["id"]: one["calls"] for one in ask.all(path, namespace=ALICE)}
+        listed = {one["id"]: one["calls"] for one in ask.get_all(path, namespace=ALICE)}
         assert listed.pop("calling") == cut
         assert set(map(str, listed.values())) == {"[]"}
-    assert ask.told("/entries/calling", namespace=ALICE)["calls"] == whole
-    seen = ask.done("/context", namespace=ALICE, session="tools", budget=50_000)["messages"]
+    assert ask.get_json("/entries/calling", namespace=ALICE)["calls"] == whole
+    seen = ask.post_json("/context", namespace=ALICE, session="tools", budget=50_000)["messages"]
     assert [one["calls"] for one in seen if one["id"] == "calling"] == [whole]
-    small = ask.done("/context", namespace=ALICE, session="tools", budget=60)["left_out"]
+    small = ask.post_json("/context", namespace=ALICE, session="tools", budget=60)["left_out"]
     assert [one["calls"] for one in small if one["id"] == "calling"] == [cut]
 
 
-def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_long_value_is_cut_in_lists_and_whole_as_an_entry(ask: ApiClient, memory: MemoryEngine) -> None:
     value = "é" * 5000
     known = memory.namespace(("acme", "alice")).knowledge
     known.store("domain", "a/b", value)
     known.store("domain", "short", "red")
-    long, short = ask.all("/knowledge", namespace=ALICE)
+    long, short = ask.get_all("/knowledge", namespace=ALICE)
     assert (long["value"], long["cut"]) == (value[:2000], True)
     assert (short["value"], short["cut"]) == ("red", False)
-    (found,) = ask.told("/knowledge", namespace=ALICE, query="red")["items"]
+    (found,) = ask.get_json("/knowledge", namespace=ALICE, query="red")["items"]
     assert found["cut"] is False
-    assert value in ask.told(f"/entries/{quote(long['id'], safe='')}", namespace=ALICE)["text"]
+    assert value in ask.get_json(f"/entries/{quote(long['id'], safe='')}", namespace=ALICE)["text"]
 
 
-def test_a_step_of_a_task_can_be_read_whole(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_step_of_a_task_can_be_read_whole(ask: ApiClient, memory: MemoryEngine) -> None:
     thought, text, page, error = "I think. " * 500, "typed " * 500, "page " * 10_000, "trace " * 500
     with AgentMemory(engine=memory, namespace=("acme", "alice"), task="t") as agent:
         agent.record_cycle(thought, AgentAction("type", {"text": text}), page)
         agent.record_cycle("Again", AgentAction("type", {"text": "a"}), "", "failure", error_message=error)
         agent.record_cycle(thought, AgentAction("look"), "short")
         agent.record_cycle("Short", AgentAction("look"), "short")
-    steps = ask.all("/tasks/t/cycles", namespace=ALICE)
+    steps = ask.get_all("/tasks/t/cycles", namespace=ALICE)
     assert [one["cut"] for one in steps] == [True, True, True, False]
-    whole = [ask.told(f"/entries/{one['id']}", namespace=ALICE, session="t") for one in steps]
+    whole = [ask.get_json(f"/entries/{one['id']}", namespace=ALICE, session="t") for one in steps]
     assert [one["result"] for one in whole] == [page, error, "short", "short"]
     assert thought in whole[0]["text"]
     assert text in whole[0]["text"]
 
 
-def test_a_payload_that_only_looks_like_a_step_is_none(ask: Asker, memory: MemoryEngine) -> None:
+def test_a_payload_that_only_looks_like_a_step_is_none(ask: ApiClient, memory: MemoryEngine) -> None:
     mine = MessageDraft("user", "My bike.", id="m", payload={"cycle": {"wheels": 2}})
     memory.session(("acme", "alice"), "monday").add(mine)
-    found = ask.told("/entries/m", namespace=ALICE)
+    found = ask.get_json("/entries/m", namespace=ALICE)
     assert (found["text"], found["result"]) == ("My bike.", None)

@@ -18,7 +18,7 @@ def drafts(*texts: str) -> list[MessageDraft]:
     return [MessageDraft("user", text) for text in texts]
 
 
-def listed(session: Session, *listings: Listing) -> list[str]:
+def list_texts(session: Session, *listings: Listing) -> list[str]:
     """The texts of the list, or of what stands so in it."""
     transcript = session.transcript
     found = transcript.messages(listings) if listings else transcript.messages()
@@ -26,12 +26,12 @@ def listed(session: Session, *listings: Listing) -> list[str]:
     return [message.content for message in found]
 
 
-def record(session: Session) -> list[str]:
+def record_texts(session: Session) -> list[str]:
     """The texts of all that was ever said."""
     return [message.content for message in session.messages() if not message.is_summary]
 
 
-def shown(session: Session) -> list[str]:
+def view_texts(session: Session) -> list[str]:
     """The texts of what is in view."""
     return [message.content for message in session.view() if not message.is_summary]
 
@@ -41,7 +41,7 @@ def context(session: Session) -> list[str]:
     return [message.content for message in session.build_context(recall=False).messages]
 
 
-def recalled(engine: MemoryEngine, tenant: str, query: str) -> set[str]:
+def recall_texts(engine: MemoryEngine, tenant: str, query: str) -> set[str]:
     """What recall finds, which full text finds too."""
     namespace = engine.namespace(tenant)
     found = namespace.recall(query, limit=50)

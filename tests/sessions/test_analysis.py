@@ -9,12 +9,12 @@ import pytest
 
 from langmem_tiers import (
     RELEVANCE_SIGNALS,
-    ActionKind,
     EntryState,
     InvalidInputError,
     MemoryEngine,
     MessageDraft,
     MessageNotFoundError,
+    PlanActionKind,
     PlanOutdatedError,
     Scorer,
     Scoring,
@@ -41,7 +41,7 @@ def states(session: Session) -> dict[str, str]:
     return {entry.id: f"{entry.tier}/{entry.state}" for entry in session.entries()}
 
 
-def kinds(session: Session) -> dict[str, ActionKind]:
+def kinds(session: Session) -> dict[str, PlanActionKind]:
     return {action.message_id: action.kind for action in session.analyze().actions}
 
 
@@ -60,10 +60,10 @@ def test_a_plan_changes_nothing_until_it_is_applied(session: Session) -> None:
 
 def test_low_relevance_is_compressed_first_and_dropped_the_next_time(session: Session) -> None:
     add(session, "ok", name="low")
-    assert kinds(session) == {"low": ActionKind.COMPRESS}
+    assert kinds(session) == {"low": PlanActionKind.COMPRESS}
     session.apply(session.analyze())
     assert states(session) == {"low": "short_term/compressed"}
-    assert kinds(session) == {"low": ActionKind.DROP}
+    assert kinds(session) == {"low": PlanActionKind.DROP}
     session.apply(session.analyze())
     assert states(session) == {"low": "short_term/archived"}
     assert kinds(session) == {}
@@ -74,7 +74,7 @@ def test_relevance_of_exactly_the_minimum_is_kept(session: Session, clock: Froze
     clock.advance(hours=2)  # + 0.1 in place of + 0.2
     assert kinds(session) == {}
     clock.advance(days=1)  # 0.5 - 0.1 - 0.2 = 0.2
-    assert set(kinds(session).values()) == {ActionKind.COMPRESS}
+    assert set(kinds(session).values()) == {PlanActionKind.COMPRESS}
 
 
 def test_a_recent_entry_with_key_facts_is_promoted_with_a_relevance_of_one(session: Session) -> None:
@@ -111,7 +111,7 @@ def test_of_two_that_say_the_same_the_older_is_compressed(session: Session) -> N
     text = "We walked along the shore for a long time and talked about boats and birds and rain."
     older, newer = add(session, text), add(session, text.upper())
     plan = session.analyze()
-    assert [(action.message_id, action.kind) for action in plan.actions] == [(older, ActionKind.COMPRESS)]
+    assert [(action.message_id, action.kind) for action in plan.actions] == [(older, PlanActionKind.COMPRESS)]
     assert plan.actions[0].reason == f"says the same as {newer}"
 
 
@@ -237,9 +237,9 @@ def test_what_a_person_did_meanwhile_is_not_undone_by_a_plan(session: Session, v
 def test_all_of_a_plan_is_written_or_nothing(session: Session) -> None:
     add(session, "ok")
     plan = session.analyze()
-    stray = {**plan.marks, 10**12: next(iter(plan.marks.values()))}
+    stray = {**plan.overrides, 10**12: next(iter(plan.overrides.values()))}
     with pytest.raises(MessageNotFoundError):
-        session.apply(replace(plan, marks=stray))
+        session.apply(replace(plan, overrides=stray))
     assert set(states(session).values()) == {"short_term/full"}
 
 
@@ -277,7 +277,7 @@ def test_signals_and_key_facts_of_your_own_decide(tmp_path: Path) -> None:
         session = engine.session("a", "s")
         session.add("user", "OK")
         (action,) = session.analyze().actions
-        assert action.kind is ActionKind.PROMOTE
+        assert action.kind is PlanActionKind.PROMOTE
         assert dict(action.score.parts)["shouting"] == 0.6
         assert action.reason == "key facts: shout"
 

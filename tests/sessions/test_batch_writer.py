@@ -21,9 +21,9 @@ from langmem_tiers import (
     StorageBusyError,
     UnsavedError,
 )
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_ALL_BACKENDS, ON_FILE_AND_SERVER
-from tests.faults.held import held
+from tests.faults.held import hold_write_lock
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_many_threads_share_transactions_and_each_session_keeps_its_order(
             for n in range(each):
                 writer.add(tenant, f"s{mine % 3}", said(f"{mine}/{n}"))
 
-        in_threads(threads, write)
+        run_in_threads(threads, write)
         report = writer.report
     assert (report.stored, report.pending, report.refused) == (threads * each, 0, 0)
     assert report.batches < threads * each
@@ -181,7 +181,7 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:
     with hasty.writer(timeout_seconds=30) as writer:
-        with held(url):
+        with hold_write_lock(url):
             futures = [writer.submit(tenant, f"s{n % 2}", said(f"{n}")) for n in range(6)]
             with pytest.raises(UnsavedError, match="do not add them again"):
                 writer.add(tenant, "s0", said("6"), timeout_seconds=0.2)
@@ -200,7 +200,7 @@ def test_a_store_that_fails_is_asked_again_until_it_works_and_nothing_is_doubled
 @ON_FILE_AND_SERVER
 def test_who_adds_more_than_may_wait_waits_or_is_told_so(url: str, hasty: MemoryEngine, tenant: str) -> None:
     with hasty.writer(acknowledge="queued", max_pending=5, timeout_seconds=30) as writer:
-        with held(url):
+        with hold_write_lock(url):
             for n in range(5):
                 writer.add(tenant, "s", said(f"{n}"))
             with pytest.raises(StorageBusyError, match="nothing was taken"):
@@ -226,7 +226,7 @@ def test_what_cannot_be_stored_is_in_the_report_and_can_be_taken_in_again(
         tenant, "a", said("stored")
     )
     writer.flush(30)
-    with held(url):
+    with hold_write_lock(url):
         futures = [writer.submit(tenant, "ab"[n % 2], said(f"{n}")) for n in range(4)]
         wait_until(lambda: writer.report.retries > 0, "the writer tries again")
         report = writer.close(timeout_seconds=0.2)
@@ -275,7 +275,7 @@ def test_without_a_file_what_was_not_stored_is_an_error_at_the_end(
     url: str, hasty: MemoryEngine, tenant: str
 ) -> None:
     writer = hasty.writer(acknowledge="queued")
-    with held(url):
+    with hold_write_lock(url):
         writer.add(tenant, "s", said("one"))
         with pytest.raises(UnsavedError, match="1 messages were not stored"):
             writer.close(timeout_seconds=0.1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langmem_tiers import Message, Partition, Role, TokenBudget, ToolCall, partition_messages
-from langmem_tiers.sessions.budget_partition import Sized, partition
+from langmem_tiers.sessions.budget_partition import GroupSize, partition_groups
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -16,13 +16,13 @@ def budget_of(window: int, tokens: int = 100) -> TokenBudget:
     return TokenBudget(context_tokens=tokens, system_tokens=0, response_tokens=0, full_message_window=window)
 
 
-def singles(*tokens: int) -> list[Sized]:
+def singles(*tokens: int) -> list[GroupSize]:
     """Messages that stand alone, oldest first."""
-    return [Sized(1, count) for count in tokens]
+    return [GroupSize(1, count) for count in tokens]
 
 
 def test_nothing_is_divided_into_nothing() -> None:
-    assert partition([], budget_of(30)) == Partition((), (), (), 0)
+    assert partition_groups([], budget_of(30)) == Partition((), (), (), 0)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_nothing_is_divided_into_nothing() -> None:
     ],
 )
 def test_step_1_the_window_stays_full(window: int, tokens: list[int], used: int) -> None:
-    parts = partition(singles(*tokens), budget_of(window))
+    parts = partition_groups(singles(*tokens), budget_of(window))
     assert parts == Partition(tuple(range(len(tokens))), (), (), used)
 
 
@@ -52,7 +52,7 @@ def test_step_1_the_window_stays_full(window: int, tokens: list[int], used: int)
     ],
 )
 def test_step_2_older_ones_stay_full_up_to_85_percent(tokens: list[int], parts: Partition) -> None:
-    assert partition(singles(*tokens), budget_of(1)) == parts
+    assert partition_groups(singles(*tokens), budget_of(1)) == parts
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_step_2_older_ones_stay_full_up_to_85_percent(tokens: list[int], parts: 
     ],
 )
 def test_step_3_others_are_compressed_up_to_95_percent(tokens: list[int], parts: Partition) -> None:
-    assert partition(singles(*tokens), budget_of(1)) == parts
+    assert partition_groups(singles(*tokens), budget_of(1)) == parts
 
 
 @pytest.mark.parametrize(
     ("tokens", "size"), [(60, 12), (61, 13), (64, 13), (65, 13), (66, 14), (99, 20), (100, 20), (101, 21)]
 )
 def test_a_compressed_one_takes_20_percent_rounded_up(tokens: int, size: int) -> None:
-    assert partition(singles(tokens, 30), budget_of(1)) == Partition((1,), (0,), (), 30 + size)
+    assert partition_groups(singles(tokens, 30), budget_of(1)) == Partition((1,), (0,), (), 30 + size)
 
 
 def test_the_least_of_messages_takes_a_token_when_compressed() -> None:
-    assert partition(singles(1, 94), budget_of(1)) == Partition((1,), (0,), (), 95)
-    assert partition(singles(1, 95), budget_of(1)) == Partition((1,), (), (0,), 95)
+    assert partition_groups(singles(1, 94), budget_of(1)) == Partition((1,), (0,), (), 95)
+    assert partition_groups(singles(1, 95), budget_of(1)) == Partition((1,), (), (0,), 95)
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_the_least_of_messages_takes_a_token_when_compressed() -> None:
     ],
 )
 def test_step_4_what_fits_neither_way_is_dropped(tokens: list[int], parts: Partition) -> None:
-    assert partition(singles(*tokens), budget_of(1)) == parts
+    assert partition_groups(singles(*tokens), budget_of(1)) == parts
 
 
 def test_an_older_one_may_be_full_behind_a_compressed_one() -> None:
     # 50, then 90 > 85: 58, then 78
-    assert partition(singles(20, 40, 50), budget_of(1)) == Partition((0, 2), (1,), (), 78)
+    assert partition_groups(singles(20, 40, 50), budget_of(1)) == Partition((0, 2), (1,), (), 78)
 
 
 def test_an_older_one_may_be_compressed_behind_a_dropped_one() -> None:
     # 85, then 97 > 95, then 93
-    assert partition(singles(40, 60, 85), budget_of(1)) == Partition((2,), (0,), (1,), 93)
+    assert partition_groups(singles(40, 60, 85), budget_of(1)) == Partition((2,), (0,), (1,), 93)
 
 
 def test_all_four_steps_in_one_conversation() -> None:
     # From the newest: 20 + 20 (window), 40 (80), 30 (86), 60 (98: dropped), 45 (95), 1 (96: dropped)
-    parts = partition(singles(1, 45, 60, 30, 40, 20, 20), budget_of(2))
+    parts = partition_groups(singles(1, 45, 60, 30, 40, 20, 20), budget_of(2))
     assert parts == Partition((4, 5, 6), (1, 3), (0, 2), 95)
 
 
 def test_a_message_without_tokens_stays_full_as_long_as_others_do() -> None:
-    assert partition(singles(0, 85), budget_of(1)) == Partition((0, 1), (), (), 85)
+    assert partition_groups(singles(0, 85), budget_of(1)) == Partition((0, 1), (), (), 85)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_message_without_tokens_stays_full_as_long_as_others_do() -> None:
     ],
 )
 def test_the_window_is_counted_in_messages_and_kept_in_groups(window: int, parts: Partition) -> None:
-    groups = [Sized(1, 10), Sized(3, 40), Sized(1, 50)]
-    assert partition(groups, budget_of(window)) == parts
+    groups = [GroupSize(1, 10), GroupSize(3, 40), GroupSize(1, 50)]
+    assert partition_groups(groups, budget_of(window)) == parts
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_window_is_counted_in_messages_and_kept_in_groups(window: int, parts
     ],
 )
 def test_a_window_larger_than_the_budget_gives_its_oldest_up(tokens: list[int], parts: Partition) -> None:
-    assert partition(singles(*tokens), budget_of(30)) == parts
+    assert partition_groups(singles(*tokens), budget_of(30)) == parts
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_a_window_larger_than_the_budget_gives_its_oldest_up(tokens: list[int], 
     ],
 )
 def test_a_message_larger_than_the_budget_is_compressed_or_dropped(tokens: int, parts: Partition) -> None:
-    assert partition(singles(tokens), budget_of(1)) == parts
+    assert partition_groups(singles(tokens), budget_of(1)) == parts
 
 
 def test_a_message_larger_than_the_budget_does_not_cost_its_neighbours_their_place() -> None:
-    assert partition(singles(10, 5_000, 10), budget_of(3)) == Partition((0, 2), (), (1,), 20)
+    assert partition_groups(singles(10, 5_000, 10), budget_of(3)) == Partition((0, 2), (), (1,), 20)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_a_message_larger_than_the_budget_does_not_cost_its_neighbours_their_pla
     ],
 )
 def test_what_is_in_use_already_is_counted_first(pinned: int, tokens: list[int], parts: Partition) -> None:
-    assert partition(singles(*tokens), budget_of(1), pinned_tokens=pinned) == parts
+    assert partition_groups(singles(*tokens), budget_of(1), pinned_tokens=pinned) == parts
 
 
 def test_compressed_sizes_may_be_known_better() -> None:
     sizes = {0: 5, 1: 9}
-    parts = partition(singles(80, 80, 80), budget_of(1), compressed_tokens=sizes.__getitem__)
+    parts = partition_groups(singles(80, 80, 80), budget_of(1), compressed_tokens=sizes.__getitem__)
     assert parts == Partition((2,), (0, 1), (), 94)
-    assert partition(singles(80, 80, 80), budget_of(1)) == Partition((2,), (), (0, 1), 80)
+    assert partition_groups(singles(80, 80, 80), budget_of(1)) == Partition((2,), (), (0, 1), 80)
 
 
 def test_the_shares_are_those_of_the_budget() -> None:
@@ -188,17 +188,17 @@ def test_the_shares_are_those_of_the_budget() -> None:
         compressed_ratio=0.5,
     )
     # 40, then 50 at full, then 51 > 50: 50 + 1, then 50 + 10 > 60: 61
-    assert partition(singles(18, 1, 10, 40), budget) == Partition((2, 3), (0, 1), (), 60)
-    assert partition(singles(20, 1, 10, 40), budget) == Partition((2, 3), (1,), (0,), 51)
+    assert partition_groups(singles(18, 1, 10, 40), budget) == Partition((2, 3), (0, 1), (), 60)
+    assert partition_groups(singles(20, 1, 10, 40), budget) == Partition((2, 3), (1,), (0,), 51)
 
 
 def test_the_default_budget_is_divided_at_its_own_numbers() -> None:
     # 190,904 available: 85 % are 162,268, 95 % are 181,358
     window = singles(*[5_000] * 30)
-    assert partition([Sized(1, 12_268), *window], TokenBudget()).tokens == 162_268
-    assert partition([Sized(1, 12_269), *window], TokenBudget()).compressed == (0,)
-    assert partition([Sized(1, 156_790), *window], TokenBudget()).tokens == 181_358
-    assert partition([Sized(1, 156_791), *window], TokenBudget()).dropped == (0,)
+    assert partition_groups([GroupSize(1, 12_268), *window], TokenBudget()).tokens == 162_268
+    assert partition_groups([GroupSize(1, 12_269), *window], TokenBudget()).compressed == (0,)
+    assert partition_groups([GroupSize(1, 156_790), *window], TokenBudget()).tokens == 181_358
+    assert partition_groups([GroupSize(1, 156_791), *window], TokenBudget()).dropped == (0,)
 
 
 def message(name: str, tokens: int, *, calls: str = "", answers: str | None = None) -> Message:

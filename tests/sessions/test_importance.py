@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from langmem_tiers import Role, Score, Subject
-from langmem_tiers.sessions.analysis import IMPORTANCE
+from langmem_tiers.sessions.analysis import IMPORTANCE_SCORER
 
 PLAIN = "The garden gate was painted green."
 OLD_HOURS = 1000.0  # no recency left
 
 
 def test_an_old_text_without_signals_stays_at_the_base() -> None:
-    assert IMPORTANCE.score(Subject(PLAIN, Role.USER, OLD_HOURS)) == Score(0.5, 0.5, ())
+    assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, OLD_HOURS)) == Score(0.5, 0.5, ())
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_an_old_text_without_signals_stays_at_the_base() -> None:
     ],
 )
 def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value: float) -> None:
-    score = IMPORTANCE.score(Subject(text, Role.USER, OLD_HOURS))
+    score = IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS))
     assert score.value == value
     assert [name for name, _ in score.parts] == [signal]
 
@@ -46,12 +46,12 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
     ],
 )
 def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
-    assert IMPORTANCE.score(Subject(text, Role.USER, OLD_HOURS)).parts == ()
+    assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).parts == ()
 
 
 def test_a_signal_counts_once_however_often_its_words_occur() -> None:
     text = "My name is Ada, I prefer tea, remember that my name is Ada"
-    assert IMPORTANCE.score(Subject(text, Role.USER, OLD_HOURS)).value == 0.8
+    assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).value == 0.8
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_signal_counts_once_however_often_its_words_occur() -> None:
     [(Role.TOOL, 0.6), (Role.USER, 0.5), (Role.ASSISTANT, 0.5), (Role.SYSTEM, 0.5), (None, 0.5)],
 )
 def test_a_tool_result_counts_a_tenth_more(role: Role | None, value: float) -> None:
-    assert IMPORTANCE.score(Subject(PLAIN, role, OLD_HOURS)).value == value
+    assert IMPORTANCE_SCORER.score(Subject(PLAIN, role, OLD_HOURS)).value == value
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_a_tool_result_counts_a_tenth_more(role: Role | None, value: float) -> N
     [(0.0, 0.7), (6.0, 0.675), (12.0, 0.65), (24.0, 0.6), (36.0, 0.55), (48.0, 0.5), (1000.0, 0.5)],
 )
 def test_recency_fades_by_a_tenth_a_day_to_nothing(age_hours: float, value: float) -> None:
-    assert IMPORTANCE.score(Subject(PLAIN, Role.USER, age_hours)).value == value
+    assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, age_hours)).value == value
 
 
 def test_what_comes_from_the_future_is_as_recent_as_now() -> None:
-    assert IMPORTANCE.score(Subject(PLAIN, Role.USER, -100.0)).value == 0.7
+    assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, -100.0)).value == 0.7
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_what_comes_from_the_future_is_as_recent_as_now() -> None:
     [(0, 0.5), (1, 0.52), (2, 0.54), (3, 0.56), (4, 0.58), (5, 0.6), (6, 0.6), (1_000_000, 0.6)],
 )
 def test_each_access_adds_up_to_a_tenth_together(access_count: int, value: float) -> None:
-    assert IMPORTANCE.score(Subject(PLAIN, Role.USER, OLD_HOURS, access_count)).value == value
+    assert IMPORTANCE_SCORER.score(Subject(PLAIN, Role.USER, OLD_HOURS, access_count)).value == value
 
 
 def test_the_signals_add_up() -> None:
-    score = IMPORTANCE.score(Subject("We decided on green.", Role.TOOL, 36.0, 2))
+    score = IMPORTANCE_SCORER.score(Subject("We decided on green.", Role.TOOL, 36.0, 2))
     assert score.value == 0.89
     assert str(score) == "0.89 = 0.50 +0.20 decision +0.10 tool result +0.05 recency +0.04 access"
 
 
 def test_a_score_ends_at_1() -> None:
-    score = IMPORTANCE.score(Subject("My name is Ada and I will paint it.", Role.TOOL, 0.0, 9))
+    score = IMPORTANCE_SCORER.score(Subject("My name is Ada and I will paint it.", Role.TOOL, 0.0, 9))
     assert score.value == 1.0
     assert [name for name, _ in score.parts] == [
         "about the user",
@@ -102,4 +102,4 @@ def test_a_score_ends_at_1() -> None:
 
 def test_the_relevance_signals_have_no_say() -> None:
     text = "Critical error: the password and the selector of https://example.com failed"
-    assert IMPORTANCE.score(Subject(text, Role.USER, OLD_HOURS)).value == 0.5
+    assert IMPORTANCE_SCORER.score(Subject(text, Role.USER, OLD_HOURS)).value == 0.5

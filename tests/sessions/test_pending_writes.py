@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import (
     CacheConfig,
     EngineConfig,
@@ -18,14 +18,14 @@ from langmem_tiers import (
     RedisConfig,
 )
 from langmem_tiers.sessions.batch_repository import SqlBatchStore
-from tests.erasing import SECRET, call
+from tests.erasing import SECRET, make_tool_call
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from langmem_tiers import Erased
+    from langmem_tiers import ErasedIds
     from langmem_tiers.sessions.batch_writer import BatchWriter
     from langmem_tiers.testing import FrozenClock
 
@@ -75,11 +75,11 @@ def test_the_file_of_a_writer_that_never_rests_holds_nothing_that_was_forgotten(
     writer = patient(engine, report_path=report)
     writer.add(tenant, "s", MessageDraft("user", SECRET, id="m"))
 
-    def goes_on(_erased: Erased) -> dict[str, int]:
+    def goes_on(_erased: ErasedIds) -> dict[str, int]:
         writer.add("bob", tenant, MessageDraft("user", "Hi."))
         return {}
 
-    engine.parts.erasers.insert(0, goes_on)
+    engine.services.erasers.insert(0, goes_on)
     engine.forget(namespace=tenant, scrub=False)
     assert SECRET not in report.read_text()
     assert [one.session for one in writer.unsaved] == [tenant]
@@ -146,7 +146,7 @@ def test_what_is_only_in_working_memory_is_forgotten(engine: MemoryEngine, tenan
 
 
 def test_a_call_in_working_memory_goes_with_its_result(engine: MemoryEngine, tenant: str) -> None:
-    waits, result = call(1)
+    waits, result = make_tool_call(1)
     engine.working.append(tenant, "s", "user", "Look it up.")
     engine.working.append(tenant, "s", waits)
     engine.working.flush()
@@ -164,7 +164,7 @@ def test_notes_stay_when_a_message_goes_and_go_with_their_session(
     engine.working.set_scratchpad(tenant, "s", "try the other door")
     if where == "stored":
         engine.working.flush()
-        engine.working.forget((tenant,))
+        engine.working.delete((tenant,))
     engine.forget(namespace=tenant, session="s", message="m", scrub=False)
     assert engine.working.get(tenant, "s").scratchpad == "try the other door"
     engine.forget(namespace=tenant, session="s", scrub=False)
@@ -243,7 +243,7 @@ def test_what_waited_is_not_written_into_what_was_restored(tmp_path: Path, scope
 
 
 def test_nothing_of_what_was_replaced_is_left_in_redis(tmp_path: Path) -> None:
-    with OwnRedis() as server:
+    with TemporaryRedis() as server:
         config = EngineConfig(
             cache=CacheConfig(max_characters=0),
             redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS),

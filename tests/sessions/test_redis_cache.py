@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import (
     CacheConfig,
     EngineConfig,
@@ -21,9 +21,9 @@ from langmem_tiers import (
     ToolCall,
 )
 from langmem_tiers.common.messages import Role
-from langmem_tiers.sessions.redis.connection import RedisLink
-from langmem_tiers.sessions.redis.windows import scores_of, to_member, to_message
-from langmem_tiers.sessions.session_version import Written
+from langmem_tiers.sessions.redis.connection import RedisConnection
+from langmem_tiers.sessions.redis.windows import from_window_member, to_scores, to_window_member
+from langmem_tiers.sessions.session_version import SessionWrite
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -37,26 +37,28 @@ NOT_IN_PROCESS = CacheConfig(max_characters=0)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnRedis]:
-    with OwnRedis() as started:
+def server() -> Iterator[TemporaryRedis]:
+    with TemporaryRedis() as started:
         yield started
 
 
 @pytest.fixture
-def client(server: OwnRedis) -> Iterator[Any]:
+def client(server: TemporaryRedis) -> Iterator[Any]:
     with server.client as opened:
         opened.flushall()
         yield opened
 
 
-def opened(url: object, server: OwnRedis, clock: FrozenClock | None = None, **redis: object) -> MemoryEngine:
+def opened(
+    url: object, server: TemporaryRedis, clock: FrozenClock | None = None, **redis: object
+) -> MemoryEngine:
     given = RedisConfig(**{"url": server.url, "timeout_seconds": LIMIT_SECONDS, **redis})  # type: ignore[arg-type]
     config = EngineConfig(cache=NOT_IN_PROCESS, redis=given)
     return MemoryEngine(url, config=config, clock=clock, embedder=None)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def engine(tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
+def engine(tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock) -> Iterator[MemoryEngine]:
     with opened(tmp_path / "memory.db", server, clock) as one:
         yield one
 
@@ -83,7 +85,7 @@ def test_what_was_just_added_comes_from_redis(engine: MemoryEngine, client: Any)
 
 
 def test_what_a_writer_stored_is_there_for_other_engines(
-    tmp_path: Path, server: OwnRedis, client: Any
+    tmp_path: Path, server: TemporaryRedis, client: Any
 ) -> None:
     def reads(session: str) -> list[str]:
         return [message.content for message in other.session("acme", session).latest(9)]
@@ -111,7 +113,11 @@ def test_what_a_writer_stored_is_there_for_other_engines(
 
 
 def test_a_writer_needs_no_redis_that_answers(tmp_path: Path) -> None:
-    with OwnRedis() as server, opened(tmp_path / "memory.db", server) as engine, engine.writer() as writer:
+    with (
+        TemporaryRedis() as server,
+        opened(tmp_path / "memory.db", server) as engine,
+        engine.writer() as writer,
+    ):
         for n in range(6):
             if n == 3:
                 server.kill()
@@ -178,15 +184,15 @@ def test_a_message_comes_back_without_loss() -> None:
         tool_call_id="",
         payload_json='{"x":1.0}',
     )
-    assert to_message("key", to_member("key", message)) == message
+    assert from_window_member("key", to_window_member("key", message)) == message
     with pytest.raises(ValueError, match="no message of ours"):
-        to_message("another key", to_member("key", message))
+        from_window_member("another key", to_window_member("key", message))
     with pytest.raises(ValueError, match="no message of ours"):
-        to_message("key", to_member("key", message).replace(b"real", b"fake"))
-    assert scores_of([message, message]) == [scores_of([message])[0], scores_of([message])[0] + 1]
+        from_window_member("key", to_window_member("key", message).replace(b"real", b"fake"))
+    assert to_scores([message, message]) == [to_scores([message])[0], to_scores([message])[0] + 1]
 
 
-def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: OwnRedis, client: Any) -> None:
+def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server, window=4, max_window_bytes=2000) as engine:
         session = engine.session("acme", "s")
         for n in range(6):
@@ -203,7 +209,7 @@ def test_a_window_takes_no_more_than_it_may(tmp_path: Path, server: OwnRedis, cl
         assert said(engine, 12)[-10:] == [str(n) for n in range(10)]
 
 
-def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: OwnRedis, client: Any) -> None:
+def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: TemporaryRedis, client: Any) -> None:
     with opened(tmp_path / "memory.db", server) as one, MemoryEngine(tmp_path / "memory.db") as without:
         one.session("acme", "s").add("user", "first")
         without.session("acme", "s").add("user", "second")
@@ -215,22 +221,22 @@ def test_a_write_that_redis_did_not_see_is_seen(tmp_path: Path, server: OwnRedis
 def test_a_slower_fill_does_not_replace_what_was_written_after_it(engine: MemoryEngine, client: Any) -> None:
     session = engine.session("acme", "s")
     session.add("user", "one")
-    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
+    windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
     client.flushall()
     stamp = stamps.get(session.key)
     assert stamp is not None
-    found = windows.read(session.key, stamp, 9)
+    found = windows.get(session.key, stamp, 9)
     assert found is not None
-    old = engine._parts.short_term.messages.latest(session.key, 9).messages  # fills it
+    old = engine._services.short_term.messages.list_latest(session.key, 9).messages  # fills it
     session.add("user", "two")
-    windows.fill(session.key, stamp, old, head=found.head, whole=True)  # who was slower comes now
+    windows.put(session.key, stamp, old, head=found.head, whole=True)  # who was slower comes now
     before = status(engine).hits
     assert said(engine) == ["one", "two"]
     assert status(engine).hits == before + 1
 
 
 def test_engines_that_take_turns_keep_the_window_as_it_is(
-    shared_postgres: str, server: OwnRedis, client: Any, tenant: str
+    shared_postgres: str, server: TemporaryRedis, client: Any, tenant: str
 ) -> None:
     with opened(shared_postgres, server) as one, opened(shared_postgres, server) as two:
         for number in range(4):
@@ -245,9 +251,9 @@ def test_engines_that_take_turns_keep_the_window_as_it_is(
 def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEngine) -> None:
     session = engine.session("acme", "s")
     session.add("user", "zero")
-    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
-    record = engine._parts.short_term.messages._record  # type: ignore[attr-defined]
-    now = engine._parts.now()
+    windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
+    record = engine._services.short_term.messages._record  # type: ignore[attr-defined]
+    now = engine._services.now()
     states = [stamps.get(session.key)]
     batches = []
     for text in ("one", "two"):  # stored, and not written through yet
@@ -261,13 +267,13 @@ def test_writers_that_overtake_each_other_leave_no_wrong_window(engine: MemoryEn
         before, after = states[place], states[place + 1]
         assert before is not None
         assert after is not None
-        windows.extend([Written(session.key, before, after, batches[place])])
+        windows.extend([SessionWrite(session.key, before, after, batches[place])])
         assert said(engine) == ["zero", "one", "two"]
 
 
 @pytest.mark.parametrize("unread", [0, 1, 2, 3])
 def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
-    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock, unread: int
+    tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock, unread: int
 ) -> None:
     path, copy = tmp_path / "memory.db", tmp_path / "copy.db"
     with opened(path, server, clock) as engine:
@@ -290,7 +296,7 @@ def test_a_database_that_was_restored_is_not_mixed_with_what_redis_remembers(
 
 
 def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
-    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock
+    tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
     with opened(tmp_path / "1.db", server, clock):
         pass
@@ -303,7 +309,9 @@ def test_a_copy_of_a_database_with_other_sessions_under_its_keys_shows_its_own(
         assert [m.content for m in other.session("bob", "s").latest()] == ["his"]
 
 
-def test_what_is_erased_is_in_redis_no_more(engine: MemoryEngine, server: OwnRedis, client: Any) -> None:
+def test_what_is_erased_is_in_redis_no_more(
+    engine: MemoryEngine, server: TemporaryRedis, client: Any
+) -> None:
     doomed = engine.session("acme", "s")
     doomed.add("user", "a secret of one")
     engine.session("acme", "t").add("user", "a secret of two")
@@ -320,17 +328,17 @@ def test_who_read_it_before_does_not_bring_back_what_is_erased(engine: MemoryEng
     session = engine.session("acme", "s")
     session.add("user", "a secret")
     client.flushall()
-    windows, stamps = engine._redis._windows, engine._redis._cached.stamps  # type: ignore[union-attr]
+    windows, stamps = engine._redis._windows, engine._redis._tails.versions  # type: ignore[union-attr]
     stamp = stamps.get(session.key)
     assert stamp is not None
     messages = session.latest()
     client.flushall()
-    found = windows.read(session.key, stamp, 9)
+    found = windows.get(session.key, stamp, 9)
     assert found is not None
     session.delete()
-    windows.fill(session.key, stamp, messages, head=found.head, whole=True)
-    windows.fill(session.key, stamp, messages, head=b"~gone", whole=True)
-    windows.extend([Written(session.key, stamp, stamp.after(2, engine._parts.now()), messages)])
+    windows.put(session.key, stamp, messages, head=found.head, whole=True)
+    windows.put(session.key, stamp, messages, head=b"~gone", whole=True)
+    windows.extend([SessionWrite(session.key, stamp, stamp.advance(2, engine._services.now()), messages)])
     assert b"secret" not in everything(client)
 
 
@@ -345,7 +353,7 @@ def test_a_session_that_is_made_anew_begins_empty(engine: MemoryEngine) -> None:
 
 
 def test_two_databases_share_a_redis_and_see_nothing_of_each_other(
-    tmp_path: Path, server: OwnRedis, client: Any, clock: FrozenClock
+    tmp_path: Path, server: TemporaryRedis, client: Any, clock: FrozenClock
 ) -> None:
     with opened(tmp_path / "1.db", server, clock) as one, opened(tmp_path / "2.db", server, clock) as other:
         one.session("acme", "s").add("user", "mine")
@@ -414,21 +422,21 @@ def test_a_redis_that_failed_is_left_alone_for_a_while_and_then_asked_once(
     tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = RedisConfig(url=f"unix://{tmp_path}/no.sock", retry_seconds=5.0)
-    link = RedisLink(config, clock.monotonic)
+    link = RedisConnection(config, clock.monotonic)
     assert link.is_up
     assert not link.ping()  # nothing listens there
     assert (link.is_up, link.failures, link.skipped) == (False, 1, 0)
-    assert link.ask(lambda: pytest.fail("it was asked too early")) is None
+    assert link.execute(lambda: pytest.fail("it was asked too early")) is None
     clock.advance(seconds=4.9)
     assert not link.ping()
     assert (link.is_up, link.failures, link.skipped) == (False, 1, 2)
 
     clock.advance(seconds=0.1)
     assert link.is_up
-    answer = link.ask(lambda: (link.is_up, link.ask(lambda: "another"), link.skipped))
+    answer = link.execute(lambda: (link.is_up, link.execute(lambda: "another"), link.skipped))
     assert answer == (False, None, 3)  # while the first one tries, no other does
     assert (link.is_up, link.failures, link.skipped) == (True, 1, 3)
-    assert link.ask(lambda: "another") == "another"
+    assert link.execute(lambda: "another") == "another"
 
     for seconds in (0, 594, 1):
         clock.advance(seconds=seconds)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_lists import FRAME, REDUNDANT
 from benchmarks.growth_texts import FINGERPRINT_UNITS
 from langmem_tiers import InvalidConfigError, find_redundant
-from langmem_tiers.sessions.redundancy import are_duplicates, fingerprint
-from tests.counting import function_calls
+from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
+from tests.counting import count_function_calls
 from tests.examples import examples
 
 
@@ -118,8 +118,8 @@ def test_a_text_that_turns_the_meaning_around_is_no_duplicate(name: str) -> None
     older, newer = differ(*DIFFERENT[name])
     assert len(set(re.findall(r"[\w'’]+", older.lower()))) >= 20
     assert jaccard(older, newer) >= 0.9, "too different to prove anything"
-    assert not are_duplicates(fingerprint(older), fingerprint(newer))
-    assert not are_duplicates(fingerprint(newer), fingerprint(older))
+    assert not are_duplicates(compute_fingerprint(older), compute_fingerprint(newer))
+    assert not are_duplicates(compute_fingerprint(newer), compute_fingerprint(older))
     assert find_redundant([older, newer]) == {}
 
 
@@ -245,7 +245,7 @@ def families(draw: st.DrawFn) -> list[str]:
 
 
 def marked_by_all_pairs(texts: list[str], threshold: float) -> set[int]:
-    prints = [fingerprint(text) for text in texts]
+    prints = [compute_fingerprint(text) for text in texts]
     return {
         older
         for older in range(len(texts))
@@ -264,7 +264,7 @@ def test_the_index_finds_exactly_what_all_pairs_find(texts: list[str], threshold
 @examples(100)
 @given(families(), st.sampled_from([0.5, 0.7, 0.9, 1.0]))
 def test_whatever_is_marked_names_a_newer_duplicate(texts: list[str], threshold: float) -> None:
-    prints = [fingerprint(text) for text in texts]
+    prints = [compute_fingerprint(text) for text in texts]
     for older, newer in find_redundant(texts, threshold).items():
         assert older < newer
         assert are_duplicates(prints[older], prints[newer], threshold)
@@ -279,7 +279,7 @@ def test_whatever_is_marked_is_as_similar_as_the_threshold(texts: list[str], thr
 
 @given(families())
 def test_being_duplicates_goes_both_ways(texts: list[str]) -> None:
-    for one, other in pairwise(map(fingerprint, texts)):
+    for one, other in pairwise(map(compute_fingerprint, texts)):
         assert are_duplicates(one, other, 0.5) == are_duplicates(other, one, 0.5)
 
 
@@ -297,15 +297,15 @@ def test_being_duplicates_goes_both_ways(texts: list[str]) -> None:
 def test_twice_as_many_texts_take_twice_as_many_calls(texts: str, redundant: int) -> None:
     many = REDUNDANT[texts](1_000)
     assert len(find_redundant(many)) == redundant
-    half = function_calls(lambda: find_redundant(many[:500]))
-    assert function_calls(lambda: find_redundant(many)) < 2.2 * half
+    half = count_function_calls(lambda: find_redundant(many[:500]))
+    assert count_function_calls(lambda: find_redundant(many)) < 2.2 * half
 
 
 @pytest.mark.parametrize("piece", FINGERPRINT_UNITS)
 def test_a_fingerprint_of_a_piece_repeated_to_20000_characters_has_at_most_one_word(piece: str) -> None:
-    found = fingerprint(repeated(piece, 20_000))
+    found = compute_fingerprint(repeat_to_size(piece, 20_000))
     assert len(found.words) == piece[0].isalnum()
-    assert bool(found.turning) == (piece in {"1", "a1", "not ", "n't", "<", " <"})
+    assert bool(found.meaning_markers) == (piece in {"1", "a1", "not ", "n't", "<", " <"})
 
 
 @pytest.mark.parametrize("distance", [3, 4, 5, 6])
@@ -313,7 +313,7 @@ def test_the_order_of_the_four_words_on_each_side_of_a_negation_counts(distance:
     words = "ant bee cow dog elk fox gnu".split()
     swapped = [*words]
     swapped[distance - 1], swapped[distance] = words[distance], words[distance - 1]
-    one, other = (fingerprint(" ".join(["not", *order])) for order in (words, swapped))
+    one, other = (compute_fingerprint(" ".join(["not", *order])) for order in (words, swapped))
     assert are_duplicates(one, other) is (distance > 4)
-    one, other = (fingerprint(" ".join([*reversed(order), "not"])) for order in (words, swapped))
+    one, other = (compute_fingerprint(" ".join([*reversed(order), "not"])) for order in (words, swapped))
     assert are_duplicates(one, other) is (distance > 4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langmem_tiers import RELEVANCE_SIGNALS, Role, Score, Scorer, Signal, Subject
-from langmem_tiers.common.scorer import says
-from langmem_tiers.sessions.analysis import RELEVANCE
+from langmem_tiers.common.scorer import build_word_signal
+from langmem_tiers.sessions.analysis import RELEVANCE_SCORER
 
 PLAIN = "The garden gate was painted green."
 """Says nothing that counts, at any length."""
@@ -16,7 +16,9 @@ AGE_HOURS = 20.0
 
 
 def test_a_text_without_signals_moves_by_its_recency_alone() -> None:
-    assert RELEVANCE.score(Subject(PLAIN, Role.USER, AGE_HOURS)) == Score(0.6, 0.5, (("recency", 0.1),))
+    assert RELEVANCE_SCORER.score(Subject(PLAIN, Role.USER, AGE_HOURS)) == Score(
+        0.6, 0.5, (("recency", 0.1),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,9 @@ def test_a_text_without_signals_moves_by_its_recency_alone() -> None:
     ],
 )
 def test_recency_is_by_hour_and_day(age_hours: float, value: float, points: float) -> None:
-    assert RELEVANCE.score(Subject(PLAIN, age_hours=age_hours)) == Score(value, 0.5, (("recency", points),))
+    assert RELEVANCE_SCORER.score(Subject(PLAIN, age_hours=age_hours)) == Score(
+        value, 0.5, (("recency", points),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ def test_recency_is_by_hour_and_day(age_hours: float, value: float, points: floa
     ],
 )
 def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value: float) -> None:
-    score = RELEVANCE.score(Subject(text, Role.USER, AGE_HOURS))
+    score = RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS))
     assert score.value == value
     assert [name for name, _ in score.parts] == ["recency", signal]
 
@@ -69,7 +73,7 @@ def test_each_content_signal_adds_its_points_alone(text: str, signal: str, value
     ],
 )
 def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
-    names = [name for name, _ in RELEVANCE.score(Subject(text, Role.USER, AGE_HOURS)).parts]
+    names = [name for name, _ in RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts]
     assert names == ["recency", signal]
 
 
@@ -83,12 +87,12 @@ def test_upper_and_lower_case_are_one(text: str, signal: str) -> None:
     ],
 )
 def test_a_text_that_only_resembles_a_signal_gets_none(text: str) -> None:
-    assert RELEVANCE.score(Subject(text, Role.USER, AGE_HOURS)).parts == (("recency", 0.1),)
+    assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).parts == (("recency", 0.1),)
 
 
 def test_a_signal_counts_once_however_often_its_words_occur() -> None:
     text = "An error, an error, and it failed, failed, failed with an error."
-    assert RELEVANCE.score(Subject(text, Role.USER, AGE_HOURS)).value == 0.75
+    assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).value == 0.75
 
 
 @pytest.mark.parametrize(
@@ -96,11 +100,11 @@ def test_a_signal_counts_once_however_often_its_words_occur() -> None:
     [(0, 0.4), (1, 0.4), (19, 0.4), (20, 0.6), (21, 0.6)],
 )
 def test_a_text_under_20_characters_loses_a_fifth(length: int, value: float) -> None:
-    assert RELEVANCE.score(Subject("x" * length, Role.USER, AGE_HOURS)).value == value
+    assert RELEVANCE_SCORER.score(Subject("x" * length, Role.USER, AGE_HOURS)).value == value
 
 
 def test_space_around_a_text_makes_it_no_longer() -> None:
-    assert RELEVANCE.score(Subject("   short one" + " " * 30, Role.USER, AGE_HOURS)).value == 0.4
+    assert RELEVANCE_SCORER.score(Subject("   short one" + " " * 30, Role.USER, AGE_HOURS)).value == 0.4
 
 
 @pytest.mark.parametrize("word", ["ok", "yes", "no", "sure", "thanks", "hi", "hello"])
@@ -108,7 +112,7 @@ def test_space_around_a_text_makes_it_no_longer() -> None:
     "rest", [" paint the gate green", ", paint the gate green", "! Paint the gate green"]
 )
 def test_a_text_that_starts_with_small_talk_loses_three_tenths(word: str, rest: str) -> None:
-    score = RELEVANCE.score(Subject(word + rest, Role.USER, AGE_HOURS))
+    score = RELEVANCE_SCORER.score(Subject(word + rest, Role.USER, AGE_HOURS))
     assert score == Score(0.3, 0.5, (("recency", 0.1), ("small talk", -0.3)))
 
 
@@ -126,11 +130,11 @@ def test_a_text_that_starts_with_small_talk_loses_three_tenths(word: str, rest: 
     ],
 )
 def test_a_text_that_does_not_start_with_the_word_loses_nothing(text: str) -> None:
-    assert RELEVANCE.score(Subject(text, Role.USER, AGE_HOURS)).value == 0.6
+    assert RELEVANCE_SCORER.score(Subject(text, Role.USER, AGE_HOURS)).value == 0.6
 
 
 def test_space_before_small_talk_hides_nothing() -> None:
-    assert RELEVANCE.score(Subject("\n  ok, paint the gate green", Role.USER, AGE_HOURS)).value == 0.3
+    assert RELEVANCE_SCORER.score(Subject("\n  ok, paint the gate green", Role.USER, AGE_HOURS)).value == 0.3
 
 
 @pytest.mark.parametrize(
@@ -144,22 +148,22 @@ def test_space_before_small_talk_hides_nothing() -> None:
     ],
 )
 def test_systems_and_tools_count_more(role: Role | None, value: float, parts: list[str]) -> None:
-    score = RELEVANCE.score(Subject(PLAIN, role, AGE_HOURS))
+    score = RELEVANCE_SCORER.score(Subject(PLAIN, role, AGE_HOURS))
     assert (score.value, [name for name, _ in score.parts]) == (value, parts)
 
 
 def test_a_recent_url_reaches_the_bar_of_promotion_exactly() -> None:
-    assert RELEVANCE.score(Subject("See https://example.com/login for it", Role.USER)).value == 0.8
+    assert RELEVANCE_SCORER.score(Subject("See https://example.com/login for it", Role.USER)).value == 0.8
 
 
 @pytest.mark.parametrize(("age_hours", "value"), [(0.0, 0.2), (20.0, 0.1), (48.0, 0.0)])
 def test_an_ok_falls_under_the_bar_of_keeping(age_hours: float, value: float) -> None:
-    assert RELEVANCE.score(Subject("ok", Role.USER, age_hours)).value == value
+    assert RELEVANCE_SCORER.score(Subject("ok", Role.USER, age_hours)).value == value
 
 
 def test_a_score_ends_at_1() -> None:
     everything = "Critical error: the password and the selector of https://example.com are gone"
-    score = RELEVANCE.score(Subject(everything, Role.TOOL))
+    score = RELEVANCE_SCORER.score(Subject(everything, Role.TOOL))
     assert score.value == 1.0
     assert score.parts == (
         ("recency", 0.2),
@@ -173,7 +177,7 @@ def test_a_score_ends_at_1() -> None:
 
 
 def test_a_score_ends_at_0() -> None:
-    score = RELEVANCE.score(Subject("thanks", Role.USER, 100.0))
+    score = RELEVANCE_SCORER.score(Subject("thanks", Role.USER, 100.0))
     assert score == Score(0.0, 0.5, (("recency", -0.1), ("short", -0.2), ("small talk", -0.3)))
 
 
@@ -186,7 +190,7 @@ def test_a_score_ends_at_0() -> None:
     ],
 )
 def test_a_score_says_what_it_is_made_of(subject: Subject, text: str) -> None:
-    assert str(RELEVANCE.score(subject)) == text
+    assert str(RELEVANCE_SCORER.score(subject)) == text
 
 
 def test_a_table_takes_signals_of_ones_own() -> None:
@@ -198,14 +202,14 @@ def test_a_table_takes_signals_of_ones_own() -> None:
 
 
 def test_a_signal_can_be_made_of_words() -> None:
-    scorer = Scorer((says("garden", 0.25, "gate", "hedge"),))
+    scorer = Scorer((build_word_signal("garden", 0.25, "gate", "hedge"),))
     assert scorer.score(Subject("The GATE")) == Score(0.75, 0.5, (("garden", 0.25),))
     assert scorer.score(Subject("The house")) == Score(0.5, 0.5, ())
 
 
 def test_the_signals_of_the_package_stay_as_they_are() -> None:
-    Scorer((*RELEVANCE_SIGNALS, says("garden", 0.25, "gate")))
-    assert RELEVANCE.score(Subject(PLAIN, Role.USER, AGE_HOURS)).value == 0.6
+    Scorer((*RELEVANCE_SIGNALS, build_word_signal("garden", 0.25, "gate")))
+    assert RELEVANCE_SCORER.score(Subject(PLAIN, Role.USER, AGE_HOURS)).value == 0.6
 
 
 @pytest.mark.parametrize(("base", "value"), [(0.0, 0.1), (0.3, 0.4), (0.95, 1.0), (-0.5, 0.0), (1.0, 1.0)])

@@ -539,7 +539,9 @@ class TestOptimizer:
             def complete(self, prompt: str, *, system: str = "", max_tokens: int = 500) -> str:
                 clock.advance(minutes=30)
                 now = clock.now()
-                engine._parts.tuning.acquire("optimizer:a", "another", now, now + timedelta(minutes=10))
+                engine._services.tuning.acquire_lease(
+                    "optimizer:a", "another", now, now + timedelta(minutes=10)
+                )
                 return "A story."
 
         config = EngineConfig(budget=TokenBudget.of(500), summary=SummaryConfig(strategy="simple"))  # type: ignore[arg-type]
@@ -593,11 +595,11 @@ class TestOptimizer:
         with MemoryEngine(config=config, clock=clock) as engine:
             engine.session("a", "s").add("user", "ok")
             now = clock.now()
-            engine._parts.tuning.acquire("optimizer:a", "another", now, now + timedelta(seconds=60))
-            engine.optimizer._background.round()
+            engine._services.tuning.acquire_lease("optimizer:a", "another", now, now + timedelta(seconds=60))
+            engine.optimizer._background.run_pending()
             assert engine.optimizer.history("a") == ()
             clock.advance(minutes=2)
-            engine.optimizer._background.round()
+            engine.optimizer._background.run_pending()
             assert len(engine.optimizer.history("a")) == 1
 
     def test_a_failing_model_is_named_in_the_snapshot(self, clock: FrozenClock) -> None:

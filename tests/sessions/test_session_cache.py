@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from langmem_tiers import CacheConfig, Message, Role
 from langmem_tiers.sessions.cache import SessionCache
-from langmem_tiers.sessions.models import Appended, Tail
+from langmem_tiers.sessions.models import AppendResult, VersionedMessages
 from langmem_tiers.testing import FrozenClock
 
 
@@ -23,12 +23,12 @@ def cache(clock: FrozenClock | None = None, **config: float) -> SessionCache:
     return SessionCache(CacheConfig(**config), (clock or FrozenClock()).monotonic)  # type: ignore[arg-type] # ints and floats
 
 
-def tail(*numbers: int, revision: int = 1) -> Tail:
-    return Tail(tuple(message(n) for n in numbers), revision)
+def tail(*numbers: int, revision: int = 1) -> VersionedMessages:
+    return VersionedMessages(tuple(message(n) for n in numbers), revision)
 
 
-def added(number: int, revision: int, *, is_late: bool = False) -> Appended:
-    return Appended((message(number),), (), revision, is_late=is_late)
+def added(number: int, revision: int, *, is_late: bool = False) -> AppendResult:
+    return AppendResult((message(number),), (), revision, has_recovered_messages=is_late)
 
 
 def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
@@ -42,8 +42,8 @@ def test_it_serves_what_it_was_given_for_that_revision_only() -> None:
 def test_it_knows_when_it_does_not_hold_enough() -> None:
     held = cache()
     held.put(1, tail(1, 2, 3), whole=False)
-    assert held.could_serve(1, 3)
-    assert not held.could_serve(1, 4)
+    assert held.can_serve(1, 3)
+    assert not held.can_serve(1, 4)
     assert held.get(1, 4, revision=1) is None
     held.put(2, tail(1, 2, 3), whole=True)
     assert held.get(2, 4, revision=1) == (message(1), message(2), message(3))
@@ -73,9 +73,9 @@ def test_it_forgets_after_its_time() -> None:
     held = cache(clock, ttl_seconds=60)
     held.put(1, tail(1), whole=True)
     clock.advance(seconds=59)
-    assert held.could_serve(1, 1)
+    assert held.can_serve(1, 1)
     clock.advance(seconds=2)
-    assert not held.could_serve(1, 1)
+    assert not held.can_serve(1, 1)
 
 
 def test_the_least_recently_used_leaves_when_it_is_full() -> None:
@@ -84,12 +84,12 @@ def test_the_least_recently_used_leaves_when_it_is_full() -> None:
         held.put(key, tail(1), whole=True)
     held.get(1, 1, revision=1)
     held.put(3, tail(1), whole=True)
-    assert [held.could_serve(key, 1) for key in (1, 2, 3)] == [True, False, True]
+    assert [held.can_serve(key, 1) for key in (1, 2, 3)] == [True, False, True]
 
 
 def test_a_giant_session_does_not_empty_it() -> None:
     held = cache(max_characters=5000)
     held.put(1, tail(1), whole=True)
-    held.put(2, Tail((message(1, size=10_000),), 1), whole=True)
-    assert held.could_serve(1, 1)
-    assert not held.could_serve(2, 1)
+    held.put(2, VersionedMessages((message(1, size=10_000),), 1), whole=True)
+    assert held.can_serve(1, 1)
+    assert not held.can_serve(2, 1)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine, SessionNotFoundError
-from langmem_tiers.common.archived_session_names import was_set_aside
+from langmem_tiers.common.archived_session_names import is_archived_name
 from langmem_tiers.common.namespaces import MAX_NAME_BYTES
-from tests.sessions.lists import ARCHIVED, context, drafts, listed, recalled, record
+from tests.sessions.lists import ARCHIVED, context, drafts, list_texts, recall_texts, record_texts
 
 if TYPE_CHECKING:
     from langmem_tiers import Session
@@ -29,14 +29,14 @@ def test_a_session_that_is_set_aside_leaves_its_name_and_keeps_its_record(
     name = session.set_aside()
     assert name == session.name == "s (until 2025-01-15T10:30:00.000000Z)"
     anew = engine.session(tenant, "s")
-    assert (anew.key != session.key, anew.count(), listed(anew), context(anew)) == (True, 0, [], [])
+    assert (anew.key != session.key, anew.count(), list_texts(anew), context(anew)) == (True, 0, [], [])
     aside = engine.namespace(tenant).find_session(name)
     assert aside is not None
     for one in (session, aside):
         assert one.info().message_count == 2
-        assert listed(one) == record(one) == ["the walrus one", "the walrus two"]
-        assert listed(one, ARCHIVED) == ["the walrus one"]
-    assert recalled(engine, tenant, "walrus") == {"the walrus one", "the walrus two"}
+        assert list_texts(one) == record_texts(one) == ["the walrus one", "the walrus two"]
+        assert list_texts(one, ARCHIVED) == ["the walrus one"]
+    assert recall_texts(engine, tenant, "walrus") == {"the walrus one", "the walrus two"}
     assert {hit.session for hit in engine.namespace(tenant).recall("walrus")} == {name}
     assert {info.name for info in engine.namespace(tenant).sessions().sessions} == {"s", name}
 
@@ -51,7 +51,7 @@ def test_sessions_that_are_set_aside_at_the_same_time_are_told_apart(
         names.append(session.set_aside())
     at = "s (until 2025-01-15T10:30:00.000000Z"
     assert names == [f"{at})", f"{at} 2)", f"{at} 3)"]
-    assert [record(engine.session(tenant, name)) for name in names] == [["0"], ["1"], ["2"]]
+    assert [record_texts(engine.session(tenant, name)) for name in names] == [["0"], ["1"], ["2"]]
     clock.advance(microseconds=1)
     assert engine.session(tenant, "s").set_aside() == "s (until 2025-01-15T10:30:00.000001Z)"
 
@@ -69,8 +69,8 @@ def test_a_session_with_a_very_long_name_is_set_aside_under_one_that_begins_like
         name = session.set_aside()
         names.add(name)
         assert name.startswith(f"{character * 100}… ")
-        assert was_set_aside(name, of=longest[:-1] + ending)
-        assert record(engine.session(tenant, name)) == [ending]
+        assert is_archived_name(name, of=longest[:-1] + ending)
+        assert record_texts(engine.session(tenant, name)) == [ending]
         assert engine.namespace(tenant).find_session(longest[:-1] + ending) is None
     assert len(names) == 2
     hundred = engine.session(tenant, character * 100)
@@ -87,7 +87,7 @@ def test_a_handle_that_somebody_else_set_aside_says_so(engine: MemoryEngine, ten
             use()
     assert (mine.info().name, anew.info().name) == (name, "s")
     stale.add("user", "two")  # what was said in the conversation that is over stays there
-    assert (record(mine), record(anew)) == (["one", "two"], [])
+    assert (record_texts(mine), record_texts(anew)) == (["one", "two"], [])
 
 
 def test_what_was_set_aside_can_be_set_aside_again_and_deleted(engine: MemoryEngine, tenant: str) -> None:
@@ -96,6 +96,6 @@ def test_what_was_set_aside_can_be_set_aside_again_and_deleted(engine: MemoryEng
     first = session.set_aside()
     second = session.set_aside()
     assert second.startswith(f"{first} (until ")
-    assert record(engine.session(tenant, second)) == ["walrus"]
+    assert record_texts(engine.session(tenant, second)) == ["walrus"]
     assert session.delete().messages == 1
-    assert recalled(engine, tenant, "walrus") == set()
+    assert recall_texts(engine, tenant, "walrus") == set()

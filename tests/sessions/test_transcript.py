@@ -15,7 +15,7 @@ from langmem_tiers import (
     SessionNotFoundError,
     ToolCall,
 )
-from langmem_tiers.common.prompt_fences import fenced
+from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.sessions.models import Listing
 from tests.sessions.lists import (
     ACTIVE,
@@ -25,9 +25,9 @@ from tests.sessions.lists import (
     context,
     drafts,
     ids,
-    listed,
-    record,
-    shown,
+    list_texts,
+    record_texts,
+    view_texts,
 )
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def session(engine: MemoryEngine, tenant: str) -> Session:
 
 
 def test_what_is_added_stands_at_the_end_of_the_list(session: Session) -> None:
-    assert (listed(session), listed(session, *Listing)) == ([], [])
+    assert (list_texts(session), list_texts(session, *Listing)) == ([], [])
     session.add("user", "one")
     report = session.transcript.add(drafts("two", "three"))
     assert [message.content for message in report.stored] == ["two", "three"]
     assert session.transcript.messages() == tuple(session.messages())
-    assert (listed(session, ACTIVE), listed(session, ARCHIVED)) == (["one", "two", "three"], [])
+    assert (list_texts(session, ACTIVE), list_texts(session, ARCHIVED)) == (["one", "two", "three"], [])
 
 
 def test_a_list_is_read_in_parts(session: Session) -> None:
@@ -68,7 +68,7 @@ def test_messages_are_added_as_what_they_are_said_to_be(session: Session, listin
     session.transcript.add(drafts("one"))
     report = session.transcript.add(drafts("two", "three"), listing)
     assert report.stored == session.transcript.messages((listing,))
-    assert (listed(session, ACTIVE), record(session)) == (["one"], ["one", "two", "three"])
+    assert (list_texts(session, ACTIVE), record_texts(session)) == (["one"], ["one", "two", "three"])
     assert session.info().message_count == 3
 
 
@@ -76,19 +76,19 @@ def test_messages_are_added_as_what_they_are_said_to_be(session: Session, listin
 def test_a_message_that_is_known_is_not_added_again(session: Session, listing: Listing) -> None:
     known = MessageDraft("user", "known", id="1")
     first = session.transcript.add([known]).stored
-    echo = MessageDraft("user", fenced(["user: from memory"]))
+    echo = MessageDraft("user", wrap_in_fence(["user: from memory"]))
     report = session.transcript.add(
         [known, echo, MessageDraft("user", "new", id="2"), *drafts("no id")], listing
     )
     assert [message.content for message in report.stored] == ["new", "no id"]
     assert (report.duplicates, len(report.echoes)) == (first, 1)
-    assert record(session) == ["known", "new", "no id"]
-    assert "known" in listed(session, ACTIVE)  # it stands as before
+    assert record_texts(session) == ["known", "new", "no id"]
+    assert "known" in list_texts(session, ACTIVE)  # it stands as before
     with pytest.raises(MessageConflictError, match="'2'"):
         session.transcript.add(
             [*drafts("more"), MessageDraft("user", "says something else", id="2")], listing
         )
-    assert record(session) == ["known", "new", "no id"]
+    assert record_texts(session) == ["known", "new", "no id"]
 
 
 def test_the_oldest_active_messages_are_archived(session: Session) -> None:
@@ -98,7 +98,7 @@ def test_the_oldest_active_messages_are_archived(session: Session) -> None:
     assert [message.content for message in moved] == ["a", "c"]
     assert [message.content for message in session.transcript.move_oldest(1, REPLACED)] == ["d"]
     assert session.transcript.move_oldest(0, ARCHIVED) == ()
-    assert [listed(session, one) for one in Listing] == [["e"], ["a", "c"], ["d"], ["b"]]
+    assert [list_texts(session, one) for one in Listing] == [["e"], ["a", "c"], ["d"], ["b"]]
     assert len(session.transcript.move_oldest(99, ARCHIVED)) == 1
     assert session.transcript.move_oldest(99, ARCHIVED) == ()
 
@@ -106,17 +106,17 @@ def test_the_oldest_active_messages_are_archived(session: Session) -> None:
 def test_archived_messages_stay_in_list_view_and_context(session: Session) -> None:
     session.transcript.add(drafts(*"abc"))
     session.transcript.move_oldest(2, ARCHIVED)
-    assert listed(session) == shown(session) == context(session) == list("abc")
+    assert list_texts(session) == view_texts(session) == context(session) == list("abc")
 
 
 def test_a_message_comes_back_to_its_own_place(session: Session) -> None:
     session.transcript.add(drafts(*"abcd"))
     session.transcript.move(ids(session, "b", "c"), REMOVED)
-    assert listed(session) == shown(session) == context(session) == ["a", "d"]
+    assert list_texts(session) == view_texts(session) == context(session) == ["a", "d"]
     session.transcript.move(ids(session, "b"), ACTIVE)
     session.transcript.move(ids(session, "c"), ARCHIVED)
-    assert listed(session) == shown(session) == context(session) == list("abcd")
-    assert listed(session, ACTIVE) == ["a", "b", "d"]
+    assert list_texts(session) == view_texts(session) == context(session) == list("abcd")
+    assert list_texts(session, ACTIVE) == ["a", "b", "d"]
 
 
 def test_moving_an_unknown_message_changes_nothing(session: Session) -> None:
@@ -125,7 +125,7 @@ def test_moving_an_unknown_message_changes_nothing(session: Session) -> None:
     with pytest.raises(MessageNotFoundError, match="no message 'nowhere'"):
         session.transcript.move([*ids(session, "a"), "nowhere"], REMOVED)
     session.transcript.move([], REMOVED)
-    assert (listed(session), session.info().revision) == (["a"], revision)
+    assert (list_texts(session), session.info().revision) == (["a"], revision)
 
 
 @pytest.mark.parametrize("former", ["", "a", "abc", "abcabc"])
@@ -173,12 +173,18 @@ def test_a_list_keeps_what_both_have_in_the_same_order(
     before = {message.id for message in session.transcript.add(drafts(*former)).stored}
     report = session.transcript.replace(drafts(*new))
     assert report is not None
-    assert listed(session) == listed(session, ACTIVE) == shown(session) == context(session) == list(new)
+    assert (
+        list_texts(session)
+        == list_texts(session, ACTIVE)
+        == view_texts(session)
+        == context(session)
+        == list(new)
+    )
     assert [m.content for m in session.transcript.messages() if m.id in before] == list(kept)
     assert (report.kept, report.replaced) == (len(kept), len(former) - len(kept))
     assert "".join(message.content for message in report.added) == new[len(kept) :]
-    assert record(session) == [*former, *new[len(kept) :]]
-    assert len(listed(session, REPLACED)) == report.replaced
+    assert record_texts(session) == [*former, *new[len(kept) :]]
+    assert len(list_texts(session, REPLACED)) == report.replaced
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_a_list_with_an_id_of_the_record_for_another_message_is_refused(session:
     ):
         with pytest.raises(MessageConflictError, match="'1'.*leave it out"):
             session.transcript.replace(wrong)
-    assert (session.info(), listed(session)) == (before, ["a", "b"])
+    assert (session.info(), list_texts(session)) == (before, ["a", "b"])
 
 
 def test_all_messages_of_a_list_become_what_is_asked(session: Session) -> None:
@@ -239,9 +245,9 @@ def test_all_messages_of_a_list_become_what_is_asked(session: Session) -> None:
     session.transcript.move_oldest(2, ARCHIVED)
     kept = session.transcript.messages()[:3]
     session.transcript.replace(drafts(*"abcx"))
-    assert (listed(session, ACTIVE), listed(session, ARCHIVED)) == (list("abcx"), [])
+    assert (list_texts(session, ACTIVE), list_texts(session, ARCHIVED)) == (list("abcx"), [])
     session.transcript.replace(drafts(*"abcy"), ARCHIVED)
-    assert (listed(session, ACTIVE), listed(session, ARCHIVED)) == ([], list("abcy"))
+    assert (list_texts(session, ACTIVE), list_texts(session, ARCHIVED)) == ([], list("abcy"))
     assert session.transcript.messages()[:3] == kept
     before = session.info()
     session.transcript.replace(drafts(*"abcy"), ARCHIVED)
@@ -250,9 +256,11 @@ def test_all_messages_of_a_list_become_what_is_asked(session: Session) -> None:
 
 def test_what_a_context_had_injected_is_no_part_of_a_list(session: Session) -> None:
     session.transcript.add(drafts("a"))
-    report = session.transcript.replace([*drafts("a"), *drafts(fenced(["user: from memory"])), *drafts("b")])
+    report = session.transcript.replace(
+        [*drafts("a"), *drafts(wrap_in_fence(["user: from memory"])), *drafts("b")]
+    )
     assert report is not None
-    assert (report.kept, listed(session)) == (1, ["a", "b"])
+    assert (report.kept, list_texts(session)) == (1, ["a", "b"])
 
 
 def test_of_a_session_that_was_deleted_there_is_no_list(session: Session) -> None:
@@ -325,7 +333,7 @@ def test_bad_input_changes_nothing(session: Session) -> None:
     for use in wrong:
         with pytest.raises(InvalidInputError):
             use()
-    assert (session.info(), listed(session)) == (before, ["a"])
+    assert (session.info(), list_texts(session)) == (before, ["a"])
 
 
 def test_a_list_that_breaks_off_replaces_nothing(session: Session) -> None:
@@ -339,4 +347,4 @@ def test_a_list_that_breaks_off_replaces_nothing(session: Session) -> None:
     for put in (transcript.replace, transcript.add, lambda some: transcript.add(some, ARCHIVED)):
         with pytest.raises(RuntimeError, match="broke off"):
             put(broken())
-    assert listed(session) == record(session) == ["a"]
+    assert list_texts(session) == record_texts(session) == ["a"]

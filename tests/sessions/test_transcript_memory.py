@@ -16,10 +16,10 @@ from tests.sessions.lists import (
     context,
     drafts,
     ids,
-    listed,
-    recalled,
-    record,
-    shown,
+    list_texts,
+    recall_texts,
+    record_texts,
+    view_texts,
 )
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def test_the_former_messages_become_what_is_asked(
 ) -> None:
     session.transcript.add(drafts("walrus one", "walrus two"))
     session.transcript.replace(drafts("walrus two", "walrus three"), former=REMOVED)
-    assert (listed(session, REMOVED), listed(session, REPLACED)) == (["walrus one"], [])
-    assert recalled(engine, tenant, "walrus") == {"walrus two", "walrus three"}
+    assert (list_texts(session, REMOVED), list_texts(session, REPLACED)) == (["walrus one"], [])
+    assert recall_texts(engine, tenant, "walrus") == {"walrus two", "walrus three"}
     session.transcript.replace([], former=ARCHIVED)
-    assert listed(session) == ["walrus two", "walrus three"]
+    assert list_texts(session) == ["walrus two", "walrus three"]
 
 
 def test_what_was_replaced_is_in_no_view_or_context_and_recall_finds_it(
@@ -52,12 +52,12 @@ def test_what_was_replaced_is_in_no_view_or_context_and_recall_finds_it(
     session.transcript.add(drafts("The walrus lives in Tromsø", "A long tusk has the walrus"))
     assert len(context(session)) == 2
     session.transcript.replace(drafts("Where does the walrus live?"))
-    assert shown(session) == context(session) == ["Where does the walrus live?"]
+    assert view_texts(session) == context(session) == ["Where does the walrus live?"]
     assert [entry.content for entry in session.entries()] == ["Where does the walrus live?"]
-    assert len(recalled(engine, tenant, "walrus")) == 3
+    assert len(recall_texts(engine, tenant, "walrus")) == 3
     with_memories = session.build_context()
     assert "The walrus lives in Tromsø" in {hit.entry.content for hit in with_memories.recalled}
-    assert [message.content for message in with_memories.messages if message.id in session.holds(
+    assert [message.content for message in with_memories.messages if message.id in session.find_known_ids(
         [one.id for one in with_memories.messages]
     )] == ["Where does the walrus live?"]  # fmt: skip
 
@@ -70,37 +70,37 @@ def test_what_was_removed_is_neither_shown_nor_recalled_until_it_comes_back(
     )
     other = engine.session(tenant, "other")
     other.add("user", "Tell me of the walrus")
-    everything = {*record(session), *record(other)}
-    assert recalled(engine, tenant, "walrus") == everything
+    everything = {*record_texts(session), *record_texts(other)}
+    assert recall_texts(engine, tenant, "walrus") == everything
     (secret,) = ids(session, "The walrus is called Ole")
     session.transcript.move([secret], REMOVED)
-    assert "Ole" not in "".join([*shown(session), *context(session)])
+    assert "Ole" not in "".join([*view_texts(session), *context(session)])
     for asked in (session, other):
         built = asked.build_context()
         assert not any("Ole" in message.content for message in built.messages)
         assert not any("Ole" in hit.entry.content for hit in (*built.recalled, *built.left_out))
-    assert recalled(engine, tenant, "walrus") == everything - {"The walrus is called Ole"}
+    assert recall_texts(engine, tenant, "walrus") == everything - {"The walrus is called Ole"}
     for strategy in Strategy:
         found = engine.namespace(tenant).recall("walrus called Ole", strategy=strategy, limit=50)
         assert secret not in {hit.entry.id for hit in found}
         assert found.hits
-    assert session.get(secret).content in record(session)
+    assert session.get(secret).content in record_texts(session)
     session.transcript.move([secret], ACTIVE)
-    assert recalled(engine, tenant, "walrus") == everything
-    assert context(session) == record(session)
+    assert recall_texts(engine, tenant, "walrus") == everything
+    assert context(session) == record_texts(session)
 
 
 def test_a_session_of_which_everything_was_removed_says_nothing(
     engine: MemoryEngine, session: Session, tenant: str
 ) -> None:
     session.transcript.add(drafts("walrus one", "walrus two"))
-    assert len(recalled(engine, tenant, "walrus")) == 2
+    assert len(recall_texts(engine, tenant, "walrus")) == 2
     session.transcript.move_oldest(2, REMOVED)
-    assert recalled(engine, tenant, "walrus") == set()
-    assert context(session) == listed(session) == []
+    assert recall_texts(engine, tenant, "walrus") == set()
+    assert context(session) == list_texts(session) == []
     session.add("user", "walrus three")
-    assert context(session) == listed(session) == ["walrus three"]
-    assert recalled(engine, tenant, "walrus") == {"walrus three"}
+    assert context(session) == list_texts(session) == ["walrus three"]
+    assert recall_texts(engine, tenant, "walrus") == {"walrus three"}
 
 
 def test_what_was_removed_is_not_recalled_by_meaning_either(
@@ -131,7 +131,7 @@ def test_what_was_removed_is_no_long_term_memory(engine: MemoryEngine, session: 
 def test_lists_go_on_behind_a_summary(session: Session) -> None:
     session.transcript.add(drafts(*"abcdef"))
     session.compress(ids(session, "d")[0], summary="three letters")
-    assert listed(session) == list("abcdef")  # the summary is the engine's own
+    assert list_texts(session) == list("abcdef")  # the summary is the engine's own
     report = session.transcript.replace(drafts(*"abcdefg"), behind_summaries=False)
     assert report is not None
     assert (report.kept, len(report.added), report.replaced) == (6, 1, 0)
@@ -139,7 +139,7 @@ def test_lists_go_on_behind_a_summary(session: Session) -> None:
     assert report is not None
     assert (report.kept, len(report.added), report.replaced) == (3, 2, 4)
     assert session.view()[0].is_summary
-    assert (listed(session), shown(session)) == (list("abcxg"), ["x", "g"])
+    assert (list_texts(session), view_texts(session)) == (list("abcxg"), ["x", "g"])
 
 
 def test_a_list_without_what_a_summary_tells_of_is_put_in_place_only_if_that_is_allowed(
@@ -150,11 +150,11 @@ def test_a_list_without_what_a_summary_tells_of_is_put_in_place_only_if_that_is_
     before = session.info()
     for new in ("", "acdef", "def", "xabcdef"):
         assert session.transcript.replace(drafts(*new), behind_summaries=False) is None
-        assert (session.info(), listed(session)) == (before, list("abcdef"))
+        assert (session.info(), list_texts(session)) == (before, list("abcdef"))
     report = session.transcript.replace(drafts(*"acdef"))
     assert report is not None
     assert (report.kept, report.replaced) == (5, 1)
-    assert (listed(session), shown(session)) == (list("acdef"), list("def"))
+    assert (list_texts(session), view_texts(session)) == (list("acdef"), list("def"))
     # What is out already, a summary may tell of for ever.
     assert session.transcript.replace(drafts(*"acdefg"), behind_summaries=False) is not None
 
@@ -164,9 +164,9 @@ def test_a_list_with_gaps_is_summed_up_without_what_is_gone(session: Session) ->
     session.transcript.move(ids(session, "b"), REPLACED)
     report = session.compress(ids(session, "d")[0], summary="two letters")
     assert report.compressed == 2
-    assert shown(session) == list("def")
+    assert view_texts(session) == list("def")
     assert session.transcript.replace(drafts(*"acdefg"), behind_summaries=False) is not None
-    assert listed(session) == list("acdefg")
+    assert list_texts(session) == list("acdefg")
 
 
 def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session: Session) -> None:
@@ -174,9 +174,9 @@ def test_a_session_that_was_tidied_is_still_a_list(engine: MemoryEngine, session
     session.transcript.add(drafts(*texts))
     session.build_context(budget=TokenBudget.of(2000), tidy=True, recall=False)
     assert session.view()[0].is_summary
-    assert listed(session) == texts
+    assert list_texts(session) == texts
     session.transcript.replace(drafts(*texts[:-1], "and more"))
-    assert listed(session) == [*texts[:-1], "and more"]
+    assert list_texts(session) == [*texts[:-1], "and more"]
     assert texts[-1] not in context(session)
     assert context(session)[-1] == "and more"
 
@@ -192,8 +192,8 @@ def test_a_tool_result_whose_call_was_taken_out_is_not_shown_alone(session: Sess
     )
     assert len(context(session)) == 4
     session.transcript.move(["call"], REPLACED)
-    assert shown(session) == context(session) == ["go", "and?"]
-    assert listed(session) == ["go", "found", "and?"]
+    assert view_texts(session) == context(session) == ["go", "and?"]
+    assert list_texts(session) == ["go", "found", "and?"]
 
 
 def other_lists(session: Session) -> Iterable[list[str]]:
@@ -223,7 +223,7 @@ def test_another_engine_on_the_same_database_sees_each_change_at_once(url: str, 
         assert context(theirs) == context(mine) == list("abcd")
         for expected in other_lists(mine):
             assert context(theirs) == context(mine) == expected
-            assert listed(theirs) == shown(theirs) == expected
+            assert list_texts(theirs) == view_texts(theirs) == expected
             assert theirs.latest(9) == mine.latest(9) == tuple(mine.messages())
 
 
@@ -232,19 +232,19 @@ def test_what_another_engine_removes_is_recalled_no_more(tmp_path: Path) -> None
         mine = one.session("a", "s")
         mine.transcript.add(drafts("walrus one", "walrus two"))
         for engine in (one, other):
-            assert len(recalled(engine, "a", "walrus")) == 2
+            assert len(recall_texts(engine, "a", "walrus")) == 2
         mine.transcript.move_oldest(1, REMOVED)
-        assert recalled(other, "a", "walrus") == recalled(one, "a", "walrus") == {"walrus two"}
+        assert recall_texts(other, "a", "walrus") == recall_texts(one, "a", "walrus") == {"walrus two"}
         mine.transcript.move(ids(mine, "walrus one"), REPLACED)
-        assert len(recalled(other, "a", "walrus")) == 2
+        assert len(recall_texts(other, "a", "walrus")) == 2
 
 
 @pytest.mark.soak
 def test_a_list_is_put_in_place_while_others_write_all_the_time(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = session._parts.transcripts
-    look, decide = store.read, store.decide
+    store = session._dependencies.transcripts
+    look, decide = store.list_messages, store.apply_locked_change
     session.transcript.add(drafts(*"abc"))
     session.transcript.move_oldest(2, ARCHIVED)
 
@@ -256,29 +256,29 @@ def test_a_list_is_put_in_place_while_others_write_all_the_time(
     def decide_alone(key: int, listings: Any, make: Any, now: Any, **options: Any) -> bool:
         def make_alone(there: Any) -> Any:
             with monkeypatch.context() as patched:  # others wait: whoever asks a store now may wait for them
-                patched.delattr(type(store), "read")
+                patched.delattr(type(store), "list_messages")
                 patched.delattr(type(store), "count")
                 return make(there)
 
         return decide(key, listings, make_alone, now, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "read", outrun)
-        patched.setattr(store, "decide", decide_alone)
+        patched.setattr(store, "list_messages", outrun)
+        patched.setattr(store, "apply_locked_change", decide_alone)
         report = session.transcript.replace(drafts(*"abx"))
         moved = session.transcript.move_oldest(2, REPLACED)
     assert report is not None
-    outran = record(session).count("in between")
+    outran = record_texts(session).count("in between")
     assert (report.kept, len(report.added), report.replaced) == (2, 1, 1 + outran // 2)
     assert [message.content for message in moved] == ["a", "b"]
-    assert listed(session) == listed(session, ACTIVE) == ["x", *["in between"] * (outran // 2)]
+    assert list_texts(session) == list_texts(session, ACTIVE) == ["x", *["in between"] * (outran // 2)]
 
 
 def test_who_is_outrun_by_a_summary_takes_nothing_out_behind_it(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = type(session._parts.transcripts)
-    look = store.read
+    store = type(session._dependencies.transcripts)
+    look = store.list_messages
     session.transcript.add(drafts(*"abc"))
 
     def outrun(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -287,6 +287,6 @@ def test_who_is_outrun_by_a_summary_takes_nothing_out_behind_it(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "read", outrun)
+        patched.setattr(store, "list_messages", outrun)
         assert session.transcript.replace(drafts("x"), behind_summaries=False) is None
-    assert listed(session) == record(session) == list("abc")
+    assert list_texts(session) == record_texts(session) == list("abc")

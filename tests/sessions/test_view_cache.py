@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langmem_tiers import Message
-    from langmem_tiers.common.entries import Shown
+    from langmem_tiers.common.entries import ViewItem
 
 
 def texts(engine: MemoryEngine) -> list[str]:
@@ -39,13 +39,13 @@ def test_a_turn_reads_what_is_new_and_not_the_whole_view(
     from langmem_tiers.sessions import override_repository
 
     read: list[int] = []
-    whole = override_repository.shown_of
+    whole = override_repository.to_view_items
 
-    def counted(rows: list[Any], label: str) -> list[Shown]:
+    def counted(rows: list[Any], label: str) -> list[ViewItem]:
         read.append(len(rows))
         return whole(rows, label)
 
-    monkeypatch.setattr(override_repository, "shown_of", counted)
+    monkeypatch.setattr(override_repository, "to_view_items", counted)
     with MemoryEngine(tmp_path / "m.db") as engine:
         session = engine.session("a", "s")
         session.add_many(MessageDraft("user", f"number {n}") for n in range(50))

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, Unsaved
-from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFiles
+from langmem_tiers import InvalidInputError, Message, Role, StorageUnavailableError, ToolCall, UnsavedMessages
+from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = JsonLinesUnsavedFiles()
+FILES = JsonLinesUnsavedFileStore()
 any_text = st.text(st.characters(codec=None), max_size=20)
 names = st.text(st.characters(codec=None), min_size=1, max_size=20)
 messages = st.builds(
@@ -33,7 +33,7 @@ messages = st.builds(
     payload_json=st.none() | any_text,
 )
 entries = st.builds(
-    Unsaved,
+    UnsavedMessages,
     st.lists(names, min_size=1, max_size=3).map(tuple),
     names,
     st.lists(messages, max_size=3).map(tuple),
@@ -43,7 +43,10 @@ entries = st.builds(
 
 @given(appended=st.lists(entries, max_size=4), replaced=st.lists(entries, max_size=3), cut=st.integers(1, 40))
 def test_what_goes_in_comes_out(
-    appended: list[Unsaved], replaced: list[Unsaved], cut: int, tmp_path_factory: pytest.TempPathFactory
+    appended: list[UnsavedMessages],
+    replaced: list[UnsavedMessages],
+    cut: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("unsaved") / "file.jsonl"
     file = FILES.open(path)
@@ -56,8 +59,8 @@ def test_what_goes_in_comes_out(
         path.with_name("cut").write_bytes(whole[: -min(cut, last)])  # a line that was being written
         assert FILES.read(path.with_name("cut")) == tuple(appended[:-1])
     file.replace(replaced)
-    file.append(Unsaved(("a",), "s", ()))
-    assert FILES.read(path) == (*replaced, Unsaved(("a",), "s", ()))
+    file.append(UnsavedMessages(("a",), "s", ()))
+    assert FILES.read(path) == (*replaced, UnsavedMessages(("a",), "s", ()))
     file.replace(())
     file.close()
     assert not path.exists()
@@ -66,7 +69,7 @@ def test_what_goes_in_comes_out(
 def _lines(path: Path) -> list[bytes]:
     file = FILES.open(path)
     for name in ("s", "t"):
-        file.append(Unsaved(("a",), name, ()))
+        file.append(UnsavedMessages(("a",), name, ()))
     lines = path.read_bytes().split(b"\n")
     file.close()
     return lines
@@ -105,8 +108,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_report_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     file = FILES.open(path)
-    file.append(Unsaved(("a",), "s", ()))
+    file.append(UnsavedMessages(("a",), "s", ()))
     assert path.stat().st_mode & 0o777 == 0o600
-    file.replace([Unsaved(("a",), "s", ())])
+    file.replace([UnsavedMessages(("a",), "s", ())])
     assert path.stat().st_mode & 0o777 == 0o600
     file.close()

@@ -27,10 +27,10 @@ from langmem_tiers import (
 from langmem_tiers.storage import connect
 from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.search import postgres
-from langmem_tiers.storage.urls import parse_url, reopening
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.storage.urls import build_reopen_url, parse_url
+from langmem_tiers.testing.threads import run_in_threads
 from tests.faults.starters import start_and_add
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -77,7 +77,7 @@ def test_adding_at_once_works_on_a_server_that_isolates_strictly(shared_postgres
     url = f"{shared_postgres}&options=-c%20default_transaction_isolation%3Dserializable"
     with MemoryEngine(url) as engine:
         session = engine.session(tenant, "s")
-        in_threads(4, lambda: [session.add("user", "x") for _ in range(25)])
+        run_in_threads(4, lambda: [session.add("user", "x") for _ in range(25)])
         assert session.count() == 100
 
 
@@ -272,7 +272,7 @@ def test_opening_leaves_no_file_behind_when_it_fails(tmp_path: Path) -> None:
 @pytest.mark.smoke
 def test_processes_that_create_one_file_at_once_all_succeed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    all_at_once(fork_server(), start_and_add, [(url, str(number)) for number in range(6)])
+    run_at_once(fork_server(), start_and_add, [(url, str(number)) for number in range(6)])
     with MemoryEngine(url) as engine:
         assert sorted(m.content for m in engine.session("acme", "s").latest()) == [str(n) for n in range(6)]
 
@@ -320,7 +320,7 @@ def test_the_search_of_postgresql_uses_its_index(new_postgres_database: Callable
         session.add("user", "the walrus")
         with engine._database.write() as connection:
             connection.execute(text("ANALYZE"))
-            places = postgres._PLACES.format(of="messages")
+            places = postgres._POSTINGS_QUERY.format(of="messages")
             plan = connection.exec_driver_sql("EXPLAIN " + places, ("'1_walrus'", ["1_walrus"]))
             assert "lmt_messages_terms" in "\n".join(row[0] for row in plan)
 
@@ -426,9 +426,9 @@ def test_a_damaged_message_is_said_to_be_one_without_its_text(file_url: str, dam
     ],
 )
 def test_what_opens_a_database_again_is_told_without_a_secret(given: str, told: str | None) -> None:
-    assert reopening(parse_url(given)) == told
+    assert build_reopen_url(parse_url(given)) == told
     if told is not None:
-        assert reopening(parse_url(told)) == told
+        assert build_reopen_url(parse_url(told)) == told
 
 
 def test_a_file_is_told_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

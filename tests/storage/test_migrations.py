@@ -13,7 +13,7 @@ from langmem_tiers.storage import migrations
 from langmem_tiers.storage.migrations import MIGRATIONS, Migration
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +139,7 @@ def test_a_file_named_by_a_uri_is_migrated_too(old_file: Path) -> None:
 
 @pytest.mark.usefixtures("next_release")
 def test_many_who_open_an_older_file_at_once_migrate_it_once(old_file: Path) -> None:
-    in_threads(8, lambda: MemoryEngine(old_file).close())
+    run_in_threads(8, lambda: MemoryEngine(old_file).close())
     assert len(list(old_file.parent.glob("*.backup"))) == 1
 
 
@@ -186,7 +186,7 @@ def test_an_older_postgresql_gets_the_missing_steps_and_keeps_its_content(
     with MemoryEngine(url) as engine:
         fill(engine)
     install(monkeypatch, NEXT_STEP)
-    in_threads(4, lambda: MemoryEngine(url).close())
+    run_in_threads(4, lambda: MemoryEngine(url).close())
     with MemoryEngine(url) as engine:
         assert [m.content for m in engine.session("acme", "s").latest()] == ["The walrus", "found"]
     server = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
@@ -206,7 +206,7 @@ def test_many_who_open_an_empty_postgresql_at_once_create_it_once(
         with MemoryEngine(url) as engine:
             engine.session("acme", "s").add("user", "x")
 
-    in_threads(6, open_and_add)
+    run_in_threads(6, open_and_add)
     with MemoryEngine(url) as engine:
         assert engine.session("acme", "s").count() == 6
 

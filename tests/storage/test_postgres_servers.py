@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from benchmarks.servers import OwnPostgres
+from benchmarks.servers import TemporaryPostgres
 from langmem_tiers import (
     EngineConfig,
     InvalidConfigError,
@@ -33,10 +33,10 @@ PASSWORD = "-".join(["hunter", "2"])  # not a literal: tracebacks quote source l
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnPostgres]:
+def server() -> Iterator[TemporaryPostgres]:
     """One that asks for passwords of everybody but its owner."""
     folder = new_folder() / "pg"
-    with OwnPostgres(folder) as own:
+    with TemporaryPostgres(folder) as own:
         rules = folder / "pg_hba.conf"
         rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
         for role in ("owner", "reader"):
@@ -63,7 +63,7 @@ def database_of(url: str) -> str:
     return url.partition("?")[0].rpartition("/")[2]
 
 
-def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: OwnPostgres) -> None:
+def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: TemporaryPostgres) -> None:
     url = as_role(server.new_database(), "owner", f"not-{PASSWORD}")
     with pytest.raises(
         StorageUnavailableError, match=r"password authentication failed.*this user may"
@@ -72,7 +72,9 @@ def test_a_wrong_password_is_an_error_at_once_that_does_not_show_it(server: OwnP
     assert PASSWORD not in told(caught.value)
 
 
-def test_a_role_or_a_database_that_is_not_there_is_named_and_no_password_shown(server: OwnPostgres) -> None:
+def test_a_role_or_a_database_that_is_not_there_is_named_and_no_password_shown(
+    server: TemporaryPostgres,
+) -> None:
     url = as_role(server.new_database(), "nobody")
     for wrong in (url, as_role(url, "owner").replace(database_of(url), "nowhere")):
         with pytest.raises(StorageUnavailableError) as caught:
@@ -80,7 +82,7 @@ def test_a_role_or_a_database_that_is_not_there_is_named_and_no_password_shown(s
         assert PASSWORD not in told(caught.value)
 
 
-def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: OwnPostgres) -> None:
+def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: TemporaryPostgres) -> None:
     url = server.new_database()
     with MemoryEngine(url) as engine:
         engine.session("acme", "s").add("user", "the walrus")
@@ -97,7 +99,7 @@ def test_a_role_that_may_only_read_reads_and_is_refused_when_it_writes(server: O
         assert engine.session("acme", "s").count() == 1
 
 
-def test_an_empty_database_that_a_role_may_not_fill_is_left_empty(server: OwnPostgres) -> None:
+def test_an_empty_database_that_a_role_may_not_fill_is_left_empty(server: TemporaryPostgres) -> None:
     url = server.new_database()
     with pytest.raises(StorageReadOnlyError, match="permission denied"):
         MemoryEngine(as_role(url, "reader"))
@@ -105,7 +107,7 @@ def test_an_empty_database_that_a_role_may_not_fill_is_left_empty(server: OwnPos
 
 
 def test_an_older_server_is_refused_with_its_version_and_left_untouched(
-    server: OwnPostgres, monkeypatch: pytest.MonkeyPatch
+    server: TemporaryPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.new_database()
     monkeypatch.setattr(migrations, "OLDEST_POSTGRES", 990_000)
@@ -116,17 +118,20 @@ def test_an_older_server_is_refused_with_its_version_and_left_untouched(
 
 @pytest.mark.soak
 def test_a_server_two_years_older_is_as_good() -> None:
-    with OwnPostgres(new_folder() / "pg", version=16) as older, MemoryEngine(older.new_database()) as engine:
+    with (
+        TemporaryPostgres(new_folder() / "pg", version=16) as older,
+        MemoryEngine(older.new_database()) as engine,
+    ):
         engine.session("acme", "s").add("user", "the walrus")
         found = engine.namespace("acme").recall("walrus", strategy=Strategy.SIMILARITY)
         assert [hit.entry.content for hit in found.hits] == ["the walrus"]
-        assert engine.parts.retriever.embedding is not None
-        assert engine.parts.retriever.embedding.store._native == {1: True}  # type: ignore[attr-defined]
+        assert engine.services.retriever.embedding is not None
+        assert engine.services.retriever.embedding.store._native == {1: True}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("why", ["may not", "is not there", "too old"])
 def test_without_pgvector_vectors_are_compared_in_the_process(
-    server: OwnPostgres, why: str, caplog: pytest.LogCaptureFixture
+    server: TemporaryPostgres, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, role = server.new_database(), "postgres"
     if why == "may not":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langmem_tiers import ActionKind, EntryState, KnowledgeCategory, MessageDraft, Tier, ToolCall
+from langmem_tiers import EntryState, KnowledgeCategory, MessageDraft, PlanActionKind, Tier, ToolCall
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine
@@ -80,10 +80,10 @@ def test_the_memory_flow_of_a_task(engine: MemoryEngine, tenant: str, clock: Fro
 
     # 8. High-value entries, with URLs and selectors, are promoted.
     for name in ("loaded", "extracted"):
-        assert plan[name].kind is ActionKind.PROMOTE
+        assert plan[name].kind is PlanActionKind.PROMOTE
         assert (entries[name].tier, entries[name].relevance) == (Tier.LONG_TERM, 1.0)
     assert {entry.id for entry in user.long_term} >= {"loaded", "extracted"}
-    assert snapshot.entries_compressed == sum(a.kind is ActionKind.COMPRESS for a in plan.values())
+    assert snapshot.entries_compressed == sum(a.kind is PlanActionKind.COMPRESS for a in plan.values())
 
     # 9. What the agent learns goes into cross-session knowledge as website knowledge.
     learned = user.knowledge.store(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import EpisodeKind, MemorySystem, Outcome, RecallFilters
-from langmem_tiers.common.decay import decay_of
+from langmem_tiers.common.decay import compute_entry_decay
 from langmem_tiers.testing import FrozenClock, seeded_ids
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def test_decay_is_what_a_pencil_gives(project: Project) -> None:
     assert since is not None
     assert goal.access_count == 0
     for days, left in ((0, 1.0), (15, 0.707107), (30, 0.5), (60, 0.25), (90, 0.125), (120, 0.0625)):
-        assert decay_of(goal, since + timedelta(days=days)) == pytest.approx(left, abs=1e-6)
+        assert compute_entry_decay(goal, since + timedelta(days=days)) == pytest.approx(left, abs=1e-6)
 
 
 def test_a_reversed_decision_is_answered_now_and_as_of_then(project: Project) -> None:
@@ -196,7 +196,7 @@ def test_consolidation_archives_what_a_pencil_says_and_merges_what_overlaps(proj
         name
         for name, one in before.items()
         if one.created_at < project.clock.now() - timedelta(days=30)
-        and one.importance * decay_of(one, project.clock.now()) < 0.3
+        and one.importance * compute_entry_decay(one, project.clock.now()) < 0.3
     }
     report = project.memory.consolidate()
     assert due

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from langmem_tiers import AgentAction, AgentMemory, ExecutionOutcome, LearnedPattern, MemoryEngine
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.long_term.models import EntryFilters
-from langmem_tiers.tasks.pattern_repository import MOST_AT_SITE, MOST_STEPS
+from langmem_tiers.tasks.pattern_repository import MAX_CANDIDATE_STEPS, MAX_SEQUENCES_PER_SITE
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.counting import statements
+from tests.counting import count_statements
 from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langmem_tiers.long_term.records import KeptEntry
+    from langmem_tiers.long_term.records import StoredEntry
 
 HOME = "https://example.com"
 
@@ -59,12 +59,12 @@ def told(memory: AgentMemory, domain: str = HOME) -> dict[str, tuple[int, int]]:
     }
 
 
-def stored(memory: AgentMemory) -> tuple[KeptEntry, ...]:
-    store = memory.engine.parts.lasting.store
-    return store.page(memory.namespace, Tier.PROCEDURAL, EntryFilters(), limit=10_000)
+def stored(memory: AgentMemory) -> tuple[StoredEntry, ...]:
+    store = memory.engine.services.long_term.store
+    return store.list_entries(memory.namespace, Tier.PROCEDURAL, EntryFilters(), limit=10_000)
 
 
-def candidates(memory: AgentMemory) -> list[KeptEntry]:
+def candidates(memory: AgentMemory) -> list[StoredEntry]:
     return [one for one in stored(memory) if one.details.get("status") == "candidate"]
 
 
@@ -232,19 +232,19 @@ def test_memories_that_count_at_the_same_time_lose_no_use(file_url: str) -> None
 @pytest.mark.soak
 def test_what_is_kept_for_later_is_bounded_and_the_newest(held: MemoryEngine) -> None:
     memory = AgentMemory(engine=held)
-    for number in range(MOST_AT_SITE + 5):
+    for number in range(MAX_SEQUENCES_PER_SITE + 5):
         for index in range(3):
             action = AgentAction("click", {"selector": f"#n{number}-{index}"})
             memory.record_cycle("", action, url=HOME)
         memory.clear_task()
     first = {one.details["tried"][0]["parameters"]["selector"] for one in candidates(memory)}
-    assert first == {f"#n{number}-0" for number in range(5, MOST_AT_SITE + 5)}
+    assert first == {f"#n{number}-0" for number in range(5, MAX_SEQUENCES_PER_SITE + 5)}
     for number in range(12):
         for index in range(70):
             action = AgentAction("click", {"selector": f"#m{number}-{index}"})
             memory.record_cycle("", action, url=f"https://s{number}.example")
         memory.clear_task()
-    assert sum(len(one.details["tried"]) for one in candidates(memory)) <= MOST_STEPS
+    assert sum(len(one.details["tried"]) for one in candidates(memory)) <= MAX_CANDIDATE_STEPS
     assert len(memory.long_term) == 0
 
 
@@ -274,5 +274,5 @@ def test_learning_from_twice_as_many_cycles_takes_no_more_statements() -> None:
                     "type", {"selector": f"#{number * number % 97}", "text": f"words {number}"}
                 )
                 memory.record_cycle("", action, url=HOME)
-            executed.append(statements(engine, memory.learn_from_success))
+            executed.append(count_statements(engine, memory.learn_from_success))
     assert executed[0] == executed[1] <= 10

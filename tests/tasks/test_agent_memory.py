@@ -36,7 +36,7 @@ from langmem_tiers import (
     Thought,
 )
 from langmem_tiers.long_term.records import MemoryWrite
-from langmem_tiers.tasks.models import action_signature
+from langmem_tiers.tasks.models import compute_action_signature
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_a_cycle_holds_every_field_of_the_design(memory: AgentMemory, clock: Fro
     assert (entry.error_message, entry.tags) == ("took too long", frozenset({"slow", "menu"}))
     assert entry.timestamp == clock.now().timestamp()
     assert entry.estimated_tokens == memory.counter.count(entry.format_for_prompt())
-    assert entry.action_signature == action_signature(CLICK, HOME)
+    assert entry.action_signature == compute_action_signature(CLICK, HOME)
     assert [entry] == memory.short_term.entries == again(memory).short_term.entries
     assert memory.engine.session("agent", memory.task).get(entry.entry_id).id == entry.entry_id
 
@@ -1099,9 +1099,9 @@ def test_procedures_of_others_in_the_namespace_are_no_patterns(held: MemoryEngin
     memory = AgentMemory(engine=held)
     memory.learn_pattern(login())
     (pattern,) = memory.long_term.patterns
-    mine = memory.long_term._entry(pattern)
+    mine = memory.long_term._to_entry(pattern)
     theirs = replace(mine, entry=replace(mine.entry, id="by-hand"), details={"how": "by hand"})
-    parts = held.parts.lasting
+    parts = held.services.long_term
     parts.store.commit(memory.namespace, MemoryWrite(put=(theirs,)), parts.now())
     assert again(memory).long_term.patterns == [pattern]
 
@@ -1131,7 +1131,7 @@ def test_threads_that_record_at_once_lose_nothing(file_url: str) -> None:
             assert set(one.working.scratch_keys) == set(one.context_store.get_all()) == names
             assert len(one.visited_urls) == threads * each
             assert len(one.long_term) == threads
-        stored = [entry.thought.content for entry in memory._run.journal.cycles()]
+        stored = [entry.thought.content for entry in memory._run.journal.iterate_cycles()]
         assert sorted(stored) == sorted(names)
         for name in range(threads):  # each thread's in the order in which it recorded them
             mine = [thought for thought in stored if thought.startswith(f"{name}-")]

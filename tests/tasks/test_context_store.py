@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.context_store import ContextChange, ContextStore
+from langmem_tiers.tasks.context_store import ContextChange, TaskContext
 
 
 class Time:
@@ -20,8 +20,8 @@ class Time:
         return self.seconds
 
 
-def design() -> ContextStore:
-    store = ContextStore(Time())
+def design() -> TaskContext:
+    store = TaskContext(Time())
     store.set_user_context(
         {"username": "user@example.com", "preferred_language": "English", "max_items": 100}
     )
@@ -46,13 +46,13 @@ def test_the_context_of_the_design() -> None:
 
 
 def test_what_is_not_known_is_the_default() -> None:
-    assert ContextStore().get("nothing") is None
-    assert ContextStore().get("nothing", 3) == 3
-    assert ContextStore().get_source("nothing") is None
+    assert TaskContext().get("nothing") is None
+    assert TaskContext().get("nothing", 3) == 3
+    assert TaskContext().get_source("nothing") is None
 
 
 def test_what_the_user_said_goes_before_what_was_found_out() -> None:
-    store = ContextStore()
+    store = TaskContext()
     store.add_inferred("language", "German", "page")
     assert store.get("language") == "German"
     store.set_user_context({"language": None})
@@ -68,7 +68,7 @@ def test_a_task_finds_the_context_that_shares_words_with_it() -> None:
 
 
 def test_relevance_goes_by_stems_humps_and_values_and_the_best_come_first() -> None:
-    store = ContextStore()
+    store = TaskContext()
     store.set_user_context(
         {
             "note": "prefers cheap shoes",
@@ -89,7 +89,7 @@ def test_relevance_goes_by_stems_humps_and_values_and_the_best_come_first() -> N
 
 def test_values_are_copied_both_ways() -> None:
     given = {"items": [1]}
-    store = ContextStore()
+    store = TaskContext()
     store.set_user_context(given)
     given["items"].append(2)
     store.get("items").append(3)
@@ -101,17 +101,17 @@ def test_a_deep_value_comes_back_whole_and_one_too_deep_is_refused() -> None:
     deep: Any = "ground"
     for _ in range(90):
         deep = [deep]
-    store = ContextStore()
+    store = TaskContext()
     store.add_inferred("well", deep, "digging")
     assert store.get("well") == deep
-    assert ContextStore.from_dict(store.to_dict()) == store
+    assert TaskContext.from_dict(store.to_dict()) == store
     with pytest.raises(InvalidInputError, match="nested deeper"):
         store.add_inferred("well", [[[[[[[[[[[[deep]]]]]]]]]]]], "digging")
 
 
 @pytest.mark.parametrize("wrong", [object(), {1}, (1, 2), float("nan"), {1: 2}])
 def test_a_value_that_is_no_json_is_refused_by_name(wrong: Any) -> None:
-    store = ContextStore()
+    store = TaskContext()
     with pytest.raises(InvalidInputError, match="'odd'"):
         store.set_user_context({"fine": 1, "odd": wrong})
     with pytest.raises(InvalidInputError, match="'odd'"):
@@ -132,7 +132,7 @@ def test_the_history_tells_each_change() -> None:
 
 
 def test_the_history_holds_the_last_thousand() -> None:
-    store = ContextStore()
+    store = TaskContext()
     for number in range(1_005):
         store.add_inferred("count", number, "loop")
     assert [store.history[0].value, store.history[-1].value, len(store.history)] == [5, 1_004, 1_000]
@@ -140,7 +140,7 @@ def test_the_history_holds_the_last_thousand() -> None:
 
 def test_an_extraction_is_fresh_for_five_minutes() -> None:
     time = Time()
-    store = ContextStore(time)
+    store = TaskContext(time)
     products = [{"name": "Lamp", "price": 30}]
     store.cache_extraction("product_list", products)
     time.seconds += 300
@@ -154,7 +154,7 @@ def test_an_extraction_is_fresh_for_five_minutes() -> None:
 
 def test_who_asks_for_less_does_not_drop_it_for_others() -> None:
     time = Time()
-    store = ContextStore(time)
+    store = TaskContext(time)
     store.cache_extraction("list", [1])
     time.seconds += 20
     assert store.get_cached_extraction("list", max_age_seconds=10) is None
@@ -163,7 +163,7 @@ def test_who_asks_for_less_does_not_drop_it_for_others() -> None:
 
 def test_extractions_come_newest_first_and_two_hundred_are_held() -> None:
     time = Time()
-    store = ContextStore(time)
+    store = TaskContext(time)
     for number in range(205):
         time.seconds += 1
         store.cache_extraction(f"page{number}", number)
@@ -177,7 +177,7 @@ def test_extractions_come_newest_first_and_two_hundred_are_held() -> None:
 
 
 def test_an_extraction_that_is_no_json_is_held_by_its_text() -> None:
-    store = ContextStore()
+    store = TaskContext()
     store.cache_extraction("odd", {"pair": (1, 2), "kind": int})
     assert store.get_cached_extraction("odd") == {"pair": [1, 2], "kind": "<class 'int'>"}
 
@@ -209,13 +209,13 @@ keys = st.text(min_size=1, max_size=4)
 def test_a_store_comes_back_equal_from_json(
     user: dict[str, Any], inferred: dict[str, Any], extracted: dict[str, Any]
 ) -> None:
-    store = ContextStore(Time())
+    store = TaskContext(Time())
     store.set_user_context(user)
     for key, (value, source) in inferred.items():
         store.add_inferred(key, value, source)
     for key, value in extracted.items():
         store.cache_extraction(key, value)
-    back = ContextStore.from_dict(json.loads(json.dumps(store.to_dict())), Time())
+    back = TaskContext.from_dict(json.loads(json.dumps(store.to_dict())), Time())
     assert back == store
     assert back.get_all() == {**{key: one for key, (one, _) in inferred.items()}, **user}
     assert (back.history, back.extractions()) == (store.history, store.extractions())
@@ -239,11 +239,11 @@ def test_a_store_comes_back_equal_from_json(
 )
 def test_damaged_json_is_refused_by_name(damaged: Any, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
-        ContextStore.from_dict(damaged)
+        TaskContext.from_dict(damaged)
 
 
 @given(values)
 def test_any_json_gives_a_store_or_a_clear_error(value: Any) -> None:
     for data in (value, {"user": value}, {"inferred": value}, {"history": value}, {"extractions": value}):
         with suppress(InvalidInputError):
-            ContextStore.from_dict(data)
+            TaskContext.from_dict(data)

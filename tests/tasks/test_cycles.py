@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.cycles import ShortTermMemory, entry_from_dict, entry_to_dict
+from langmem_tiers.tasks.cycles import RecentCycles, entry_from_dict, entry_to_dict
 from langmem_tiers.tasks.models import (
-    Action,
+    AgentAction,
     ExecutionOutcome,
     MemoryEntry,
     MemoryPriority,
     Observation,
     Thought,
 )
-from tests.counting import function_calls
+from tests.counting import count_function_calls
 from tests.examples import examples
 
 CRITICAL, HIGH, NORMAL, LOW = MemoryPriority
@@ -30,7 +30,7 @@ def cycle(number: int = 0, tool: str = "click", /, said: str | None = None, **pa
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought("go on"),
-        action=Action(tool, parameters),
+        action=AgentAction(tool, parameters),
         observation=None if said is None else Observation(said),
     )
 
@@ -39,8 +39,8 @@ def failed(number: int = 0, error: str | None = None, **parameters: Any) -> Memo
     return replace(cycle(number, **parameters), outcome=ExecutionOutcome.FAILURE, error_message=error)
 
 
-def memory(*entries: MemoryEntry, max_entries: int = 50) -> ShortTermMemory:
-    held = ShortTermMemory(max_entries)
+def memory(*entries: MemoryEntry, max_entries: int = 50) -> RecentCycles:
+    held = RecentCycles(max_entries)
     for entry in entries:
         held.add(entry)
     return held
@@ -215,7 +215,7 @@ def test_a_history_tells_errors_and_cuts_long_results_to_a_line() -> None:
     assert "1. [Failure] click({})\n   Error: not found\n2. [Timeout] click({})\n   Error: no answer" in lines
     assert all(len(line) < 250 for line in lines.split("\n"))
     assert "   Result: line line" in lines
-    assert ShortTermMemory().format_history() == ""
+    assert RecentCycles().format_history() == ""
 
 
 def test_tokens_are_those_of_the_cycles_that_are_held() -> None:
@@ -231,7 +231,7 @@ def test_parameters_that_are_no_json_are_held_by_their_text() -> None:
     held = memory(cycle(1, "act", what=object, some={1, 2}, pair=(1, 2), size=float("nan")))
     json.dumps(held.to_dict(), allow_nan=False)
     assert held.entries[0].action.parameters["pair"] == [1, 2]
-    assert ShortTermMemory.from_dict(held.to_dict()) == held
+    assert RecentCycles.from_dict(held.to_dict()) == held
 
 
 def test_what_the_caller_changes_later_is_not_changed_here() -> None:
@@ -256,7 +256,7 @@ any_cycle = st.builds(
     timestamp=st.floats(0, 1e9),
     thought=st.builds(Thought, st.text(max_size=9)),
     action=st.builds(
-        Action, st.sampled_from(["click", "goto"]), st.dictionaries(st.text(max_size=5), values)
+        AgentAction, st.sampled_from(["click", "goto"]), st.dictionaries(st.text(max_size=5), values)
     ),
     observation=st.none() | st.builds(Observation, st.text(max_size=9), st.none() | st.text(max_size=9)),
     outcome=st.sampled_from(ExecutionOutcome),
@@ -275,7 +275,7 @@ any_cycle = st.builds(
 @given(st.lists(any_cycle, max_size=6), st.integers(1, 4))
 def test_a_memory_comes_back_equal_from_json(entries: list[MemoryEntry], most: int) -> None:
     held = memory(*entries, max_entries=most)
-    back = ShortTermMemory.from_dict(json.loads(json.dumps(held.to_dict())))
+    back = RecentCycles.from_dict(json.loads(json.dumps(held.to_dict())))
     assert back == held
     assert back.entries == held.entries
     assert back.total_tokens() == held.total_tokens()
@@ -317,24 +317,24 @@ GOOD = memory(cycle(1, "click", "done", selector="#a")).to_dict()
     ],
 )
 def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
-    assert ShortTermMemory.from_dict(GOOD).to_dict() == GOOD
+    assert RecentCycles.from_dict(GOOD).to_dict() == GOOD
     with pytest.raises(InvalidInputError, match=named):
-        ShortTermMemory.from_dict({**GOOD, **change})
+        RecentCycles.from_dict({**GOOD, **change})
 
 
 @given(values)
 def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
     for data in (value, {"entries": value}, {"last_actions": value}, {"action_frequency": value}):
         with suppress(InvalidInputError):
-            ShortTermMemory.from_dict(data)
+            RecentCycles.from_dict(data)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "5"])
 def test_sizes_that_make_no_sense_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="max_entries"):
-        ShortTermMemory(wrong)
+        RecentCycles(wrong)
     with pytest.raises(InvalidInputError, match="threshold"):
-        ShortTermMemory().get_loop_warnings(wrong)
+        RecentCycles().get_loop_warnings(wrong)
 
 
 def test_twice_as_many_cycles_take_twice_as_many_calls_and_no_more_to_format() -> None:
@@ -342,7 +342,7 @@ def test_twice_as_many_cycles_take_twice_as_many_calls_and_no_more_to_format() -
         replace(cycle(n, selector=f"#{n % 70}"), priority=list(MemoryPriority)[n % 4]) for n in range(1_000)
     ]
     half, whole = entries[:500], entries
-    assert function_calls(lambda: memory(*whole)) < 2.2 * function_calls(lambda: memory(*half))
+    assert count_function_calls(lambda: memory(*whole)) < 2.2 * count_function_calls(lambda: memory(*half))
     few, many = memory(*half), memory(*whole)
     few.format_history()  # caches are filled once
-    assert function_calls(many.format_history) == function_calls(few.format_history)
+    assert count_function_calls(many.format_history) == count_function_calls(few.format_history)

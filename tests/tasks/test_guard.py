@@ -11,20 +11,20 @@ from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.guard import AdviceLevel, Guard, GuardAdvice
 from langmem_tiers.tasks.loop_detection.detector import LoopKind
 from langmem_tiers.tasks.models import (
-    Action,
+    AgentAction,
     ExecutionOutcome,
     MemoryEntry,
     Observation,
     Thought,
-    action_signature,
+    compute_action_signature,
 )
 
-SUBMIT = Action("click", {"selector": "#submit"})
+SUBMIT = AgentAction("click", {"selector": "#submit"})
 CART = "http://shop.test/cart"
 
 
 def cycle(
-    action: Action = SUBMIT,
+    action: AgentAction = SUBMIT,
     *,
     url: str = CART,
     seen: str | None = None,
@@ -87,7 +87,7 @@ def test_only_exactly_that_action_at_that_place_is_blocked() -> None:
     advice = given_advice(guard.check(SUBMIT, CART))
     assert (advice.level, advice.must_answer) == (AdviceLevel.BLOCK, True)
     assert given_advice(guard.check(SUBMIT)).level is AdviceLevel.BLOCK
-    assert guard.check(Action("click", {"selector": "#cancel"}), CART) is None
+    assert guard.check(AgentAction("click", {"selector": "#cancel"}), CART) is None
     assert guard.check(SUBMIT, "http://shop.test/other") is None
 
 
@@ -120,7 +120,7 @@ def test_without_a_block_there_is_nothing_to_answer() -> None:
     assert not Guard().answer("I know what I do")
 
 
-ELSEWHERE = Action("goto", {"url": "http://shop.test/help"})
+ELSEWHERE = AgentAction("goto", {"url": "http://shop.test/help"})
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_another_observation_is_another_page_where_there_are_no_addresses() -> N
     assert guard.check(SUBMIT) is not None
     guard.observe(cycle(ELSEWHERE, url="", seen="no results"))
     assert guard.check(SUBMIT) is not None
-    guard.observe(cycle(Action("reload"), url="", seen="three results"))
+    guard.observe(cycle(AgentAction("reload"), url="", seen="three results"))
     assert guard.check(SUBMIT) is None
 
 
 def test_both_sides_of_a_to_and_fro_are_blocked_and_neither_lifts_the_other() -> None:
     guard = Guard()
-    there, back = Action("goto", {"url": "a"}), Action("goto", {"url": "b"})
+    there, back = AgentAction("goto", {"url": "a"}), AgentAction("goto", {"url": "b"})
     for _ in range(8):
         guard.observe(cycle(there, url="http://b.test"))
         guard.observe(cycle(back, url="http://a.test"))
@@ -164,7 +164,7 @@ def test_both_sides_of_a_to_and_fro_are_blocked_and_neither_lifts_the_other() ->
 
 def test_a_to_and_fro_gets_two_more_rounds_after_each_word() -> None:
     guard = Guard()
-    sides = [cycle(Action("a"), url="http://a.test"), cycle(Action("b"), url="http://b.test")]
+    sides = [cycle(AgentAction("a"), url="http://a.test"), cycle(AgentAction("b"), url="http://b.test")]
     levels = [level for _ in range(8) for side in sides for level in told(guard, side, 1)]
     spoken = [(at, level) for at, level in enumerate(levels) if level and level is not AdviceLevel.NOTE]
     (first, _), (second, _), (third, last) = spoken[:3]
@@ -175,7 +175,7 @@ def test_searches_that_are_only_alike_get_firmer_words_too() -> None:
     guard = Guard()
     queries = ["red shoes", "red shoes women", "shoes red", "red running shoes"] * 4
     levels = [
-        advice.level if (advice := guard.observe(cycle(Action("search", {"query": query})))) else None
+        advice.level if (advice := guard.observe(cycle(AgentAction("search", {"query": query})))) else None
         for query in queries
     ]
     assert AdviceLevel.BLOCK in levels
@@ -183,12 +183,14 @@ def test_searches_that_are_only_alike_get_firmer_words_too() -> None:
 
 
 def test_reading_on_is_not_spoken_of() -> None:
-    assert told(Guard(), cycle(Action("scroll", {"direction": "down"})), 4) == [None] * 4
+    assert told(Guard(), cycle(AgentAction("scroll", {"direction": "down"})), 4) == [None] * 4
 
 
 def test_different_actions_are_never_spoken_of() -> None:
     guard = Guard()
-    assert not [one for at in range(200) if (one := guard.observe(cycle(Action("click", {"element": at}))))]
+    assert not [
+        one for at in range(200) if (one := guard.observe(cycle(AgentAction("click", {"element": at}))))
+    ]
 
 
 # ---- Failures, frequency and warnings, as in the design ------------------------------------------------
@@ -196,7 +198,7 @@ def test_different_actions_are_never_spoken_of() -> None:
 
 def test_failures_are_counted_by_signature() -> None:
     guard = Guard()
-    signature = action_signature(SUBMIT, CART)
+    signature = compute_action_signature(SUBMIT, CART)
     assert not guard.has_failed(signature)
     guard.observe(cycle(outcome=ExecutionOutcome.FAILURE))
     guard.observe(cycle(outcome=ExecutionOutcome.TIMEOUT))
@@ -219,8 +221,8 @@ def test_what_failed_before_is_noted_and_then_warned_of_before_it_is_done_again(
 
 def test_frequency_counts_a_call_whatever_the_order_of_its_keys_and_its_address() -> None:
     guard = Guard()
-    guard.observe(cycle(Action("scroll_page", {"direction": "down", "by": 1}), url="a"))
-    guard.observe(cycle(Action("scroll_page", {"by": 1, "direction": "down"}), url="b"))
+    guard.observe(cycle(AgentAction("scroll_page", {"direction": "down", "by": 1}), url="a"))
+    guard.observe(cycle(AgentAction("scroll_page", {"by": 1, "direction": "down"}), url="b"))
     assert guard.frequency("scroll_page", {"direction": "down", "by": 1}) == 2
     assert guard.frequency("scroll_page", {"direction": "up"}) == 0
 
@@ -228,7 +230,7 @@ def test_frequency_counts_a_call_whatever_the_order_of_its_keys_and_its_address(
 def test_warnings_have_the_form_of_the_design() -> None:
     guard = Guard()
     for at in range(6):
-        guard.observe(cycle(Action("read", {"page": f"p{at}"})))
+        guard.observe(cycle(AgentAction("read", {"page": f"p{at}"})))
     told(guard, cycle(), 4)
     assert guard.warnings() == ["Warning: click(#submit) repeated 4 times in last 10 actions!"]
     assert guard.warnings(threshold=5) == []
@@ -238,7 +240,7 @@ def test_warnings_look_at_the_last_ten_actions_only() -> None:
     guard = Guard()
     told(guard, cycle(), 4)
     for at in range(8):
-        guard.observe(cycle(Action(f"tool_{at}")))
+        guard.observe(cycle(AgentAction(f"tool_{at}")))
     assert guard.warnings() == []
     assert guard.frequency("click", {"selector": "#submit"}) == 4
 
@@ -255,7 +257,7 @@ def test_reset_forgets_everything() -> None:
 
 ENTRIES = st.builds(
     lambda tool, value, url, seen, outcome: cycle(
-        Action(tool, {"q": value}), url=url, seen=seen, outcome=outcome
+        AgentAction(tool, {"q": value}), url=url, seen=seen, outcome=outcome
     ),
     st.sampled_from(["click", "search", "scroll", "go_back"]),
     st.sampled_from(["red shoes", "red shoes women", "5"]),
@@ -285,13 +287,13 @@ def test_a_guard_restored_from_json_goes_on_as_if_nothing_had_happened(
     assert first.report() == second.report()
 
 
-GO_THERE, GO_BACK = Action("goto", {"url": "a"}), Action("goto", {"url": "b"})
+GO_THERE, GO_BACK = AgentAction("goto", {"url": "a"}), AgentAction("goto", {"url": "b"})
 LOOPS = {
     "one action": [cycle(seen="no results")] * 14,
     "one action that fails": [cycle(outcome=ExecutionOutcome.FAILURE)] * 14,
     "to and fro": [cycle(GO_THERE, url="http://b.test"), cycle(GO_BACK, url="http://a.test")] * 12,
     "searches that are alike": [
-        cycle(Action("search", {"query": query}))
+        cycle(AgentAction("search", {"query": query}))
         for query in ["red shoes", "red shoes women", "shoes red", "red running shoes"] * 4
     ],
 }
@@ -330,7 +332,9 @@ def test_a_restored_guard_still_blocks_and_still_quotes_the_answer() -> None:
 def test_the_state_of_a_long_task_stays_small_and_holds_no_pages() -> None:
     guard = Guard()
     for at in range(1_000):
-        guard.observe(cycle(Action("fill", {"text": f"secret {at} " * 1_000}), seen="page text " * 1_000))
+        guard.observe(
+            cycle(AgentAction("fill", {"text": f"secret {at} " * 1_000}), seen="page text " * 1_000)
+        )
     written = json.dumps(guard.state())
     assert len(written) < 300_000
     assert "page text" not in written
@@ -375,7 +379,7 @@ CYCLIC["itself"] = CYCLIC
 @pytest.mark.parametrize("url", ["", "http://[::bad", "not a url", "\x00", "x" * 100_000])
 def test_no_parameters_and_no_address_break_the_agents_loop(parameters: dict[str, Any], url: str) -> None:
     guard = Guard()
-    action = Action("call", parameters)
+    action = AgentAction("call", parameters)
     for _ in range(7):
         guard.check(action, url)
         guard.observe(cycle(action, url=url))
@@ -390,7 +394,7 @@ class Unreadable(dict[str, Any]):
 
 
 def test_an_action_whose_parameters_cannot_be_read_is_neither_advised_on_nor_counted() -> None:
-    guard, action = Guard(), Action("call", Unreadable(a=1))
+    guard, action = Guard(), AgentAction("call", Unreadable(a=1))
     for _ in range(7):
         assert guard.check(action, CART) is None
         assert guard.observe(cycle(action)) is None
@@ -432,7 +436,7 @@ def test_actions_that_differ_in_a_counter_and_come_to_nothing_are_blocked(
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),
-            action=Action("click", {"index": index}),
+            action=AgentAction("click", {"index": index}),
             observation=Observation(said),
             outcome=outcome,
             url="http://shop.test",
@@ -450,7 +454,7 @@ def test_ticking_one_box_after_the_other_is_no_loop() -> None:
             entry_id=str(index),
             timestamp=float(index),
             thought=Thought(),
-            action=Action("click", {"index": index}),
+            action=AgentAction("click", {"index": index}),
             observation=Observation("Clicked."),
             url="http://shop.test",
         )

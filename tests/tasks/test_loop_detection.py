@@ -13,15 +13,15 @@ from benchmarks.loop_runs import made_up_runs
 from benchmarks.loop_runs_held_out import HELD_OUT
 from benchmarks.loop_runs_tuned import TUNED
 from langmem_tiers.tasks.loop_detection.detector import (
-    DEFAULT_THRESHOLD,
+    DEFAULT_LOOP_THRESHOLD,
     Loop,
     LoopKind,
     LoopTracker,
     Step,
     find_loops,
 )
-from langmem_tiers.tasks.models import Action
-from tests.counting import function_calls
+from langmem_tiers.tasks.models import AgentAction
+from tests.counting import count_function_calls
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def test_actions_are_read_in_the_forms_that_agents_write(
 
 
 def test_an_action_and_a_mapping_are_read_as_well() -> None:
-    assert Step.of(Action("click", {"selector": "#a"})) == Step(tool="click", parameters={"selector": "#a"})
+    assert Step.of(AgentAction("click", {"selector": "#a"})) == Step(
+        tool="click", parameters={"selector": "#a"}
+    )
     assert Step.of({"tool": "click", "parameters": {"selector": "#a"}}).parameters == {"selector": "#a"}
 
 
@@ -120,7 +122,7 @@ def test_twice_is_no_loop() -> None:
 
 def test_the_same_at_another_address_is_something_else() -> None:
     run = [Step.of("click('5')", url=f"http://shop.test/list?p={at}") for at in range(6)]
-    assert not find_loops(run, threshold=DEFAULT_THRESHOLD).is_loop
+    assert not find_loops(run, threshold=DEFAULT_LOOP_THRESHOLD).is_loop
     assert kinds(run) == {LoopKind.NEAR}
 
 
@@ -250,7 +252,7 @@ def test_scrolling_is_the_same_action_at_the_same_coordinates_only(moved: str) -
 def test_a_button_between_new_work_is_no_loop() -> None:
     rows = [f"fill('{name}', '{name} of the order')" for name in ("bolts", "paint", "ladder")]
     run = [one for row in rows for one in ("click('add')", row)]
-    assert not find_loops(steps(*run), threshold=DEFAULT_THRESHOLD).is_loop
+    assert not find_loops(steps(*run), threshold=DEFAULT_LOOP_THRESHOLD).is_loop
 
 
 def test_a_run_that_moved_on_is_less_of_a_loop_than_one_that_ended_in_it() -> None:
@@ -349,9 +351,9 @@ def test_a_long_run_is_followed_in_bounded_memory() -> None:
     for at in range(3_000):
         tracker.add(Step.of({"tool": f"t{at}", "value": at}, url=f"http://a.test/{at}"))
         tracker.add(Step.of("click('5')", url=f"http://a.test/{at}"))
-    assert len(tracker._once) <= 512
-    assert len(tracker._again) <= 512
-    assert len(next(iter(tracker._again.values())).pages) <= 16
+    assert len(tracker._done_once) <= 512
+    assert len(tracker._done_again) <= 512
+    assert len(next(iter(tracker._done_again.values())).steps_by_url) <= 16
     assert len(tracker._found_chains) <= 64
 
 
@@ -364,7 +366,9 @@ def test_twice_as_many_steps_take_twice_as_many_calls() -> None:
         )
         for at in range(1_000)
     ]
-    assert function_calls(lambda: find_loops(run)) < 2.2 * function_calls(lambda: find_loops(run[:500]))
+    assert count_function_calls(lambda: find_loops(run)) < 2.2 * count_function_calls(
+        lambda: find_loops(run[:500])
+    )
 
 
 # ---- The benchmark -------------------------------------------------------------------------------------
@@ -373,7 +377,7 @@ def test_twice_as_many_steps_take_twice_as_many_calls() -> None:
 @pytest.mark.parametrize("makers", [TUNED, HELD_OUT], ids=["tuned", "held out"])
 def test_made_up_runs_are_told_apart_better_than_by_counting_to_three(makers: Any) -> None:
     runs = list(made_up_runs(makers, benchmark.SEED))
-    both = benchmark.compared(runs)
+    both = benchmark.compare_judges(runs)
     assert len(runs) >= 80
     assert sum(run.loops for run in runs) * 2 == len(runs)
     assert all(5 <= len(run.steps) <= 40 for run in runs), [run.name for run in runs if len(run.steps) < 5]
@@ -396,7 +400,7 @@ def test_a_line_that_is_no_labelled_run_is_named(tmp_path: Path) -> None:
     file = tmp_path / "runs.jsonl"
     file.write_text('{"steps": []}\n')
     with pytest.raises(SystemExit, match="line 1 of .* is no labelled run"):
-        benchmark.labelled_runs(file)
+        benchmark.load_labeled_runs(file)
 
 
 def test_real_runs_are_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import AgentAction, InvalidInputError, MemoryEntry, Observation, Thought
-from langmem_tiers.tasks.models import action_signature
+from langmem_tiers.tasks.models import compute_action_signature
 
 _TEXT = st.text(max_size=12)
 _VALUE = st.recursive(
@@ -23,10 +23,10 @@ _VALUE = st.recursive(
 
 @given(_TEXT.filter(bool), st.dictionaries(_TEXT, _VALUE, max_size=4), _TEXT)
 def test_a_settled_call_is_the_call(tool: str, parameters: dict[str, Any], url: str) -> None:
-    settled, fresh = AgentAction.settled(tool, parameters), AgentAction(tool, parameters)
+    settled, fresh = AgentAction.from_plain_json(tool, parameters), AgentAction(tool, parameters)
     assert settled == fresh
     assert settled.parameters_json == fresh.parameters_json
-    assert action_signature(settled, url) == action_signature(fresh, url)
+    assert compute_action_signature(settled, url) == compute_action_signature(fresh, url)
     assert repr(settled) == repr(fresh)
 
 
@@ -110,7 +110,11 @@ def test_the_parameters_of_an_action_must_be_a_mapping() -> None:
 def test_a_cycle_has_the_signature_of_its_action_and_address_unless_it_is_given() -> None:
     action = AgentAction("click", {"n": 1})
     made = MemoryEntry(entry_id="e", timestamp=1.0, thought=Thought(), action=action, url="https://a.b")
-    assert made.action_signature == action_signature(action, "https://a.b") != action_signature(action)
+    assert (
+        made.action_signature
+        == compute_action_signature(action, "https://a.b")
+        != compute_action_signature(action)
+    )
     given_one = MemoryEntry(
         entry_id="e", timestamp=1.0, thought=Thought(), action=action, action_signature="s"
     )

@@ -10,11 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.growth_lists import LEARNING_UNITS
-from langmem_tiers.tasks.action_sequences import stretch_from_dict, stretch_to_dict, stretches_of
-from langmem_tiers.tasks.models import Action, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
-from langmem_tiers.tasks.pattern_learning import Lessons, fits, lessons_of, propose_patterns
-from langmem_tiers.tasks.patterns import LongTermMemory, filled, literal, placeholders_of
-from tests.counting import function_calls
+from langmem_tiers.tasks.action_sequences import find_sequences, sequence_from_dict, sequence_to_dict
+from langmem_tiers.tasks.models import AgentAction, ExecutionOutcome, LearnedPattern, MemoryEntry, Thought
+from langmem_tiers.tasks.pattern_learning import (
+    LearningResult,
+    learn_from_sequences,
+    matches_step,
+    propose_patterns,
+)
+from langmem_tiers.tasks.patterns import (
+    PatternMemory,
+    escape_placeholders,
+    fill_placeholders,
+    find_placeholders,
+)
+from tests.counting import count_function_calls
 from tests.examples import examples
 from tests.tasks.test_patterns import LOGIN, ids
 
@@ -29,7 +39,7 @@ def did(
         entry_id=f"e{number}",
         timestamp=float(number),
         thought=Thought(thought),
-        action=Action(tool, parameters),
+        action=AgentAction(tool, parameters),
         url=at,
     )
 
@@ -108,7 +118,7 @@ def test_what_worked_at_no_site_is_a_pattern_of_none() -> None:
     assert found.steps[0] == {"tool": "write_file", "path": "notes.md", "content": "{content}"}
     at_site = [[replace(one, url="https://a.example") for one in run] for run in runs]
     assert {one.domain for one in propose_patterns([*runs, *at_site])} == {"", "a.example"}
-    memory = LongTermMemory()
+    memory = PatternMemory()
     memory.learn(found)
     assert memory.get_patterns_for_domain("") == [found]
     assert memory.get_patterns_for_domain("a.example") == []
@@ -131,14 +141,14 @@ def test_what_looks_like_a_secret_in_a_command_is_never_stored(command: str) -> 
     run = [did("bash", at="", command=command), did("bash", at="", command="make")]
     (found,) = propose_patterns([run, run])
     assert found.steps == ({"tool": "bash", "command": "{command}"}, {"tool": "bash", "command": "make"})
-    assert "plainword" not in repr(stretches_of(run)[0].steps)
+    assert "plainword" not in repr(find_sequences(run)[0].steps)
     assert propose_patterns([run[:1] * 2, run[:1] * 2]) == []  # nothing but secrets is no pattern
 
 
 def test_plain_commands_are_steps_as_they_are() -> None:
     run = [did("bash", at="", command=one) for one in ("git log --author x", "pytest --passed", "mysql shop")]
     (found,) = propose_patterns([run, run])
-    assert placeholders_of(found) == []
+    assert find_placeholders(found) == []
 
 
 def test_who_goes_to_an_address_is_at_its_site() -> None:
@@ -205,7 +215,7 @@ def test_placeholders_are_named_after_their_fields() -> None:
         ]
 
     (found,) = propose_patterns([run("one"), run("two")])
-    assert placeholders_of(found) == [
+    assert find_placeholders(found) == [
         "first_name",
         "last_name",
         "value",
@@ -222,8 +232,8 @@ def test_placeholders_are_named_after_their_fields() -> None:
 def test_braces_in_what_stays_are_no_placeholders() -> None:
     run = [did("evaluate", script="() => {return}"), click("a")]
     (found,) = propose_patterns([run, run])
-    assert placeholders_of(found) == []
-    assert filled(found, {})[0] == {"tool": "evaluate", "script": "() => {return}"}
+    assert find_placeholders(found) == []
+    assert fill_placeholders(found, {})[0] == {"tool": "evaluate", "script": "() => {return}"}
 
 
 SECRET = "Tr0ub4dor&3"
@@ -263,7 +273,7 @@ def test_what_looks_like_a_secret_is_never_stored_even_if_it_is_always_the_same(
     written = json.dumps([found.steps, found.description, found.pattern_id])
     for secret in ("plainword", SECRET, "1234", "sk-abc", "eyJhbG", "4111", "ann@example"):
         assert secret not in written
-    assert placeholders_of(found)
+    assert find_placeholders(found)
 
 
 def test_a_password_may_be_the_word_itself() -> None:
@@ -318,25 +328,25 @@ def test_what_is_known_is_proposed_again_only_with_more_placeholders() -> None:
 
 def lessons(
     known: list[LearnedPattern], *runs: list[MemoryEntry], old: tuple[list[MemoryEntry], ...] = ()
-) -> Lessons:
-    before = [one for run in old for one in stretches_of(run)]
+) -> LearningResult:
+    before = [one for run in old for one in find_sequences(run)]
     for one in before:
         one.is_fresh = False
-    return lessons_of([*before, *(one for run in runs for one in stretches_of(run))], known)
+    return learn_from_sequences([*before, *(one for run in runs for one in find_sequences(run))], known)
 
 
 def failed(run: list[MemoryEntry], outcome: ExecutionOutcome = ExecutionOutcome.FAILURE) -> list[MemoryEntry]:
     return [*run[:-1], replace(run[-1], outcome=outcome)]
 
 
-def uses(found: Lessons) -> dict[str, tuple[int, int]]:
-    return {name: (one.success_count, one.failure_count) for name, one in found.used.items()}
+def uses(found: LearningResult) -> dict[str, tuple[int, int]]:
+    return {name: (one.success_count, one.failure_count) for name, one in found.used_patterns.items()}
 
 
 def test_a_pattern_written_by_hand_is_used_whatever_its_placeholders_stand_for() -> None:
     found = lessons([LOGIN], login("a@b.example", "x1"), [click("other"), *login("c", "d"), click("more")])
     assert uses(found) == {LOGIN.pattern_id: (2, 0)}
-    assert (found.learned, found.widened) == ([], [])
+    assert (found.new_patterns, found.widened_ids) == ([], [])
     fixed = replace(LOGIN, steps=({"tool": "type", "selector": "#country", "text": "Peru"}, LOGIN.steps[0]))
     chosen = [did("type", selector="#country", text="Peru"), click("login-btn")]
     other = [did("type", selector="#country", text="Chad"), click("login-btn")]
@@ -375,26 +385,30 @@ def test_the_longest_pattern_has_the_use_and_no_cycle_counts_twice() -> None:
     }
     assert uses(lessons([short, long], failed(clicks("abc")))) == {long.pattern_id: (2, 1)}
     grown = lessons([short], clicks("abc"), old=(clicks("abc"),))
-    assert (told(grown.learned), uses(grown)) == (["abc"], {})
+    assert (told(grown.new_patterns), uses(grown)) == (["abc"], {})
 
 
 def test_what_only_older_stretches_show_is_not_learned() -> None:
-    assert lessons([], clicks("xy"), old=(clicks("ab"), clicks("ab"))).learned == []
-    assert told(lessons([], clicks("ab"), old=(clicks("ab"),)).learned) == ["ab"]
+    assert lessons([], clicks("xy"), old=(clicks("ab"), clicks("ab"))).new_patterns == []
+    assert told(lessons([], clicks("ab"), old=(clicks("ab"),)).new_patterns) == ["ab"]
 
 
 def test_what_nothing_was_learned_from_is_left_in_pieces() -> None:
-    stretches = [*stretches_of(clicks("xyabz")), *stretches_of(clicks("abpq"))]
-    assert told(lessons_of(stretches).learned) == ["ab"]
-    left = [[step.parameters["selector"] for step in rest.steps] for one in stretches for rest in one.rest()]
+    stretches = [*find_sequences(clicks("xyabz")), *find_sequences(clicks("abpq"))]
+    assert told(learn_from_sequences(stretches).new_patterns) == ["ab"]
+    left = [
+        [step.parameters["selector"] for step in rest.steps]
+        for one in stretches
+        for rest in one.split_unlearned()
+    ]
     assert left == [["#x", "#y"], ["#p", "#q"]]
-    (alone,) = stretches_of([*clicks("ab"), *clicks("cd")])
-    (rest,) = alone.rest(without={alone.steps[3].cycle})
+    (alone,) = find_sequences([*clicks("ab"), *clicks("cd")])
+    (rest,) = alone.split_unlearned(without={alone.steps[3].cycle_id})
     assert len(rest.steps) == 3
     (known,) = propose_patterns([clicks("ab"), clicks("ab")])
-    covered = stretches_of(clicks("abab"))
-    lessons_of(covered, [known])
-    assert covered[0].rest() == []
+    covered = find_sequences(clicks("abab"))
+    learn_from_sequences(covered, [known])
+    assert covered[0].split_unlearned() == []
 
 
 NAMES = st.lists(st.sampled_from("abcd"), max_size=12).map("".join)
@@ -408,12 +422,12 @@ def test_no_cycle_is_part_of_two_uses_or_patterns(runs: list[tuple[str, bool]], 
     found = lessons(known, *done, old=tuple(map(clicks, old)))
     sizes = {one.pattern_id: len(one.steps) for one in known}
     before = {one.pattern_id: one.success_count for one in known}
-    good = sum((one.success_count - before[name]) * sizes[name] for name, one in found.used.items())
-    bad = sum(one.failure_count for one in found.used.values())
-    new = sum(one.success_count * len(one.steps) for one in found.learned)
+    good = sum((one.success_count - before[name]) * sizes[name] for name, one in found.used_patterns.items())
+    bad = sum(one.failure_count for one in found.used_patterns.values())
+    new = sum(one.success_count * len(one.steps) for one in found.new_patterns)
     assert good + bad + new <= sum(map(len, done)) + sum(map(len, old))
     assert bad <= sum(fails for _, fails in runs)
-    assert not {one.pattern_id for one in found.learned} & before.keys()
+    assert not {one.pattern_id for one in found.new_patterns} & before.keys()
 
 
 PARAMETERS = st.dictionaries(
@@ -432,15 +446,15 @@ def test_a_stretch_comes_back_equal_from_json_and_what_is_learned_of_it_is_used_
     some: list[dict[str, Any]],
 ) -> None:
     run = [did("act", **one) for one in some]
-    for one in stretches_of(run):
-        data = json.loads(json.dumps(stretch_to_dict(one)))
-        back = stretch_from_dict(data)
+    for one in find_sequences(run):
+        data = json.loads(json.dumps(sequence_to_dict(one)))
+        back = sequence_from_dict(data)
         assert (back.site, back.steps, back.is_fresh) == (one.site, one.steps, False)
-        assert stretch_to_dict(back) == data
+        assert sequence_to_dict(back) == data
     known = propose_patterns([run, run])
     again = lessons(known, run, run)
     assert uses(again) == {one.pattern_id: (one.success_count * 2, 0) for one in known}
-    assert (again.learned, again.widened) == ([], [])
+    assert (again.new_patterns, again.widened_ids) == ([], [])
 
 
 @given(
@@ -449,16 +463,16 @@ def test_a_stretch_comes_back_equal_from_json_and_what_is_learned_of_it_is_used_
 )
 def test_what_a_template_is_filled_to_fits_it(text: str, values: dict[str, str]) -> None:
     one = replace(LOGIN, steps=({"tool": "go", "to": [text, 1]},))
-    if set(placeholders_of(one)) <= values.keys():
-        (step,) = filled(one, values)
-        assert fits(one.steps[0], "go", {"to": step["to"]}, ())
-        assert fits({"tool": "go", "parameters": {"to": [text, 1]}}, "go", {"to": step["to"]}, ())
-        assert not fits(one.steps[0], "go", {"to": [*step["to"], 1]}, ())
-        assert not fits(one.steps[0], "go", {"to": [step["to"][0], True]}, ())
-        assert not fits(one.steps[0], "went", {"to": step["to"]}, ())
-    plain = replace(LOGIN, steps=({"tool": "go", "to": literal(text)},))
-    assert fits(plain.steps[0], "go", {"to": text}, ())
-    assert not fits(plain.steps[0], "go", {"to": f"{text}x"}, ())
+    if set(find_placeholders(one)) <= values.keys():
+        (step,) = fill_placeholders(one, values)
+        assert matches_step(one.steps[0], "go", {"to": step["to"]}, ())
+        assert matches_step({"tool": "go", "parameters": {"to": [text, 1]}}, "go", {"to": step["to"]}, ())
+        assert not matches_step(one.steps[0], "go", {"to": [*step["to"], 1]}, ())
+        assert not matches_step(one.steps[0], "go", {"to": [step["to"][0], True]}, ())
+        assert not matches_step(one.steps[0], "went", {"to": step["to"]}, ())
+    plain = replace(LOGIN, steps=({"tool": "go", "to": escape_placeholders(text)},))
+    assert matches_step(plain.steps[0], "go", {"to": text}, ())
+    assert not matches_step(plain.steps[0], "go", {"to": f"{text}x"}, ())
 
 
 @pytest.mark.parametrize(
@@ -471,17 +485,17 @@ def test_what_a_template_is_filled_to_fits_it(text: str, values: dict[str, str])
     ],
 )
 def test_placeholders_within_a_text_stand_for_what_is_between(step: str, text: str, does: bool) -> None:  # noqa: FBT001 - a parameter
-    assert fits({"tool": "go", "url": step}, "go", {"url": text}, ()) is does
+    assert matches_step({"tool": "go", "url": step}, "go", {"url": text}, ()) is does
 
 
 def test_what_is_proposed_can_be_learned_and_filled() -> None:
-    memory = LongTermMemory()
+    memory = PatternMemory()
     for one in propose_patterns(
         [login("a@b.example", "x1"), login("c@d.example", "y2")], known=memory.patterns
     ):
         memory.learn(one)
     (found,) = memory.get_patterns_for_domain("www.example.com")
-    assert filled(found, {"email": "e@f.example", "password": "z"})[2]["text"] == "z"
+    assert fill_placeholders(found, {"email": "e@f.example", "password": "z"})[2]["text"] == "z"
 
 
 def test_odd_cycles_do_not_break_learning() -> None:
@@ -492,14 +506,14 @@ def test_odd_cycles_do_not_break_learning() -> None:
     ]
     (found,) = propose_patterns([run, run])
     assert found.steps[1]["parameters"]["tool"] == "hammer"
-    LongTermMemory().learn(found)
+    PatternMemory().learn(found)
 
 
 @pytest.mark.parametrize("kinds", [2, 5_000])
 def test_twice_as_many_cycles_take_twice_as_many_calls(kinds: int) -> None:
     entries = [did("type", selector=f"#{(n * n + n // 7) % kinds}", text=f"words {n}") for n in range(400)]
-    half = function_calls(lambda: propose_patterns(entries[:200]))
-    assert function_calls(lambda: propose_patterns(entries)) < 2.2 * half
+    half = count_function_calls(lambda: propose_patterns(entries[:200]))
+    assert count_function_calls(lambda: propose_patterns(entries)) < 2.2 * half
 
 
 @pytest.mark.parametrize("piece", LEARNING_UNITS)

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.models import LearnedPattern
-from langmem_tiers.tasks.patterns import LongTermMemory, filled, literal, placeholders_of
+from langmem_tiers.tasks.patterns import (
+    PatternMemory,
+    escape_placeholders,
+    fill_placeholders,
+    find_placeholders,
+)
 from tests.examples import examples
 
 LOGIN = LearnedPattern(
@@ -36,8 +41,8 @@ def pattern(
     )
 
 
-def learned(*patterns: LearnedPattern, most: int = 100) -> LongTermMemory:
-    memory = LongTermMemory(most, now=lambda: 500.0)
+def learned(*patterns: LearnedPattern, most: int = 100) -> PatternMemory:
+    memory = PatternMemory(most, now=lambda: 500.0)
     for one in patterns:
         memory.learn(one)
     return memory
@@ -49,7 +54,7 @@ def ids(patterns: list[LearnedPattern]) -> list[str]:
 
 def test_the_pattern_of_the_design_is_learned_found_and_used() -> None:
     memory = learned(LOGIN)
-    assert memory.max_patterns == LongTermMemory().max_patterns == 100
+    assert memory.max_patterns == PatternMemory().max_patterns == 100
     assert memory.get_patterns_for_domain("example.com") == [replace(LOGIN, last_used=500.0)]
     memory.record_usage("login_example_com", success=True)
     memory.record_usage("login_example_com", success=True)
@@ -61,7 +66,7 @@ def test_the_pattern_of_the_design_is_learned_found_and_used() -> None:
 
 def test_a_use_of_what_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(InvalidInputError, match="'nothing'"):
-        LongTermMemory().record_usage("nothing", success=True)
+        PatternMemory().record_usage("nothing", success=True)
 
 
 def test_the_same_steps_learned_again_sum_their_uses() -> None:
@@ -129,7 +134,7 @@ def test_of_equal_rate_those_leave_that_were_not_used_for_longest() -> None:
     st.integers(1, 12),
 )
 def test_pruning_leaves_exactly_eighty_percent(uses: list[tuple[int, int, float]], most: int) -> None:
-    memory = LongTermMemory(most)
+    memory = PatternMemory(most)
     for number, (good, bad, used) in enumerate(uses):
         held = [*memory.patterns, pattern(str(number), good, bad, used, domain=f"d{number % 3}.example")]
         memory.learn(held[-1])
@@ -144,8 +149,8 @@ def test_pruning_leaves_exactly_eighty_percent(uses: list[tuple[int, int, float]
 
 
 def test_values_are_put_into_placeholders() -> None:
-    assert placeholders_of(LOGIN) == ["email", "password"]
-    steps = filled(LOGIN, {"email": "me@example.com", "password": "{email}", "more": 1})
+    assert find_placeholders(LOGIN) == ["email", "password"]
+    steps = fill_placeholders(LOGIN, {"email": "me@example.com", "password": "{email}", "more": 1})
     assert steps[1] == {"tool": "type", "selector": "#email", "text": "me@example.com"}
     assert steps[2]["text"] == "{email}"  # a value is no template
     assert steps[0] == {"tool": "click", "selector": "#login-btn"}
@@ -157,8 +162,8 @@ def test_placeholders_are_found_within_texts_and_nested_values() -> None:
         {"tool": "js", "code": "f({{a}})"},
     )
     one = replace(LOGIN, steps=steps)
-    assert placeholders_of(one) == ["a", "b", "c"]
-    assert filled(one, {"a": 1, "b": "two", "c": [3]}) == [
+    assert find_placeholders(one) == ["a", "b", "c"]
+    assert fill_placeholders(one, {"a": 1, "b": "two", "c": [3]}) == [
         {"tool": "goto", "url": "/1/two", "form": {"x": [[3], 3, None]}},
         {"tool": "js", "code": "f({a})"},
     ]
@@ -166,16 +171,16 @@ def test_placeholders_are_found_within_texts_and_nested_values() -> None:
 
 def test_missing_values_are_named() -> None:
     with pytest.raises(InvalidInputError, match="'login_example_com' needs values for 'email', 'password'"):
-        filled(LOGIN, {})
+        fill_placeholders(LOGIN, {})
     with pytest.raises(InvalidInputError, match="for 'password'"):
-        filled(LOGIN, {"email": "x"})
+        fill_placeholders(LOGIN, {"email": "x"})
 
 
 @given(st.text(alphabet="{}ab c") | st.text())
 def test_a_literal_comes_back_as_it_was(text: str) -> None:
-    one = replace(LOGIN, steps=({"tool": "type", "text": literal(text)},))
-    assert placeholders_of(one) == []
-    assert filled(one, {}) == [{"tool": "type", "text": text}]
+    one = replace(LOGIN, steps=({"tool": "type", "text": escape_placeholders(text)},))
+    assert find_placeholders(one) == []
+    assert fill_placeholders(one, {}) == [{"tool": "type", "text": text}]
 
 
 values = st.recursive(
@@ -200,7 +205,7 @@ some_pattern = st.builds(
 @given(st.lists(some_pattern, max_size=6), st.integers(1, 5))
 def test_a_memory_comes_back_equal_from_json(patterns: list[LearnedPattern], most: int) -> None:
     memory = learned(*patterns, most=most)
-    back = LongTermMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 500.0)
+    back = PatternMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 500.0)
     assert back == memory
     assert back.patterns == memory.patterns
     for domain in ("a.example", "b.example", "x", ""):
@@ -226,20 +231,20 @@ GOOD = learned(LOGIN).to_dict()
     ],
 )
 def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
-    assert LongTermMemory.from_dict(GOOD).to_dict() == GOOD
+    assert PatternMemory.from_dict(GOOD).to_dict() == GOOD
     with pytest.raises(InvalidInputError, match=named):
-        LongTermMemory.from_dict({**GOOD, **change})
+        PatternMemory.from_dict({**GOOD, **change})
 
 
 @given(values)
 def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
     for data in (value, {"patterns": value}, {"patterns": [GOOD["patterns"][0] | {"steps": value}]}):
         with suppress(InvalidInputError):
-            LongTermMemory.from_dict(data)
+            PatternMemory.from_dict(data)
 
 
 def test_steps_that_are_no_json_are_refused_by_name_and_nothing_is_learned() -> None:
-    memory = LongTermMemory()
+    memory = PatternMemory()
     with pytest.raises(InvalidInputError, match=r"steps\[0\]\['what'\]"):
         memory.learn(replace(LOGIN, steps=({"what": object()},)))
     assert len(memory) == 0

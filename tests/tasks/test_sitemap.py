@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_lists import crawled, shortened
+from benchmarks.growth_lists import build_crawled_sitemap, build_shortened_sitemap
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.tasks.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
-from langmem_tiers.text.urls import same_site
-from tests.counting import function_calls
+from langmem_tiers.text.urls import is_same_site
+from tests.counting import count_function_calls
 from tests.examples import examples
 
 HOME = "https://example.com/"
@@ -630,21 +630,21 @@ def test_no_text_as_an_address_raises_or_leaves_the_site(urls: list[str], text: 
         graph.page(url), graph.links(url), graph.parents(url), graph.depth_of(url)
     graph.mark_visited(urls[0], title=text, summary=text)
     while (offered := graph.next_page()) is not None:
-        assert same_site(offered, HOME)
+        assert is_same_site(offered, HOME)
         graph.mark_visited(offered)
     assert len(graph.format_summary()) <= 4000
     assert SitemapGraph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
 
 
-@pytest.mark.parametrize("work", [crawled, shortened])
+@pytest.mark.parametrize("work", [build_crawled_sitemap, build_shortened_sitemap])
 def test_twice_as_many_pages_take_twice_as_many_calls(work: Callable[[int], SitemapGraph]) -> None:
-    assert function_calls(lambda: work(200)) < 2.2 * function_calls(lambda: work(100))
+    assert count_function_calls(lambda: work(200)) < 2.2 * count_function_calls(lambda: work(100))
 
 
 def test_a_crawl_of_linked_pages_visits_each_of_them() -> None:
-    assert len(crawled(200).pages(visited=True)) == 200
+    assert len(build_crawled_sitemap(200).pages(visited=True)) == 200
 
 
 def test_pages_of_a_long_path_are_moved_up_to_the_home_page() -> None:
-    graph = shortened(100)
+    graph = build_shortened_sitemap(100)
     assert {graph.depth_of(f"/{number}") for number in range(100)} == {1}

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.tasks.models import Action, StateSnapshot, Thought
-from langmem_tiers.tasks.working_state import WorkingMemory
+from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
+from langmem_tiers.tasks.working_state import WorkingState
 from tests.examples import examples
 
 SEED = StateSnapshot(
@@ -33,8 +33,8 @@ def state(name: object) -> StateSnapshot:
     return replace(SEED, snapshot_id=str(name), url=f"https://example.com/{name}", page_title="")
 
 
-def walked(*names: object) -> WorkingMemory:
-    memory = WorkingMemory()
+def walked(*names: object) -> WorkingState:
+    memory = WorkingState()
     for name in names:
         memory.record_navigation(state(name))
     return memory
@@ -45,7 +45,7 @@ def ids(snapshots: list[StateSnapshot]) -> list[str]:
 
 
 def test_it_begins_with_nothing_and_a_budget_of_4000_tokens() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     assert memory.token_budget == 4000
     assert (memory.current_goal, memory.cycle_count, memory.current_snapshot) == (None, 0, None)
     assert (memory.active_thought, memory.active_action, memory.elapsed_seconds) == (None, None, 0.0)
@@ -54,29 +54,29 @@ def test_it_begins_with_nothing_and_a_budget_of_4000_tokens() -> None:
 
 def test_the_goal_of_the_design() -> None:
     seconds = iter([100.0, 130.0])
-    memory = WorkingMemory(now=lambda: next(seconds))
+    memory = WorkingState(now=lambda: next(seconds))
     memory.set_goal("Find and extract all product prices")
     assert memory.current_goal == "Find and extract all product prices"
     assert memory.elapsed_seconds == 30.0
 
 
 def test_cycles_are_counted() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     assert [memory.count_cycle(), memory.count_cycle(), memory.cycle_count] == [1, 2, 2]
 
 
 def test_what_is_thought_and_done_is_set_and_cleared() -> None:
-    memory = WorkingMemory()
-    memory.set_active(Thought("log in"), Action("click", {"selector": "#login"}))
+    memory = WorkingState()
+    memory.set_active(Thought("log in"), AgentAction("click", {"selector": "#login"}))
     assert memory.active_thought == Thought("log in")
-    assert memory.active_action == Action("click", {"selector": "#login"})
+    assert memory.active_action == AgentAction("click", {"selector": "#login"})
     assert "About to do: click(#login)" in memory.format(100, words)
     memory.clear_active()
-    assert memory == WorkingMemory()
+    assert memory == WorkingState()
 
 
 def test_the_navigation_of_the_design() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.record_navigation(SEED)
     assert memory.get_navigation_history() == [SEED]
     assert memory.current_snapshot == SEED
@@ -106,7 +106,7 @@ def test_going_back_further_than_the_way_changes_nothing() -> None:
     assert memory.backtrack(3) is None
     assert ids(memory.get_navigation_history()) == ["a", "b", "c"]
     assert memory.backtrack(2) == state("a")
-    assert WorkingMemory().backtrack() is None
+    assert WorkingState().backtrack() is None
     with pytest.raises(InvalidInputError, match="steps"):
         memory.backtrack(0)
 
@@ -124,7 +124,7 @@ def test_what_was_gone_back_from_is_kept_as_a_branch() -> None:
 
 @given(st.lists(st.integers(-3, 1), max_size=40))
 def test_no_state_is_lost_on_the_way(moves: list[int]) -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     recorded = []
     for number, move in enumerate(moves):
         if move >= 0:
@@ -134,7 +134,7 @@ def test_no_state_is_lost_on_the_way(moves: list[int]) -> None:
             memory.backtrack(-move)
     kept = [*memory.get_abandoned(), memory.get_navigation_history()]
     assert sorted(one for part in kept for one in ids(part)) == sorted(recorded)
-    assert WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict()))) == memory
+    assert WorkingState.from_dict(json.loads(json.dumps(memory.to_dict()))) == memory
 
 
 def test_the_way_and_its_branches_are_bounded_to_500() -> None:
@@ -155,7 +155,7 @@ def test_abandoned_branches_hold_500_states_and_beyond_that_the_oldest_branch_le
         for step in range(4):
             memory.record_navigation(state(branch * 4 + step))
     assert [one for part in memory.get_abandoned() for one in ids(part)] == [str(n) for n in range(500)]
-    assert WorkingMemory.from_dict(memory.to_dict()).get_abandoned() == memory.get_abandoned()
+    assert WorkingState.from_dict(memory.to_dict()).get_abandoned() == memory.get_abandoned()
     memory.backtrack()
     memory.record_navigation(state("new"))
     left = memory.get_abandoned()
@@ -165,12 +165,12 @@ def test_abandoned_branches_hold_500_states_and_beyond_that_the_oldest_branch_le
 def test_a_way_of_more_than_500_states_is_read_back_without_the_oldest() -> None:
     written = walked(*range(500)).to_dict()
     written["navigation"]["path"].append(walked("new").to_dict()["navigation"]["path"][0])
-    back = WorkingMemory.from_dict(written).get_navigation_history()
+    back = WorkingState.from_dict(written).get_navigation_history()
     assert (len(back), back[0], back[-1]) == (500, state(1), state("new"))
 
 
 def test_the_scratch_pad_of_the_design() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.set_scratch("extracted_items", [])
     memory.set_scratch("current_page", 1)
     assert memory.get_scratch("extracted_items", default=[]) == []
@@ -183,7 +183,7 @@ def test_the_scratch_pad_of_the_design() -> None:
 
 
 def test_notes_are_copied_both_ways() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     items = [1]
     memory.set_scratch("items", items)
     items.append(2)
@@ -193,14 +193,14 @@ def test_notes_are_copied_both_ways() -> None:
 
 @pytest.mark.parametrize("wrong", [object(), {1}, (1, 2), float("nan"), {1: 2}, [b"x"]])
 def test_a_note_that_is_no_json_is_refused_by_name(wrong: Any) -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     with pytest.raises(InvalidInputError, match="'odd'"):
         memory.set_scratch("odd", wrong)
     assert memory.scratch_keys == []
 
 
 def test_a_page_is_known_by_its_address_whatever_its_slash_or_fragment() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     page_map = {"title": "Home"}
     memory.store_page_map("https://example.com", page_map)
     for url in ("https://example.com/", "https://example.com#top", "HTTPS://EXAMPLE.com"):
@@ -213,7 +213,7 @@ def test_a_page_is_known_by_its_address_whatever_its_slash_or_fragment() -> None
 
 
 def test_an_address_that_is_none_of_the_web_is_taken_as_it_is() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.store_page_map("menu/settings/", "The settings")
     assert memory.get_page_map("menu/settings#top") == "The settings"
     assert not memory.has_page_map("")
@@ -271,10 +271,10 @@ class Loose:
     ],
 )
 def test_a_page_is_told_in_one_line(page_map: object, summary: str) -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.store_page_map("https://example.com", page_map)
     assert memory.get_page_summary("https://example.com") == summary
-    back = WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict())))
+    back = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())))
     assert back == memory
     assert back.get_page_summary("https://example.com") == summary
 
@@ -283,14 +283,14 @@ def test_pages_that_know_each_other_come_to_an_end() -> None:
     nodes = [Loose() for _ in range(50)]
     for node in nodes:
         node.__dict__["neighbours"] = nodes
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.store_page_map("https://example.com", nodes)
     assert memory.get_page_map("https://example.com") is nodes
 
 
 def kept_of(page_map: object) -> Any:
     """What is written down of a page."""
-    memory = WorkingMemory()
+    memory = WorkingState()
     memory.store_page_map("https://example.com", page_map)
     (kept,) = memory.to_dict()["page_maps"].values()
     return kept
@@ -313,7 +313,7 @@ def test_a_page_is_written_down_up_to_20_000_parts() -> None:
 
 
 def test_two_hundred_pages_are_held_and_the_oldest_leaves() -> None:
-    memory = WorkingMemory()
+    memory = WorkingState()
     for number in range(201):
         memory.store_page_map(f"https://example.com/{number}", "page")
     memory.store_page_map("https://example.com/1", "again")
@@ -360,9 +360,9 @@ values = st.recursive(
 def test_a_prompt_never_exceeds_and_all_comes_back_equal(
     goal: str, notes: dict[str, Any], pages: dict[str, Any], most: int, budget: int
 ) -> None:
-    memory = WorkingMemory(budget, lambda: 5.0)
+    memory = WorkingState(budget, lambda: 5.0)
     memory.set_goal(goal)
-    memory.set_active(Thought(goal), Action("type", notes))
+    memory.set_active(Thought(goal), AgentAction("type", notes))
     memory.record_navigation(replace(SEED, page_title=goal[:9], form_state=notes))
     for key, value in notes.items():
         memory.set_scratch(key, value)
@@ -371,7 +371,7 @@ def test_a_prompt_never_exceeds_and_all_comes_back_equal(
     for count in (len, words, lambda text: (len(text) + 3) // 4):
         text = memory.format(most, count)
         assert text == "" or count(text) <= min(most, budget)
-    back = WorkingMemory.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 5.0)
+    back = WorkingState.from_dict(json.loads(json.dumps(memory.to_dict())), lambda: 5.0)
     assert back == memory
     assert back.get_navigation_history() == memory.get_navigation_history()
     assert back.format(60, len) == memory.format(60, len)
@@ -383,7 +383,7 @@ def test_clearing_forgets_all_but_the_budget() -> None:
     memory.set_scratch("a", 1)
     memory.store_page_map("https://example.com", "page")
     memory.clear()
-    assert memory == WorkingMemory()
+    assert memory == WorkingState()
 
 
 GOOD = walked("a").to_dict()
@@ -411,13 +411,13 @@ GOOD = walked("a").to_dict()
     ],
 )
 def test_damaged_json_is_refused_by_name(change: dict[str, Any], named: str) -> None:
-    assert WorkingMemory.from_dict(GOOD).to_dict() == GOOD
+    assert WorkingState.from_dict(GOOD).to_dict() == GOOD
     with pytest.raises(InvalidInputError, match=named):
-        WorkingMemory.from_dict({**GOOD, **change})
+        WorkingState.from_dict({**GOOD, **change})
 
 
 @given(values)
 def test_any_json_gives_a_memory_or_a_clear_error(value: Any) -> None:
     for data in (value, {"navigation": value}, {"navigation": {"abandoned": value}}, {"page_maps": value}):
         with suppress(InvalidInputError):
-            WorkingMemory.from_dict(data)
+            WorkingState.from_dict(data)

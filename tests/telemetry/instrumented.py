@@ -37,7 +37,7 @@ def do_everything(engine: MemoryEngine, tenant: str = "tenant-8231") -> None:
     space.embed()
 
 
-def scraped(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def read_samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """The samples that Prometheus would read, by name and labels."""
     text = generate_latest(registry).decode()
     return {
@@ -47,7 +47,7 @@ def scraped(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
     }
 
 
-def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+def read_sample(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
     """One sample, if it is there."""
     wanted = {"engine": "main", **labels}
-    return scraped(registry).get((name, tuple(sorted(wanted.items()))))
+    return read_samples(registry).get((name, tuple(sorted(wanted.items()))))

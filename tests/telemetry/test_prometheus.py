@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 
-from benchmarks.servers import OwnRedis
+from benchmarks.servers import TemporaryRedis
 from langmem_tiers import (
     InvalidConfigError,
     MemoryEngine,
@@ -23,10 +23,10 @@ from langmem_tiers import (
     RedisConfig,
 )
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.telemetry.instruments import Instruments, Verb
-from langmem_tiers.telemetry.prometheus import NAMES, PrometheusMetrics
+from langmem_tiers.telemetry.instruments import Instruments, Operation
+from langmem_tiers.telemetry.prometheus import METRIC_NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
-from tests.telemetry.instrumented import EMBEDDER, SECRETS, SMALL, do_everything, scraped, value
+from tests.telemetry.instrumented import EMBEDDER, SECRETS, SMALL, do_everything, read_sample, read_samples
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
     url: str, registry: CollectorRegistry
 ) -> None:
     with (
-        OwnRedis() as server,
+        TemporaryRedis() as server,
         MemoryEngine(
             url,
             config=replace(SMALL, redis=RedisConfig(url=server.url, timeout_seconds=LIMIT_SECONDS)),
@@ -67,28 +67,28 @@ def test_every_name_of_the_design_is_there_with_its_type_and_a_sample(
         do_everything(engine)
         text = generate_latest(registry).decode()
         for seed, kind in SEED_NAMES.items():
-            ours = NAMES[seed]
+            ours = METRIC_NAMES[seed]
             assert ours.startswith(seed.replace(".", "_"))
             assert f"# TYPE {ours} {kind}\n" in text
             assert re.search(rf'^{ours}(_bucket)?{{engine="main"', text, re.MULTILINE), ours
-        assert value(registry, "memory_redis_connected") == 1
+        assert read_sample(registry, "memory_redis_connected") == 1
         server.kill()
         assert engine.figures().redis_connected is False
-    assert set(NAMES) - set(SEED_NAMES) == {"memory.errors", "memory.store.messages"}
+    assert set(METRIC_NAMES) - set(SEED_NAMES) == {"memory.errors", "memory.store.messages"}
 
 
 def test_what_was_done_is_counted(url: str, registry: CollectorRegistry) -> None:
     with MemoryEngine(url, config=SMALL, embedder=EMBEDDER, metrics=PrometheusMetrics(registry)) as engine:
         do_everything(engine)
-        assert value(registry, "memory_store_duration_seconds_count") == 60
-        assert value(registry, "memory_store_messages_total") == 60
-        recalls = value(registry, "memory_retrieve_duration_seconds_count")
+        assert read_sample(registry, "memory_store_duration_seconds_count") == 60
+        assert read_sample(registry, "memory_store_messages_total") == 60
+        recalls = read_sample(registry, "memory_retrieve_duration_seconds_count")
         assert recalls is not None
         assert recalls >= 3
-        assert value(registry, "memory_retrieve_hit_rate") == 1
-        assert (value(registry, "memory_summarization_runs_total") or 0) >= 2
-        assert (value(registry, "memory_summarization_tokens_saved_total") or 0) > 100
-        assert (value(registry, "memory_storage_bytes") or 0) > 10_000
+        assert read_sample(registry, "memory_retrieve_hit_rate") == 1
+        assert (read_sample(registry, "memory_summarization_runs_total") or 0) >= 2
+        assert (read_sample(registry, "memory_summarization_tokens_saved_total") or 0) > 100
+        assert (read_sample(registry, "memory_storage_bytes") or 0) > 10_000
         engine.namespace("tenant-8231").delete()
 
 
@@ -98,10 +98,10 @@ def test_the_counts_on_sqlite_are_exact(url: str, registry: CollectorRegistry) -
         engine.session("a", "s").add_many(MessageDraft("user", f"{n}") for n in range(7))
         engine.session("b", "s").add("user", "one")
         engine.namespace("a").knowledge.store("tool", "editor", "vim")
-        assert value(registry, "memory_episodic_count") == 8
-        assert value(registry, "memory_semantic_count") == 1
-        assert value(registry, "memory_postgres_pool_active") is None
-        assert value(registry, "memory_redis_connected") is None
+        assert read_sample(registry, "memory_episodic_count") == 8
+        assert read_sample(registry, "memory_semantic_count") == 1
+        assert read_sample(registry, "memory_postgres_pool_active") is None
+        assert read_sample(registry, "memory_redis_connected") is None
 
 
 def test_the_counts_on_postgres_come_from_the_server_s_estimates(
@@ -120,8 +120,8 @@ def test_the_counts_on_postgres_come_from_the_server_s_estimates(
             connection.execute(text("ANALYZE lmt_messages"))
         admin.dispose()
         assert engine.figures().messages == 500
-        assert value(registry, "memory_episodic_count") == 500
-        assert value(registry, "memory_postgres_pool_active") is not None
+        assert read_sample(registry, "memory_episodic_count") == 500
+        assert read_sample(registry, "memory_postgres_pool_active") is not None
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
@@ -132,34 +132,34 @@ def test_connections_in_use_are_told_even_when_none_is_free(url: str, registry: 
     with MemoryEngine(
         url, config=EngineConfig(pool_size=2, busy_timeout_seconds=30), metrics=metrics
     ) as engine:
-        before = value(registry, "memory_episodic_count")
+        before = read_sample(registry, "memory_episodic_count")
         with engine._database.read(), engine._database.read():
-            assert value(registry, "memory_postgres_pool_active") == 2
-            assert value(registry, "memory_episodic_count") == before  # as it last was
-        assert value(registry, "memory_postgres_pool_active") == 0
+            assert read_sample(registry, "memory_postgres_pool_active") == 2
+            assert read_sample(registry, "memory_episodic_count") == before  # as it last was
+        assert read_sample(registry, "memory_postgres_pool_active") == 0
 
 
 def test_a_scrape_asks_the_database_at_most_every_few_seconds(registry: CollectorRegistry) -> None:
     clock = FrozenClock()
     with MemoryEngine(metrics=PrometheusMetrics(registry, cache_seconds=10, clock=clock)) as engine:
         session = engine.session("a", "s")
-        assert value(registry, "memory_episodic_count") == 0
+        assert read_sample(registry, "memory_episodic_count") == 0
         session.add("user", "one")
         clock.advance(seconds=9)
-        assert value(registry, "memory_episodic_count") == 0
+        assert read_sample(registry, "memory_episodic_count") == 0
         clock.advance(seconds=1)
-        assert value(registry, "memory_episodic_count") == 1
+        assert read_sample(registry, "memory_episodic_count") == 1
 
 
 def test_the_hit_rate_is_that_of_the_latest_recalls(registry: CollectorRegistry) -> None:
     with MemoryEngine(embedder=None, metrics=PrometheusMetrics(registry, hit_window=4)) as engine:
-        assert value(registry, "memory_retrieve_hit_rate") is None
+        assert read_sample(registry, "memory_retrieve_hit_rate") is None
         engine.session("a", "s").add("user", "The walrus swims.")
         space = engine.namespace("a")
         rates = []
         for query in ("walrus", "zebra", "walrus", "walrus", "walrus", "walrus"):
             space.recall(query, strategy="words")
-            rates.append(value(registry, "memory_retrieve_hit_rate"))
+            rates.append(read_sample(registry, "memory_retrieve_hit_rate"))
         assert rates == [1, 1 / 2, 2 / 3, 3 / 4, 3 / 4, 1]
 
 
@@ -171,19 +171,24 @@ def test_errors_are_counted_by_verb_and_class(registry: CollectorRegistry) -> No
             session.add(MessageDraft("user", "two", id="x"))
         with pytest.raises(InvalidInputError):
             engine.namespace("a").build_context(3)  # type: ignore[arg-type]
-        assert value(registry, "memory_errors_total", verb="memory.add", kind="MessageConflictError") == 1
         assert (
-            value(registry, "memory_errors_total", verb="memory.build_context", kind="InvalidInputError") == 1
+            read_sample(registry, "memory_errors_total", verb="memory.add", kind="MessageConflictError") == 1
         )
-        assert value(registry, "memory_store_duration_seconds_count") == 2
+        assert (
+            read_sample(
+                registry, "memory_errors_total", verb="memory.build_context", kind="InvalidInputError"
+            )
+            == 1
+        )
+        assert read_sample(registry, "memory_store_duration_seconds_count") == 2
 
 
 def test_of_an_error_that_is_not_ours_only_that_is_told(registry: CollectorRegistry) -> None:
     metrics = PrometheusMetrics(registry)
     metrics.attach(lambda: None)
-    with pytest.raises(ZeroDivisionError), Instruments(metrics, None, lambda: 0.0).watch(Verb.ADD):
+    with pytest.raises(ZeroDivisionError), Instruments(metrics, None, lambda: 0.0).measure(Operation.ADD):
         _ = 1 / 0
-    samples = [one for family in metrics._series.errors.collect() for one in family.samples]
+    samples = [one for family in metrics._collector.errors.collect() for one in family.samples]
     errors = [one for one in samples if one.name.endswith("_total")]
     assert [(one.labels["kind"], one.value) for one in errors] == [("other", 1)]
 
@@ -198,18 +203,18 @@ def test_several_engines_share_a_registry_and_a_closed_one_is_gone(registry: Col
         second.session("a", "s").add(MessageDraft("user", "three", id="x"))
         with pytest.raises(MessageConflictError):
             second.session("a", "s").add(MessageDraft("user", "four", id="x"))
-        assert value(registry, "memory_store_messages_total", engine="orders") == 1
-        assert value(registry, "memory_store_messages_total", engine="returns") == 3
-        assert value(registry, "memory_episodic_count", engine="returns") == 3
+        assert read_sample(registry, "memory_store_messages_total", engine="orders") == 1
+        assert read_sample(registry, "memory_store_messages_total", engine="returns") == 3
+        assert read_sample(registry, "memory_episodic_count", engine="returns") == 3
         text = generate_latest(registry).decode()
         assert len(re.findall("^# TYPE memory_episodic_count ", text, re.MULTILINE)) == 1
         second.close()
         second.close()
-        assert {dict(labels)["engine"] for _, labels in scraped(registry)} == {"orders"}
+        assert {dict(labels)["engine"] for _, labels in read_samples(registry)} == {"orders"}
     assert generate_latest(registry) == b""
     with MemoryEngine(metrics=PrometheusMetrics(registry)) as again:
         again.session("a", "s").add("user", "three")
-        assert value(registry, "memory_store_messages_total") == 1
+        assert read_sample(registry, "memory_store_messages_total") == 1
 
 
 @pytest.mark.soak
@@ -230,7 +235,7 @@ def test_two_engines_under_one_name_are_refused_and_the_first_goes_on(registry: 
             with pytest.raises(InvalidConfigError, match="metrics.of"):
                 MemoryEngine(metrics=wrong)
         engine.session("a", "s").add("user", "one")
-        assert value(registry, "memory_store_messages_total") == 1
+        assert read_sample(registry, "memory_store_messages_total") == 1
 
 
 def test_a_registry_that_has_such_a_name_already_is_refused(registry: CollectorRegistry) -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import KEY_FACT_UNITS
-from langmem_tiers.text.key_facts import KEY_FACTS, key_facts
+from langmem_tiers.text.key_facts import KEY_FACTS, find_key_facts
 
 
 def test_there_are_the_six_classes_of_the_design_document() -> None:
@@ -46,7 +46,7 @@ def test_there_are_the_six_classes_of_the_design_document() -> None:
     ],
 )
 def test_each_class_is_found(text: str, names: list[str]) -> None:
-    assert list(key_facts(text)) == names
+    assert list(find_key_facts(text)) == names
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,20 @@ def test_each_class_is_found(text: str, names: list[str]) -> None:
     ],
 )
 def test_what_only_resembles_a_key_fact_is_none(text: str) -> None:
-    assert key_facts(text) == ()
+    assert find_key_facts(text) == ()
 
 
 def test_all_classes_of_a_text_are_named_in_the_order_of_the_table() -> None:
     text = "Step 1: POST /login with the password at https://example.com, else error in #form"
-    assert key_facts(text) == ("url", "error", "selector", "api", "credential", "step")
+    assert find_key_facts(text) == ("url", "error", "selector", "api", "credential", "step")
 
 
 @pytest.mark.parametrize("text", ["api key", "API-Key", "api_keys"])
 def test_an_api_key_is_a_credential(text: str) -> None:
-    assert "credential" in key_facts(text)
+    assert "credential" in find_key_facts(text)
 
 
 @pytest.mark.parametrize("piece", KEY_FACT_UNITS)
 def test_a_fragment_repeated_to_20000_characters_has_only_the_facts_of_one(piece: str) -> None:
     facts = {"#a-": ("selector",), "api ": ("api",)}
-    assert key_facts(repeated(piece, 20_000)) == facts.get(piece, ())
+    assert find_key_facts(repeat_to_size(piece, 20_000)) == facts.get(piece, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langmem_tiers.text.nicknames import name_forms
+from langmem_tiers.text.nicknames import build_name_forms
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from langmem_tiers.text.nicknames import name_forms
     ],
 )
 def test_a_name_is_also_said_without_its_family_and_in_friendly_forms(name: str, forms: set[str]) -> None:
-    assert set(name_forms(name)) == forms
+    assert set(build_name_forms(name)) == forms
 
 
 @pytest.mark.parametrize(
     "name", ["", "芳", "老周", "阿杰", "婷婷", "欧阳", "さくら", "マイク", "김준", "maria", "ไทย"]
 )
 def test_what_is_short_already_or_is_a_word_has_no_other_forms(name: str) -> None:
-    assert name_forms(name) == ()
+    assert build_name_forms(name) == ()
 
 
 @pytest.mark.parametrize("name", ["王芳", "李小明", "欧阳雪", "田中太郎", "김민수"])
 def test_no_form_is_a_single_character_or_longer_than_the_name(name: str) -> None:
-    assert all(2 <= len(form) <= len(name) for form in name_forms(name))
+    assert all(2 <= len(form) <= len(name) for form in build_name_forms(name))

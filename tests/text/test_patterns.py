@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import FACT_SHAPES
 from langmem_tiers import FACT_PATTERNS, FactKind, FactPattern, InvalidInputError
 from tests.examples import examples
@@ -323,7 +323,7 @@ def test_a_lowered_text_that_is_handed_in_changes_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(("head", "piece"), FACT_SHAPES)
 def test_facts_of_a_repeated_piece_are_parts_of_it_in_their_order(head: str, piece: str) -> None:
-    text = repeated(piece, 2_000, head, "!")
+    text = repeat_to_size(piece, 2_000, head, "!")
     for pattern in FACT_PATTERNS:
         spans = list(pattern.spans(text))
         assert spans == sorted(spans)

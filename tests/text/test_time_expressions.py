@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import TIME_UNITS
 from langmem_tiers.text.time_expressions import vocabulary
-from langmem_tiers.text.time_expressions.extraction import MAX_CHARACTERS, time_ranges
+from langmem_tiers.text.time_expressions.extraction import MAX_TIME_TEXT_CHARACTERS, find_time_ranges
 
 WED = "2023-10-18"  # a Wednesday
 JAN = "2024-01-15"  # a Monday
@@ -329,7 +329,8 @@ def at(day: str) -> datetime:
 )
 def test_a_question_speaks_of_one_time(question: str, now: str, start: str, end: str) -> None:
     found = [
-        (f"{one.start:%Y-%m-%d %H:%M}", f"{one.end:%Y-%m-%d %H:%M}") for one in time_ranges(question, at(now))
+        (f"{one.start:%Y-%m-%d %H:%M}", f"{one.end:%Y-%m-%d %H:%M}")
+        for one in find_time_ranges(question, at(now))
     ]
     assert found == [(f"{start} 00:00", f"{end} 00:00")]
 
@@ -337,7 +338,7 @@ def test_a_question_speaks_of_one_time(question: str, now: str, start: str, end:
 @pytest.mark.parametrize(("said", "start", "end"), EAST_ASIAN)
 def test_chinese_japanese_and_korean_times_are_seen_from_today(said: str, start: str, end: str) -> None:
     for word in said.split():
-        [found] = time_ranges(word.replace("_", " "), at(WED))
+        [found] = find_time_ranges(word.replace("_", " "), at(WED))
         assert (word, f"{found.start:%Y-%m-%d %H:%M}", f"{found.end:%Y-%m-%d %H:%M}") == (
             word,
             f"{start} 00:00",
@@ -347,7 +348,7 @@ def test_chinese_japanese_and_korean_times_are_seen_from_today(said: str, start:
 
 @pytest.mark.parametrize("text", NOTHING)
 def test_what_only_looks_like_a_time_is_none(text: str) -> None:
-    assert time_ranges(text, at(WED)) == ()
+    assert find_time_ranges(text, at(WED)) == ()
 
 
 @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ def test_what_only_looks_like_a_time_is_none(text: str) -> None:
     ],
 )
 def test_a_range_names_the_words_that_said_it(text: str, said: list[str]) -> None:
-    assert [one.text for one in time_ranges(text, at(WED))] == said
+    assert [one.text for one in find_time_ranges(text, at(WED))] == said
 
 
 @pytest.mark.parametrize(
@@ -386,35 +387,36 @@ def test_a_range_names_the_words_that_said_it(text: str, said: list[str]) -> Non
     ],
 )
 def test_hours_and_nights_are_parts_of_days(text: str, start: str, end: str) -> None:
-    [found] = time_ranges(text, at(WED))
+    [found] = find_time_ranges(text, at(WED))
     assert (f"{found.start:%Y-%m-%dT%H:%M}", f"{found.end:%Y-%m-%dT%H:%M}") == (start, end)
 
 
 def test_all_times_are_in_utc() -> None:
-    found = time_ranges("2023-05-07T10:30+02:00, 7 May 2023, last night, 昨天, since May", at(WED))
+    found = find_time_ranges("2023-05-07T10:30+02:00, 7 May 2023, last night, 昨天, since May", at(WED))
     assert {one.start.utcoffset() for one in found} | {one.end.utcoffset() for one in found} == {timedelta()}
 
 
 @pytest.mark.parametrize("now", EDGES)
 def test_the_ends_of_the_calendar_raise_nothing(now: datetime) -> None:
     for question, *_ in [*DATES, *MONTHS_AND_MORE, *FROM_NOW, *BESIDE_OTHERS]:
-        assert all(found.start < found.end for found in time_ranges(question, now)), question
+        assert all(found.start < found.end for found in find_time_ranges(question, now)), question
 
 
 def test_only_the_beginning_of_a_long_text_is_read() -> None:
-    assert time_ranges("x " * (MAX_CHARACTERS // 2) + "yesterday", at(WED)) == ()
-    assert time_ranges("yesterday " + "x " * MAX_CHARACTERS, at(WED)) != ()
+    assert find_time_ranges("x " * (MAX_TIME_TEXT_CHARACTERS // 2) + "yesterday", at(WED)) == ()
+    assert find_time_ranges("yesterday " + "x " * MAX_TIME_TEXT_CHARACTERS, at(WED)) != ()
 
 
 @pytest.mark.parametrize("piece", TIME_UNITS)
 def test_a_repeated_part_of_a_time_does_not_name_a_time(piece: str) -> None:
-    assert time_ranges(repeated(piece, 2 * MAX_CHARACTERS), at(WED)) == ()
+    assert find_time_ranges(repeat_to_size(piece, 2 * MAX_TIME_TEXT_CHARACTERS), at(WED)) == ()
 
 
 VOCABULARY = sorted(
     {
-        *vocabulary.ALL_MONTHS, *vocabulary.WEEKDAYS, *vocabulary.SEASONS, *vocabulary.UNITS, *vocabulary.WHICH,
-        *vocabulary.PARTS, *vocabulary.BESIDE, *vocabulary.UNTIL, *vocabulary.VAGUE_NUMBERS, *vocabulary.DAYS,
+        *vocabulary.ALL_MONTHS, *vocabulary.WEEKDAYS, *vocabulary.SEASONS, *vocabulary.UNITS, *vocabulary.CHOICE_WORDS,
+        *vocabulary.SPAN_PARTS, *vocabulary.ADJACENT_STEPS, *vocabulary.UNTIL_WORDS,
+        *vocabulary.VAGUE_NUMBERS, *vocabulary.DAY_OFFSETS,
         *vocabulary.CHINESE_WORDS, *"the a an of in on from to between and since ago past now - , . 's half".split(),
         *"May March Q3 3 31 7th 2023 2100 1900 9999 2023-05-07 5/7/2023 '22 1990s first two year 5月 2023年".split(),
     }
@@ -427,9 +429,9 @@ MOMENTS = st.datetimes(timezones=st.just(UTC))
 @example("the decade before last", datetime.min.replace(tzinfo=UTC))
 @example("the last 9999 years", datetime.max.replace(tzinfo=UTC))
 def test_any_text_at_any_time_gives_ranges_that_do_not_overlap(text: str, now: datetime) -> None:
-    found = time_ranges(text, now)
+    found = find_time_ranges(text, now)
     place = 0
     for one in found:
         assert one.start < one.end
         place = text.index(one.text, place) + len(one.text)  # in order, each behind the one before
-    assert found == time_ranges(text, now)
+    assert found == find_time_ranges(text, now)

@@ -172,11 +172,15 @@ def test_tiktoken_counts_as_tiktoken_does_also_for_control_words() -> None:
 def test_the_vocabulary_is_looked_for_in_the_named_folder_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundled = next(place for place in token_counting._places() if token_counting._holds(place, "cl100k_base"))
+    bundled = next(
+        place
+        for place in token_counting._iter_vocabulary_folders()
+        if token_counting._has_vocabulary(place, "cl100k_base")
+    )
     name = token_counting._VOCABULARIES["cl100k_base"][0]
     (tmp_path / name).write_bytes((bundled / name).read_bytes())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    assert next(iter(token_counting._places())) == tmp_path
+    assert next(iter(token_counting._iter_vocabulary_folders())) == tmp_path
     assert TiktokenCounter().count("Hello world") == 2
     assert os.environ["TIKTOKEN_CACHE_DIR"] == str(tmp_path)
 
@@ -191,8 +195,8 @@ def test_a_damaged_vocabulary_is_not_used(tmp_path: Path) -> None:
 def test_without_a_vocabulary_the_estimate_steps_in_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(token_counting, "_places", lambda: iter(()))
-    monkeypatch.setattr(token_counting, "_said", set())
+    monkeypatch.setattr(token_counting, "_iter_vocabulary_folders", lambda: iter(()))
+    monkeypatch.setattr(token_counting, "_warned_encodings", set())
     with caplog.at_level(logging.WARNING):
         counters = [tiktoken_or_estimate() for _ in range(3)]
     assert [counter.name for counter in counters] == ["content1"] * 3

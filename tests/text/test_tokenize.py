@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers.text.stop_words import (
     CHINESE_STOP_WORDS,
     JAPANESE_STOP_WORDS,
     KOREAN_STOP_PIECES,
     STOP_WORDS,
 )
-from langmem_tiers.text.tokenize import MAX_TERMS, _term, length_of, name_terms, terms_of
+from langmem_tiers.text.tokenize import MAX_TERMS, _to_term, count_words, extract_name_terms, extract_terms
 
 LONGEST = 64
 ASCII_MARK_OR_SPACE = re.compile(rf"[{re.escape(string.punctuation)}\s\x00-\x20\x7f]")
@@ -41,21 +41,21 @@ WORDY_TEXT = st.text(
     ],
 )
 def test_forms_of_a_word_share_a_stem(text: str, term: str) -> None:
-    assert set(terms_of(text)) == {term}
+    assert set(extract_terms(text)) == {term}
 
 
 def test_terms_keep_their_order_and_are_as_many_as_there_are() -> None:
-    assert terms_of("Red fish, blue fish, red fish!") == ["red", "fish", "blue", "fish", "red", "fish"]
+    assert extract_terms("Red fish, blue fish, red fish!") == ["red", "fish", "blue", "fish", "red", "fish"]
 
 
 def test_words_of_every_text_are_left_out() -> None:
-    assert terms_of(" ".join(sorted(STOP_WORDS))) == []
-    assert terms_of("What did you tell me about the narwhal?") == ["narwhal"]
-    assert terms_of("Yeah, wow, oh hey hi, yes") == []
+    assert extract_terms(" ".join(sorted(STOP_WORDS))) == []
+    assert extract_terms("What did you tell me about the narwhal?") == ["narwhal"]
+    assert extract_terms("Yeah, wow, oh hey hi, yes") == []
 
 
 def test_what_looks_like_a_stop_word_only_after_stemming_stays() -> None:
-    assert terms_of("others doings") == ["other", "do"]
+    assert extract_terms("others doings") == ["other", "do"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_looks_like_a_stop_word_only_after_stemming_stays() -> None:
     ],
 )
 def test_apostrophes_leave_no_trace(text: str, terms: list[str]) -> None:
-    assert terms_of(text) == terms
+    assert extract_terms(text) == terms
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_apostrophes_leave_no_trace(text: str, terms: list[str]) -> None:
     ],
 )
 def test_accents_and_other_ways_of_writing_a_letter_make_no_difference(text: str, plain: str) -> None:
-    assert terms_of(text) == terms_of(plain) != []
+    assert extract_terms(text) == extract_terms(plain) != []
 
 
 def test_marks_separate() -> None:
-    assert terms_of("src/app.py user_name a-b@c.org #42") == [
+    assert extract_terms("src/app.py user_name a-b@c.org #42") == [
         "src", "app", "py", "user", "name", "b", "c", "org", "42",
     ]  # fmt: skip
 
@@ -116,13 +116,13 @@ def test_marks_separate() -> None:
 def test_scripts_without_spaces_are_cut_into_pairs_and_chinese_into_single_characters_too(
     text: str, terms: list[str]
 ) -> None:
-    assert terms_of(text) == terms
+    assert extract_terms(text) == terms
 
 
 @pytest.mark.parametrize("text", sorted(CHINESE_STOP_WORDS | {"我的", "你呢", "是的", "都有吗", "谁", "的"}))
 def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
-    assert terms_of(text) == []
-    assert terms_of(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
+    assert extract_terms(text) == []
+    assert extract_terms(f"{text}犬") in (["犬"], [f"{text[-1]}犬", "犬"])
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_chinese_words_of_every_text_are_left_out(text: str) -> None:
     ],
 )
 def test_traditional_and_simplified_characters_are_the_same(traditional: str, simple: str) -> None:
-    assert terms_of(traditional) == terms_of(simple) != []
-    assert name_terms(traditional) == name_terms(simple) == [simple]
+    assert extract_terms(traditional) == extract_terms(simple) != []
+    assert extract_name_terms(traditional) == extract_name_terms(simple) == [simple]
 
 
 @pytest.mark.parametrize("text", sorted(JAPANESE_STOP_WORDS | KOREAN_STOP_PIECES))
 def test_japanese_and_korean_words_of_every_text_are_left_out(text: str) -> None:
-    assert terms_of(text) == []
+    assert extract_terms(text) == []
 
 
 def test_a_chinese_word_of_every_text_ends_a_run() -> None:
-    assert terms_of("下雨因为刮风") == [*terms_of("下雨"), *terms_of("刮风")]
+    assert extract_terms("下雨因为刮风") == [*extract_terms("下雨"), *extract_terms("刮风")]
 
 
 @pytest.mark.parametrize(
@@ -163,48 +163,51 @@ def test_a_chinese_word_of_every_text_ends_a_run() -> None:
     ],
 )
 def test_two_characters_without_spaces_are_as_long_as_a_word(text: str, words: int) -> None:
-    assert length_of(terms_of(text)) == words
+    assert count_words(extract_terms(text)) == words
 
 
 @pytest.mark.parametrize("word", ["हिन्दी", "நன்றி", "తెలుగు", "বাংলা", "ਪੰਜਾਬੀ"])
 def test_an_indic_word_is_one_term_with_its_vowel_marks(word: str) -> None:
-    (term,) = terms_of(word)
-    assert terms_of(f"{word}, ({word})।") == [term, term]
-    assert terms_of(word[0]) != [term]
+    (term,) = extract_terms(word)
+    assert extract_terms(f"{word}, ({word})।") == [term, term]
+    assert extract_terms(word[0]) != [term]
 
 
 @pytest.mark.parametrize("word", ["Москва", "Αθήνα", "שלום", "سلام", "Երևան"])
 def test_words_of_other_scripts_are_lowered_and_kept(word: str) -> None:
-    assert len(terms_of(word)) == 1
-    assert terms_of(word.upper()) == terms_of(word.lower()) == terms_of(word)
+    assert len(extract_terms(word)) == 1
+    assert extract_terms(word.upper()) == extract_terms(word.lower()) == extract_terms(word)
 
 
 def test_numbers_are_terms() -> None:
-    assert terms_of("42 1984 3.5 v2") == ["42", "1984", "3", "5", "v2"]
+    assert extract_terms("42 1984 3.5 v2") == ["42", "1984", "3", "5", "v2"]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "ж", "犬"])
 def test_of_a_long_message_the_beginning_is_indexed(letter: str) -> None:
     text = " ".join(f"{letter}{number}" for number in range(30_000))
-    terms = terms_of(text)
+    terms = extract_terms(text)
     assert len(terms) == MAX_TERMS
-    assert terms_of(" ".join(text.split()[:100])) == terms[: len(terms_of(" ".join(text.split()[:100])))]
+    assert (
+        extract_terms(" ".join(text.split()[:100]))
+        == terms[: len(extract_terms(" ".join(text.split()[:100])))]
+    )
 
 
 def test_of_many_words_of_every_text_what_follows_them_is_still_found() -> None:
-    assert terms_of("the " * 20_000 + "narwhal") == ["narwhal"]
+    assert extract_terms("the " * 20_000 + "narwhal") == ["narwhal"]
 
 
 @pytest.mark.parametrize("letter", ["x", "7", "ж", "क"])
 def test_a_very_long_word_is_found_by_its_beginning(letter: str) -> None:
-    (term,) = terms_of(letter * 500)
+    (term,) = extract_terms(letter * 500)
     assert term == letter * LONGEST
-    assert terms_of(letter * 500) == terms_of(letter * 499 + "y")
+    assert extract_terms(letter * 500) == extract_terms(letter * 499 + "y")
 
 
 @given(ANY_TEXT | WORDY_TEXT)
 def test_no_term_of_any_text_can_break_an_index(text: str) -> None:
-    for term in terms_of(text):
+    for term in extract_terms(text):
         assert 0 < len(term) <= LONGEST
         assert not ASCII_MARK_OR_SPACE.search(term)
         assert len(term.split()) == 1
@@ -213,7 +216,7 @@ def test_no_term_of_any_text_can_break_an_index(text: str) -> None:
 
 @given(ANY_TEXT | WORDY_TEXT)
 def test_no_term_of_any_name_can_break_an_index(name: str) -> None:
-    for term in name_terms(name):
+    for term in extract_name_terms(name):
         assert term
         assert not ASCII_MARK_OR_SPACE.search(term)
         assert len(term.split()) == 1
@@ -222,42 +225,42 @@ def test_no_term_of_any_name_can_break_an_index(name: str) -> None:
 
 @given(ANY_TEXT | WORDY_TEXT)
 def test_the_same_text_has_the_same_terms(text: str) -> None:
-    first = terms_of(text)
+    first = extract_terms(text)
     first.append("changed by the caller")
-    assert terms_of(text) == first[:-1]
+    assert extract_terms(text) == first[:-1]
 
 
 @given(st.text(st.sampled_from(string.printable)))
 def test_ascii_text_has_the_same_terms_beside_text_that_is_not(text: str) -> None:
-    assert terms_of(f"{text} ж") == [*terms_of(text), "ж"]
+    assert extract_terms(f"{text} ж") == [*extract_terms(text), "ж"]
 
 
 @given(WORDY_TEXT, WORDY_TEXT)
 def test_terms_of_two_texts_apart_are_those_of_both_together(one: str, other: str) -> None:
-    assert terms_of(f"{one} | {other}") == [*terms_of(one), *terms_of(other)]
+    assert extract_terms(f"{one} | {other}") == [*extract_terms(one), *extract_terms(other)]
 
 
 def test_a_name_keeps_words_of_every_text() -> None:
-    assert name_terms("The Will of Can") == ["the", "will", "of", "can"]
-    assert name_terms("José Núñez-Gómez") == ["jose", "nunez", "gomez"]
-    assert name_terms("") == name_terms("!?") == []
+    assert extract_name_terms("The Will of Can") == ["the", "will", "of", "can"]
+    assert extract_name_terms("José Núñez-Gómez") == ["jose", "nunez", "gomez"]
+    assert extract_name_terms("") == extract_name_terms("!?") == []
 
 
 def test_a_name_is_not_cut_where_a_text_would_be() -> None:
-    assert name_terms("李小龙") == ["李小龙"]
-    assert name_terms("田中 さくら") == ["田中", "さくら"]
-    assert name_terms("Lily 陈") == [*name_terms("Lily"), "陈"]
+    assert extract_name_terms("李小龙") == ["李小龙"]
+    assert extract_name_terms("田中 さくら") == ["田中", "さくら"]
+    assert extract_name_terms("Lily 陈") == [*extract_name_terms("Lily"), "陈"]
 
 
 @pytest.mark.parametrize("name", ["Who's", "Don't", "it’s"])
 def test_a_name_of_words_of_every_text_keeps_no_apostrophe(name: str) -> None:
-    (term,) = name_terms(name)
+    (term,) = extract_name_terms(name)
     assert term.isalpha()
 
 
 @pytest.mark.parametrize("name", ["Maria", "O'Neil", "Renée", "Андрей", "हिन्दी"])
 def test_a_name_in_a_text_is_found_by_the_name(name: str) -> None:
-    assert set(name_terms(name)) & set(terms_of(f"I met {name} there"))
+    assert set(extract_name_terms(name)) & set(extract_terms(f"I met {name} there"))
 
 
 def test_threads_that_stem_at_once_get_the_stems_that_each_would_get_alone() -> None:
@@ -267,16 +270,16 @@ def test_threads_that_stem_at_once_get_the_stems_that_each_would_get_alone() -> 
     words = [
         start + end for start in starts for end in ("alizations", "fulness", "ingly", "icated", "ousness")
     ]
-    alone = {word: terms_of(word) for word in words}
-    _term.cache_clear()
+    alone = {word: extract_terms(word) for word in words}
+    _to_term.cache_clear()
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
 
     def work() -> None:
         mine = random.sample(words, len(words))
-        assert [terms_of(word) for word in mine] == [alone[word] for word in mine]
+        assert [extract_terms(word) for word in mine] == [alone[word] for word in mine]
 
     try:
-        in_threads(8, work)
+        run_in_threads(8, work)
     finally:
         sys.setswitchinterval(before)

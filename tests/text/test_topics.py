@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.growth_cases import repeated
+from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import TOPIC_UNITS
 from langmem_tiers.text.stop_words import STOP_WORDS
-from langmem_tiers.text.topics import key_topics, united_topics
+from langmem_tiers.text.topics import find_key_topics, merge_topics
 
 POOL = [
     "The connection pool is exhausted again. Raise the connection pool in src/db/pool.py to 20.",
@@ -16,50 +16,52 @@ POOL = [
 
 
 def test_phrases_and_identifiers_come_before_single_words() -> None:
-    assert key_topics(POOL)[:3] == ("connection pool", "src/db/pool.py", "max_overflow")
+    assert find_key_topics(POOL)[:3] == ("connection pool", "src/db/pool.py", "max_overflow")
 
 
 def test_a_word_in_many_texts_comes_before_one_that_is_often_in_a_single_text() -> None:
     texts = ["cactus cactus and parser", "the parser", "a parser", "parser"]
-    assert key_topics(texts)[0] == "parser"
+    assert find_key_topics(texts)[0] == "parser"
 
 
 def test_the_form_that_was_used_most_is_told_not_the_stem() -> None:
-    assert key_topics(["Migrations are slow.", "Two migrations ran, one migration failed."], 1) == (
+    assert find_key_topics(["Migrations are slow.", "Two migrations ran, one migration failed."], 1) == (
         "migrations",
     )
-    assert key_topics(["Stripe charges us.", "We leave Stripe.", "stripe"], 1) == ("Stripe",)
+    assert find_key_topics(["Stripe charges us.", "We leave Stripe.", "stripe"], 1) == ("Stripe",)
 
 
 def test_a_word_of_a_chosen_phrase_is_not_told_again() -> None:
-    assert "pool" not in key_topics(POOL)
+    assert "pool" not in find_key_topics(POOL)
 
 
 @pytest.mark.parametrize(
     "text", ["", "   ", "42 1,000 2025-01-01 3.14", "the and of it we you", "... ?!", "ok thanks yes"]
 )
 def test_numbers_and_words_of_every_text_are_no_topics(text: str) -> None:
-    assert key_topics([text]) == ()
+    assert find_key_topics([text]) == ()
 
 
 def test_no_texts_have_no_topics_and_the_limit_holds() -> None:
-    assert key_topics([]) == ()
-    assert key_topics(POOL, 0) == ()
-    assert len(key_topics(POOL, 2)) == 2
+    assert find_key_topics([]) == ()
+    assert find_key_topics(POOL, 0) == ()
+    assert len(find_key_topics(POOL, 2)) == 2
 
 
 def test_code_is_passed_over_unless_there_is_nothing_else() -> None:
     code = "```\ndef handle(request): return connection\n```"
-    assert key_topics([f"The kiosk is slow.\n{code}"]) == ("kiosk", "slow")
-    assert "connection" in key_topics([code])
+    assert find_key_topics([f"The kiosk is slow.\n{code}"]) == ("kiosk", "slow")
+    assert "connection" in find_key_topics([code])
 
 
 def test_addresses_and_hashes_are_no_topics() -> None:
-    assert key_topics(["See https://example.com/abc about the kiosk, d17b6e5, d17b6e5."]) == ("kiosk",)
+    assert find_key_topics(["See https://example.com/abc about the kiosk, d17b6e5, d17b6e5."]) == ("kiosk",)
 
 
 def test_chinese_words_that_come_again_are_topics() -> None:
-    assert key_topics(["我们决定用PostgreSQL做数据库。", "数据库连接池太小了，把连接池改成五十。"])[:2] == (
+    assert find_key_topics(["我们决定用PostgreSQL做数据库。", "数据库连接池太小了，把连接池改成五十。"])[
+        :2
+    ] == (
         "数据库",
         "连接池",
     )
@@ -67,23 +69,23 @@ def test_chinese_words_that_come_again_are_topics() -> None:
 
 def test_japanese_words_in_katakana_and_kanji_are_topics() -> None:
     texts = ["データベースの接続が枯渇しました。", "接続を増やしてください。データベースは東京にあります。"]
-    assert key_topics(texts, 2) == ("データベース", "接続")
+    assert find_key_topics(texts, 2) == ("データベース", "接続")
 
 
 def test_korean_words_are_topics_without_their_particles() -> None:
     texts = ["데이터베이스를 옮겼습니다.", "데이터베이스는 서울에 있습니다."]
-    assert key_topics(texts) == ("데이터베이스", "서울")
+    assert find_key_topics(texts) == ("데이터베이스", "서울")
 
 
 def test_topics_are_united_in_order_in_whatever_case() -> None:
-    assert united_topics(["Redis", "pool"], ["redis", "Kafka", "POOL", "kafka"]) == ("Redis", "pool", "Kafka")
-    assert united_topics([], ["a"]) == united_topics(["a"], []) == ("a",)
+    assert merge_topics(["Redis", "pool"], ["redis", "Kafka", "POOL", "kafka"]) == ("Redis", "pool", "Kafka")
+    assert merge_topics([], ["a"]) == merge_topics(["a"], []) == ("a",)
 
 
 @pytest.mark.parametrize("unit", TOPIC_UNITS)
 def test_key_topics_of_a_unit_repeated_to_100000_characters_are_parts_of_it(unit: str) -> None:
-    text = repeated(unit, 100_000)
-    topics = key_topics([text] * 10)
+    text = repeat_to_size(unit, 100_000)
+    topics = find_key_topics([text] * 10)
     assert all(topic in text for topic in topics)
     assert bool(topics) == unit[0].isalpha()
 
@@ -100,8 +102,8 @@ texts = st.lists(
 
 @given(texts, st.integers(0, 8))
 def test_topics_are_said_somewhere_and_each_once(said: list[str], limit: int) -> None:
-    topics = key_topics(said, limit)
-    assert topics == key_topics(said, limit)
+    topics = find_key_topics(said, limit)
+    assert topics == find_key_topics(said, limit)
     assert len(topics) <= limit
     assert len({topic.casefold() for topic in topics}) == len(topics)
     for topic in topics:
@@ -112,6 +114,6 @@ def test_topics_are_said_somewhere_and_each_once(said: list[str], limit: int) ->
 
 @given(texts, texts)
 def test_uniting_twice_changes_nothing_more(first: list[str], second: list[str]) -> None:
-    united = united_topics(first, second)
-    assert united_topics(united, second) == united == united_topics(united, first)
-    assert united[: len(united_topics(first, []))] == united_topics(first, [])
+    united = merge_topics(first, second)
+    assert merge_topics(united, second) == united == merge_topics(united, first)
+    assert united[: len(merge_topics(first, []))] == merge_topics(first, [])

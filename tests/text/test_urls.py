@@ -7,14 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langmem_tiers.text.urls import (
-    MAX_CHARACTERS,
-    as_folder,
-    domain_of,
-    host_of,
+    MAX_URL_CHARACTERS,
+    get_domain,
+    get_url_host,
     is_document,
     is_folder,
-    normalized,
-    same_site,
+    is_same_site,
+    normalize_url,
+    to_folder_url,
 )
 from tests.examples import examples
 
@@ -68,7 +68,7 @@ TEXTS = st.one_of(
     ],
 )
 def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
-    assert normalized(written) == normal
+    assert normalize_url(written) == normal
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
     ],
 )
 def test_parameters_are_sorted_by_name_and_those_that_track_are_dropped(query: str, kept: str) -> None:
-    assert normalized(f"https://example.com/a?{query}") == f"https://example.com/a{kept}"
+    assert normalize_url(f"https://example.com/a?{query}") == f"https://example.com/a{kept}"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_parameters_are_sorted_by_name_and_those_that_track_are_dropped(query: s
     ],
 )
 def test_a_fragment_is_kept_only_if_it_is_a_route(fragment: str, kept: str) -> None:
-    assert normalized(f"https://example.com/a#{fragment}") == f"https://example.com/a{kept}"
+    assert normalize_url(f"https://example.com/a#{fragment}") == f"https://example.com/a{kept}"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_fragment_is_kept_only_if_it_is_a_route(fragment: str, kept: str) -> N
     ],
 )
 def test_a_relative_address_belongs_to_the_page_where_it_stands(written: str, resolved: str) -> None:
-    assert normalized(written, BASE) == resolved
+    assert normalize_url(written, BASE) == resolved
 
 
 @pytest.mark.parametrize(
@@ -170,23 +170,23 @@ def test_a_relative_address_belongs_to_the_page_where_it_stands(written: str, re
         *(
             "https://example.com/\ud800",
             "https://\ud800.example/",
-            "https://example.com/" + "a" * MAX_CHARACTERS,
+            "https://example.com/" + "a" * MAX_URL_CHARACTERS,
         ),
-        "https://example.com/" + "ü" * (MAX_CHARACTERS // 3),
+        "https://example.com/" + "ü" * (MAX_URL_CHARACTERS // 3),
     ],
 )
 def test_what_is_no_page_of_the_web_has_no_normal_form(written: str) -> None:
-    assert normalized(written, BASE) is None
+    assert normalize_url(written, BASE) is None
 
 
 @pytest.mark.parametrize("base", ["", "docs", "mailto:a@b", "https:", "\x00", "https://" + "a" * 9000])
 def test_a_relative_address_without_a_usable_base_has_no_normal_form(base: str) -> None:
-    assert normalized("/about", base) is None
+    assert normalize_url("/about", base) is None
 
 
 def test_what_is_no_text_has_no_normal_form() -> None:
     values: list[object] = [None, 3, b"https://example.com", ["https://example.com"]]
-    assert [normalized(one) for one in values] == [None] * 4  # type: ignore[arg-type]
+    assert [normalize_url(one) for one in values] == [None] * 4  # type: ignore[arg-type]
 
 
 @examples(600)
@@ -194,27 +194,27 @@ def test_what_is_no_text_has_no_normal_form() -> None:
 @example(url="https://example.com/%2%35", base="")
 @example(url="https://example.com/a/.;jsessionid=1./b", base="")
 def test_the_normal_form_of_any_text_is_its_own_normal_form(url: str, base: str) -> None:
-    for normal in (normalized(url), normalized(url, base), normalized(url, BASE)):
+    for normal in (normalize_url(url), normalize_url(url, base), normalize_url(url, BASE)):
         if normal is not None:
-            assert normalized(normal) == normal
-            assert normalized(normal, base) == normal
+            assert normalize_url(normal) == normal
+            assert normalize_url(normal, base) == normal
             assert normal.isascii()
             assert normal.startswith(("http://", "https://"))
-            assert len(normal) <= MAX_CHARACTERS
-            assert host_of(normal)
+            assert len(normal) <= MAX_URL_CHARACTERS
+            assert get_url_host(normal)
 
 
 @examples(200)
 @given(TEXTS, TEXTS)
 def test_no_text_makes_any_question_raise(a: str, b: str) -> None:
-    domain_of(a), is_document(a), is_folder(a), as_folder(a)
-    assert same_site(a, b) == same_site(b, a)
-    assert same_site(a, a) == (domain_of(a) != "")
+    get_domain(a), is_document(a), is_folder(a), to_folder_url(a)
+    assert is_same_site(a, b) == is_same_site(b, a)
+    assert is_same_site(a, a) == (get_domain(a) != "")
 
 
 @given(st.permutations(["b=1", "a=2", "c", "a=2", "utm_source=x"]))
 def test_the_order_of_parameters_makes_no_other_page(query: list[str]) -> None:
-    assert normalized("https://example.com/?" + "&".join(query)) == "https://example.com/?a=2&a=2&b=1&c"
+    assert normalize_url("https://example.com/?" + "&".join(query)) == "https://example.com/?a=2&a=2&b=1&c"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_the_order_of_parameters_makes_no_other_page(query: list[str]) -> None:
     ],
 )
 def test_the_domain_is_the_host_without_www(url: str, domain: str) -> None:
-    assert domain_of(url) == domain
+    assert get_domain(url) == domain
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_the_domain_is_the_host_without_www(url: str, domain: str) -> None:
     ],
 )
 def test_a_site_is_a_host_and_what_lies_under_it(a: str, b: str, is_same: bool) -> None:  # noqa: FBT001
-    assert same_site(a, b) is is_same
-    assert same_site(b, a) is is_same
+    assert is_same_site(a, b) is is_same
+    assert is_same_site(b, a) is is_same
 
 
 @pytest.mark.parametrize(
@@ -304,5 +304,5 @@ def test_other_paths_are_no_folders(url: str) -> None:
     ],
 )
 def test_a_folder_gets_its_slash_back_to_resolve_others(address: str, folder: str) -> None:
-    assert as_folder(address) == folder
-    assert normalized(folder) == address
+    assert to_folder_url(address) == folder
+    assert normalize_url(folder) == address

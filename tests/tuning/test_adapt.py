@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import TuningParameters
 from langmem_tiers.tuning.models import RELEVANCE_RANGE, TRIGGER_RANGE, WINDOW_RANGE
-from langmem_tiers.tuning.service import Outcome, adapt, why_worse
+from langmem_tiers.tuning.service import TuningOutcome, adapt_parameters, explain_regression
 
 START = TuningParameters()
 
@@ -41,7 +41,7 @@ def test_it_starts_where_the_design_says() -> None:
 def test_each_rule_moves_the_parameters_as_written(
     usage: float, savings: float, expected: tuple[float, int, float]
 ) -> None:
-    moved, reason = adapt(START, usage, savings)
+    moved, reason = adapt_parameters(START, usage, savings)
     assert values(moved) == pytest.approx(expected)
     assert reason
     assert moved.target_usage == 0.65
@@ -51,7 +51,7 @@ def test_each_rule_moves_the_parameters_as_written(
 def test_the_ends_of_the_ranges_hold(usage: float, ends: tuple[float, int, float]) -> None:
     parameters = START
     for _ in range(100):
-        parameters, _ = adapt(parameters, usage, 0.0)
+        parameters, _ = adapt_parameters(parameters, usage, 0.0)
     assert values(parameters) == ends
 
 
@@ -59,24 +59,32 @@ def test_the_ends_of_the_ranges_hold(usage: float, ends: tuple[float, int, float
 def test_no_history_leaves_the_ranges(seen: list[tuple[float, float]]) -> None:
     parameters = START
     for usage, savings in seen:
-        parameters, _ = adapt(parameters, usage, savings)
+        parameters, _ = adapt_parameters(parameters, usage, savings)
         assert parameters == parameters.clamped()
 
 
 @pytest.mark.parametrize(
     ("now", "before", "part"),
     [
-        (Outcome(0.95, 5), Outcome(0.7, 5), "usage would be 0.95, before the change 0.70"),
-        (Outcome(0.30, 5), Outcome(0.6, 5), "usage would be 0.30"),
-        (Outcome(0.60, 3), Outcome(0.7, 5), "2 entries with key facts would leave the context without need"),
-        (Outcome(0.66, 5), Outcome(0.65, 5), None),  # no difference to speak of
-        (Outcome(0.70, 5), Outcome(0.95, 5), None),  # better
-        (Outcome(0.70, 3), Outcome(0.95, 5), None),  # facts had to go: it was over the budget's band
-        (Outcome(0.65, 7), Outcome(0.65, 5), None),
+        (TuningOutcome(0.95, 5), TuningOutcome(0.7, 5), "usage would be 0.95, before the change 0.70"),
+        (TuningOutcome(0.30, 5), TuningOutcome(0.6, 5), "usage would be 0.30"),
+        (
+            TuningOutcome(0.60, 3),
+            TuningOutcome(0.7, 5),
+            "2 entries with key facts would leave the context without need",
+        ),
+        (TuningOutcome(0.66, 5), TuningOutcome(0.65, 5), None),  # no difference to speak of
+        (TuningOutcome(0.70, 5), TuningOutcome(0.95, 5), None),  # better
+        (
+            TuningOutcome(0.70, 3),
+            TuningOutcome(0.95, 5),
+            None,
+        ),  # facts had to go: it was over the budget's band
+        (TuningOutcome(0.65, 7), TuningOutcome(0.65, 5), None),
     ],
 )
 def test_a_change_is_worse_if_usage_moves_away_or_key_facts_leave_without_need(
-    now: Outcome, before: Outcome, part: str | None
+    now: TuningOutcome, before: TuningOutcome, part: str | None
 ) -> None:
-    reason = why_worse(now, before, 0.65)
+    reason = explain_regression(now, before, 0.65)
     assert reason is None if part is None else part in (reason or "")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langmem_tiers import EfficiencyReport, Snapshot, TuningParameters
+from langmem_tiers import EfficiencyReport, TuningParameters, TuningSnapshot
 
 LEARNED = TuningParameters(compression_trigger=0.62, full_message_window=26, min_relevance=0.38)
 SEED_SNAPSHOT = """{
@@ -36,8 +36,8 @@ SEED_REPORT = """{
 }"""
 
 
-def snapshot(created_at: datetime = datetime(2025, 1, 15, 10, 36, tzinfo=UTC)) -> Snapshot:
-    return Snapshot(
+def snapshot(created_at: datetime = datetime(2025, 1, 15, 10, 36, tzinfo=UTC)) -> TuningSnapshot:
+    return TuningSnapshot(
         created_at=created_at,
         tokens_before=150_000,
         tokens_after=120_000,

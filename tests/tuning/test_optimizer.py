@@ -19,11 +19,11 @@ from langmem_tiers import (
     TuningParameters,
 )
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from langmem_tiers.testing.threads import in_threads
-from langmem_tiers.tuning.background import Changes
-from langmem_tiers.tuning.models import Snapshot, TuningState
+from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.tuning.background import ChangedNamespaces
+from langmem_tiers.tuning.models import TuningSnapshot, TuningState
 from tests.facts.learners import optimize_often
-from tests.faults.together import all_at_once
+from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import wait_until
 
@@ -196,8 +196,8 @@ def test_the_learned_window_is_used_for_contexts(
 def _learned(
     engine: MemoryEngine, tenant: str, parameters: TuningParameters, previous: TuningParameters | None = None
 ) -> None:
-    moment = engine._parts.now()
-    snapshot = Snapshot(
+    moment = engine._services.now()
+    snapshot = TuningSnapshot(
         created_at=moment - timedelta(minutes=2),
         tokens_before=0,
         tokens_after=0,
@@ -208,8 +208,8 @@ def _learned(
         usage_after=0,
         parameters=parameters,
     )
-    state = TuningState(parameters=parameters, previous=previous, runs=1)
-    engine._parts.tuning.save((tenant,), state, snapshot, keep=500)
+    state = TuningState(parameters=parameters, previous_parameters=previous, runs=1)
+    engine._services.tuning.save((tenant,), state, snapshot, keep=500)
 
 
 def test_a_change_that_pushes_key_facts_out_without_need_is_taken_back(
@@ -286,17 +286,17 @@ def test_a_change_that_did_no_harm_stays(small: MemoryEngine, tenant: str) -> No
 
 
 def test_two_runners_never_work_on_the_same_namespace(small: MemoryEngine, tenant: str) -> None:
-    tuning, now = small._parts.tuning, small._parts.now()
-    assert tuning.acquire(f"optimizer:{tenant}", "somebody", now, now + timedelta(minutes=10))
+    tuning, now = small._services.tuning, small._services.now()
+    assert tuning.acquire_lease(f"optimizer:{tenant}", "somebody", now, now + timedelta(minutes=10))
     assert small.optimizer.run(tenant) is None
     assert small.optimizer.history(tenant) == ()
-    tuning.release(f"optimizer:{tenant}", "somebody")
+    tuning.release_lease(f"optimizer:{tenant}", "somebody")
     assert small.optimizer.run(tenant) is not None
 
 
 def test_the_lease_of_a_dead_runner_runs_out(small: MemoryEngine, tenant: str, clock: FrozenClock) -> None:
-    now = small._parts.now()
-    small._parts.tuning.acquire(f"optimizer:{tenant}", "dead", now, now + timedelta(minutes=10))
+    now = small._services.now()
+    small._services.tuning.acquire_lease(f"optimizer:{tenant}", "dead", now, now + timedelta(minutes=10))
     clock.advance(minutes=9, seconds=59)
     assert small.optimizer.run(tenant) is None
     clock.advance(seconds=1)
@@ -308,7 +308,7 @@ def test_a_run_that_fails_gives_its_lease_back(
 ) -> None:
     talk(small.session(tenant, "s"), 3)
     with monkeypatch.context() as patch:
-        patch.setattr(type(small._parts.tuning), "save", _raise)
+        patch.setattr(type(small._services.tuning), "save_all", _raise)
         with pytest.raises(OSError, match="disk"):
             small.optimizer.run(tenant)
     assert small.optimizer.run(tenant) is not None
@@ -321,7 +321,7 @@ def _raise(*_: object, **__: object) -> None:
 def test_many_threads_that_run_at_once_take_turns(small: MemoryEngine, tenant: str) -> None:
     talk(small.session(tenant, "s"), 100)
     done: list[object] = []
-    in_threads(4, lambda: done.append(small.optimizer.run(tenant)))
+    run_in_threads(4, lambda: done.append(small.optimizer.run(tenant)))
     finished = [snapshot for snapshot in done if snapshot is not None]
     assert finished
     assert small.optimizer.report(tenant).total_optimizations == len(finished)
@@ -333,7 +333,7 @@ def test_processes_share_one_optimizer(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with MemoryEngine(url, config=SMALL) as engine:
         talk(engine.session("a", "s"), 200)
-    counts = all_at_once(fork_server(), optimize_often, [(url, "a", SMALL)] * 3)
+    counts = run_at_once(fork_server(), optimize_often, [(url, "a", SMALL)] * 3)
     with MemoryEngine(url, config=SMALL) as engine:
         assert engine.optimizer.report("a").total_optimizations == sum(counts) > 0
         assert len(engine.optimizer.history("a")) == sum(counts)
@@ -351,19 +351,19 @@ def test_it_runs_every_two_minutes_unless_told_otherwise() -> None:
     assert OptimizerConfig().interval_seconds == 120
 
 
-class Rounds(Changes):
+class Rounds(ChangedNamespaces):
     """Counts how often the background thread looks for changes."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: ChangedNamespaces) -> None:
         self._all = changes
         self.count = 0
 
     def note(self, namespace: NamespacePath) -> None:
-        self._all.note(namespace)
+        self._all.add(namespace)
 
     def take(self) -> list[NamespacePath]:
         self.count += 1
-        return self._all.take()
+        return self._all.pop_all()
 
 
 def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> None:
@@ -384,7 +384,7 @@ def test_the_background_thread_works_on_what_changes(quick: MemoryEngine) -> Non
 
 def test_the_thread_survives_a_run_that_fails(quick: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(type(quick._parts.tuning), "load", _raise)
+        patch.setattr(type(quick._services.tuning), "load", _raise)
         quick.optimizer.start()
         quick.session("a", "s").add("user", "ok")
         wait_until(lambda: quick.optimizer.failures >= 2, "two runs fail")
@@ -424,7 +424,7 @@ def test_writers_and_the_background_thread_get_along(quick: MemoryEngine) -> Non
             session.add("user", f"Remark {n}: {TALK}")
             assert session.build_context().token_count <= 4000
 
-    in_threads(4, write)
+    run_in_threads(4, write)
     quick.optimizer.stop()
     assert quick.optimizer.failures == 0
     for session in sessions:

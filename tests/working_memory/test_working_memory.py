@@ -28,7 +28,7 @@ from langmem_tiers import (
     WorkingConfig,
 )
 from langmem_tiers.testing import FrozenClock
-from langmem_tiers.working_memory.cache import size_of
+from langmem_tiers.working_memory.cache import measure_bytes
 from tests.examples import examples
 from tests.forking import fork, wait
 from tests.waiting import wait_until
@@ -294,10 +294,10 @@ def test_what_it_takes_is_measured(clock: FrozenClock) -> None:
 
 def test_sizes_count_each_object_once() -> None:
     text = "x" * 1000
-    assert size_of([text, text]) < 2 * size_of(text)
-    assert size_of(("x" * 1000, "y" * 1000)) > 2000
-    assert size_of({"a": ["b" * 500]}) > 500
-    assert size_of(None) == 0
+    assert measure_bytes([text, text]) < 2 * measure_bytes(text)
+    assert measure_bytes(("x" * 1000, "y" * 1000)) > 2000
+    assert measure_bytes({"a": ["b" * 500]}) > 500
+    assert measure_bytes(None) == 0
 
 
 def test_what_takes_too_many_bytes_is_stored_and_leaves(clock: FrozenClock) -> None:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from langmem_tiers.cli.options import (  # noqa: TC001 - typer reads the annotations at run time
-    Database,
-    IsJson,
-    Limit,
-    MaybeNamespace,
-    MaybeSession,
-    Namespace,
-    Redis,
+    DatabaseOption,
+    JsonOption,
+    LimitOption,
+    NamespaceArgument,
+    OptionalNamespaceArgument,
+    RedisOption,
+    SessionOption,
 )
-from langmem_tiers.cli.output import Teller, plain, told_errors
-from langmem_tiers.cli.targets import known, opened
-from langmem_tiers.common.namespaces import shown
+from langmem_tiers.cli.output import Output, report_errors, to_json_value
+from langmem_tiers.cli.targets import open_engine, require_namespace
+from langmem_tiers.common.namespaces import format_namespace
 from langmem_tiers.errors import InvalidInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _SHOWN_CHARACTERS = 100
 
 
-def status(database: Database, redis: Redis = None, *, json: IsJson = False) -> None:
+def status_command(database: DatabaseOption, redis: RedisOption = None, *, json: JsonOption = False) -> None:
     """Tell what a memory holds and takes, by tier; with --json by table, too."""
-    teller = Teller(is_json=json)
-    with told_errors(teller), opened(database, redis=redis) as engine:
+    teller = Output(is_json=json)
+    with report_errors(teller), open_engine(database, redis=redis) as engine:
         found, above = engine.statistics(), engine.redis
-        teller.table(
-            {**plain(found), "redis": plain(above)},
+        teller.print_table(
+            {**to_json_value(found), "redis": to_json_value(above)},
             f"{found.namespaces:,} namespaces, {found.sessions:,} sessions, {found.messages:,} messages, "
             f"{found.total_bytes:,} bytes",
             ("tier", "entries", "bytes, about"),
@@ -43,60 +43,65 @@ def status(database: Database, redis: Redis = None, *, json: IsJson = False) -> 
         if json:
             return
         if found.estimated:
-            teller.result(None, [f"Estimated: {', '.join(found.estimated)}"])
+            teller.print_result(None, [f"Estimated: {', '.join(found.estimated)}"])
         if above is not None:
-            teller.result(
+            teller.print_result(
                 None, [f"Redis {above.label} {'answers' if above.is_connected else 'does not answer'}."]
             )
 
 
-def inspect(
-    database: Database,
-    namespace: MaybeNamespace = None,
-    session: MaybeSession = None,
-    limit: Limit = 20,
-    redis: Redis = None,
+def inspect_command(
+    database: DatabaseOption,
+    namespace: OptionalNamespaceArgument = None,
+    session: SessionOption = None,
+    limit: LimitOption = 20,
+    redis: RedisOption = None,
     *,
-    json: IsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """Show namespaces, the sessions of one, or what is in a session: message by message, with its tier and state."""
-    teller = Teller(is_json=json)
-    with told_errors(teller), opened(database, redis=redis) as engine:
+    teller = Output(is_json=json)
+    with report_errors(teller), open_engine(database, redis=redis) as engine:
         if namespace is None:
             if session is not None:
                 raise InvalidInputError(f"session {session!r} is of some namespace: say which, as acme/alice")
             _show_namespaces(teller, engine, limit)
         elif session is None:
-            _show_sessions(teller, engine, known(engine, namespace), limit)
+            _show_sessions(teller, engine, require_namespace(engine, namespace), limit)
         else:
-            _show_session(teller, engine, known(engine, namespace), session, limit)
+            _show_session(teller, engine, require_namespace(engine, namespace), session, limit)
 
 
-def search(
-    database: Database,
-    namespace: Namespace,
+def search_command(
+    database: DatabaseOption,
+    namespace: NamespaceArgument,
     query: Annotated[str, typer.Argument(help="A question, or words.")],
-    limit: Limit = 10,
-    redis: Redis = None,
+    limit: LimitOption = 10,
+    redis: RedisOption = None,
     *,
     words: Annotated[bool, typer.Option("--words", help="By words alone, without meaning.")] = False,
-    json: IsJson = False,
+    json: JsonOption = False,
 ) -> None:
     """Recall what answers a question, with the score and what gave it."""
-    teller = Teller(is_json=json)
+    teller = Output(is_json=json)
     embedder: Literal["offline"] | None = None if words else "offline"
-    with told_errors(teller), opened(database, redis=redis, embedder=embedder) as engine:
-        found = engine.namespace(known(engine, namespace)).recall(query, limit=limit)
-        teller.table(
+    with report_errors(teller), open_engine(database, redis=redis, embedder=embedder) as engine:
+        found = engine.namespace(require_namespace(engine, namespace)).recall(query, limit=limit)
+        teller.print_table(
             {
                 "query": query,
-                "hits": [_hit(one) for one in map(plain, found.hits)],
+                "hits": [_drop_empty_fields(one) for one in map(to_json_value, found.hits)],
                 "problems": list(found.problems),
             },
-            f"Found for {_line(query)!r}",
+            f"Found for {_shorten_line(query)!r}",
             ("score", "found by", "session", "what"),
             [
-                (f"{one.score:.3f}", one.found_by, one.session or "-", _said(one.entry.content, one.message))
+                (
+                    f"{one.score:.3f}",
+                    one.found_by,
+                    one.session or "-",
+                    _format_message(one.entry.content, one.message),
+                )
                 for one in found.hits
             ],
         )
@@ -104,18 +109,20 @@ def search(
             teller.err.print(problem)
 
 
-def _show_namespaces(teller: Teller, engine: MemoryEngine, limit: int) -> None:
+def _show_namespaces(teller: Output, engine: MemoryEngine, limit: int) -> None:
     found = engine.namespaces(limit=limit + 1)
     told = {"namespaces": [list(path) for path in found[:limit]], "is_whole": len(found) <= limit}
-    teller.table(told, "Namespaces", ("namespace",), [(shown(path),) for path in found[:limit]])
-    _tell_of_more(teller, is_whole=len(found) <= limit, what="namespaces, in the order of their names")
+    teller.print_table(
+        told, "Namespaces", ("namespace",), [(format_namespace(path),) for path in found[:limit]]
+    )
+    _print_more_hint(teller, is_whole=len(found) <= limit, what="namespaces, in the order of their names")
 
 
-def _show_sessions(teller: Teller, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
+def _show_sessions(teller: Output, engine: MemoryEngine, path: NamespacePath, limit: int) -> None:
     page = engine.namespace(path).sessions(limit=limit)
-    teller.table(
+    teller.print_table(
         page,
-        f"Sessions of {shown(path)}",
+        f"Sessions of {format_namespace(path)}",
         ("session", "messages", "tokens", "compressed", "last changed"),
         [
             (
@@ -128,21 +135,21 @@ def _show_sessions(teller: Teller, engine: MemoryEngine, path: NamespacePath, li
             for one in page.sessions
         ],
     )
-    _tell_of_more(teller, is_whole=page.next_after is None, what="sessions, which were begun before these")
+    _print_more_hint(teller, is_whole=page.next_after is None, what="sessions, which were begun before these")
 
 
-def _show_session(teller: Teller, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
+def _show_session(teller: Output, engine: MemoryEngine, path: NamespacePath, name: str, limit: int) -> None:
     session = engine.namespace(path).find_session(name)
     if session is None:
         raise SessionNotFoundError(
-            f"{shown(path)} has no session {name!r}: inspect the namespace to see them"
+            f"{format_namespace(path)} has no session {name!r}: inspect the namespace to see them"
         )
     all_entries = session.entries()
     entries, is_whole = all_entries[-limit:], len(all_entries) <= limit
     messages = {one.id: one for one in session.latest(limit)}
-    teller.table(
-        {"session": plain(session.info()), "entries": plain(entries), "is_whole": is_whole},
-        f"{shown(path)}, {name}",
+    teller.print_table(
+        {"session": to_json_value(session.info()), "entries": to_json_value(entries), "is_whole": is_whole},
+        f"{format_namespace(path)}, {name}",
         ("role", "tier", "state", "tokens", "what"),
         [
             (
@@ -150,28 +157,28 @@ def _show_session(teller: Teller, engine: MemoryEngine, path: NamespacePath, nam
                 one.tier,
                 one.state,
                 one.token_count,
-                _said(one.content, messages.get(one.id)),
+                _format_message(one.content, messages.get(one.id)),
             )
             for one in entries
         ],
     )
-    _tell_of_more(teller, is_whole=is_whole, what="messages, which are older")
+    _print_more_hint(teller, is_whole=is_whole, what="messages, which are older")
 
 
-def _tell_of_more(teller: Teller, *, is_whole: bool, what: str) -> None:
+def _print_more_hint(teller: Output, *, is_whole: bool, what: str) -> None:
     if not is_whole and not teller.is_json:
         teller.out.print(f"There are more {what}: --limit shows more of them.")
 
 
-def _said(content: str, message: Message | None) -> str:
+def _format_message(content: str, message: Message | None) -> str:
     calls = () if message is None else message.tool_calls
-    return _line(" ".join([content, *(f"{call.name} {call.arguments}" for call in calls)]))
+    return _shorten_line(" ".join([content, *(f"{call.name} {call.arguments}" for call in calls)]))
 
 
-def _hit(told: dict[str, object]) -> dict[str, object]:
+def _drop_empty_fields(told: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _line(text: str) -> str:
+def _shorten_line(text: str) -> str:
     line = " ".join(text[: 2 * _SHOWN_CHARACTERS].split())
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."

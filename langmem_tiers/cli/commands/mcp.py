@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.cli.options import Database, Redis  # noqa: TC001 - typer reads the annotations at run time
-from langmem_tiers.cli.output import Teller, told_errors
-from langmem_tiers.cli.targets import label, opened_for_others
-from langmem_tiers.common.namespaces import path_of, shown
+from langmem_tiers.cli.options import DatabaseOption, RedisOption  # noqa: TC001 - typer reads the annotations at run time
+from langmem_tiers.cli.output import Output, report_errors
+from langmem_tiers.cli.targets import open_shared_engine, to_database_label
+from langmem_tiers.common.namespaces import format_namespace, parse_namespace
 from langmem_tiers.mcp import serve
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from langmem_tiers.engine import MemoryEngine
 
 
-def mcp(
-    database: Database,
+def mcp_command(
+    database: DatabaseOption,
     namespace: Annotated[
         str,
         typer.Option(
@@ -34,25 +34,26 @@ def mcp(
             help="Whose memory: labels parted by slashes, such as acme/alice. No tool reaches another.",
         ),
     ],
-    redis: Redis = None,
+    redis: RedisOption = None,
     *,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only tools that read.")] = False,
 ) -> None:
     """Serve the memory of one namespace to an MCP client over standard input and output."""
-    teller = Teller()
-    with told_errors(teller):
-        path = path_of(namespace)
-        with opened_for_others(database, teller, redis=redis, creates=not read_only) as engine:
+    teller = Output()
+    with report_errors(teller):
+        path = parse_namespace(namespace)
+        with open_shared_engine(database, teller, redis=redis, creates=not read_only) as engine:
             if sys.stdin.isatty():  # somebody tries it by hand: a client starts it with a pipe
                 teller.err.print(
-                    f"Serving {shown(path)} of {label(database)} to an MCP client on standard input; Ctrl-D ends it."
+                    f"Serving {format_namespace(path)} of {to_database_label(database)} to an MCP "
+                    f"client on standard input; Ctrl-D ends it."
                 )
-            with _ended_by_signals(engine):
+            with _exit_on_signals(engine):
                 serve(engine, path, read_only=read_only)
 
 
 @contextmanager
-def _ended_by_signals(engine: MemoryEngine) -> Iterator[None]:
+def _exit_on_signals(engine: MemoryEngine) -> Iterator[None]:
     # Nothing wakes the thread that waits for standard input: whoever ends the process must not wait for it.
     def end(number: int, _frame: FrameType | None) -> None:
         for one in before:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langmem_tiers.cli.options import Budget, Database, Redis  # noqa: TC001 - as above
-from langmem_tiers.cli.output import Teller, told_errors
-from langmem_tiers.cli.targets import opened_for_others
-from langmem_tiers.common.namespaces import path_of
+from langmem_tiers.cli.options import BudgetOption, DatabaseOption, RedisOption  # noqa: TC001 - as above
+from langmem_tiers.cli.output import Output, report_errors
+from langmem_tiers.cli.targets import open_shared_engine
+from langmem_tiers.common.namespaces import parse_namespace
 from langmem_tiers.errors import InvalidConfigError, MissingExtraError
-from langmem_tiers.server import ServerConfig, Token, create_app, tokens_of
-from langmem_tiers.server.config import address_of
+from langmem_tiers.server import ServerConfig, Token, create_app, parse_tokens
+from langmem_tiers.server.config import parse_address
 from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 
 if TYPE_CHECKING:
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
     from langmem_tiers.telemetry.instruments import Metrics
 
-TOKEN = "LANGMEM_TIERS_TOKEN"
+TOKEN_VARIABLE = "LANGMEM_TIERS_TOKEN"
 """The environment variable of a token for everything that is served."""
-_MOST_CONNECTIONS = 500
-_LAST_SECONDS = 10
+_MAX_CONNECTIONS = 500
+_SHUTDOWN_SECONDS = 10
 """How long requests under way may take when it is told to end."""
-_BUSY_SHARE = 1 / 3
+_BUSY_TIMEOUT_SHARE = 1 / 3
 """Of what a request may take: so long it waits for the database, and is answered before the server gives up on it."""
 
 
-def serve(  # noqa: PLR0913 - each is an option
-    database: Database,
+def serve_command(  # noqa: PLR0913 - each is an option
+    database: DatabaseOption,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8765,
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--token-file",
-            help=f"Tokens, one a line, each with its namespace behind it or for all; {TOKEN} is one more.",
+            help=f"Tokens, one a line, each with its namespace behind it or for all; {TOKEN_VARIABLE} is one more.",
         ),
     ] = None,
     namespace: Annotated[
@@ -57,46 +57,46 @@ def serve(  # noqa: PLR0913 - each is an option
         list[str] | None,
         typer.Option("--allowed-host", help="A name under which it is reached, if others reach it."),
     ] = None,
-    redis: Redis = None,
+    redis: RedisOption = None,
     *,
-    budget: Budget = None,
+    budget: BudgetOption = None,
 ) -> None:
     """Serve a memory over HTTP, with pages to look into it, until Ctrl-C."""
-    teller = Teller()
-    with told_errors(teller):
+    teller = Output()
+    with report_errors(teller):
         config = ServerConfig(
-            tokens=_tokens(token_file),
-            namespace=None if namespace is None else path_of(namespace),
+            tokens=_load_tokens(token_file),
+            namespace=None if namespace is None else parse_namespace(namespace),
             allowed_hosts=tuple(allowed_host or ()),
         )
-        metrics, registry = _metrics()
+        metrics, registry = _build_metrics()
         with (
-            _listening(host, port) as listener,
-            opened_for_others(
+            _open_listener(host, port) as listener,
+            open_shared_engine(
                 database,
                 teller,
                 redis=redis,
                 metrics=metrics,
                 budget=budget,
-                busy_timeout_seconds=config.timeout_seconds * _BUSY_SHARE,
+                busy_timeout_seconds=config.timeout_seconds * _BUSY_TIMEOUT_SHARE,
             ) as engine,
         ):
-            _check_reach(listener, has_tokens=bool(config.tokens))
-            server = _server(create_app(engine, config=config, registry=registry))
-            with _stopped_by_signals(server):
-                teller.result(None, _told(listener, needs_token=bool(config.tokens)))
+            _check_tokens_required(listener, has_tokens=bool(config.tokens))
+            server = _build_server(create_app(engine, config=config, registry=registry))
+            with _stop_on_signals(server):
+                teller.print_result(None, _describe_server(listener, needs_token=bool(config.tokens)))
                 server.run(sockets=[listener])
 
 
-def _tokens(path: Path | None) -> tuple[Token, ...]:
-    of_file = () if path is None else tokens_of(_text_of(path))
+def _load_tokens(path: Path | None) -> tuple[Token, ...]:
+    of_file = () if path is None else parse_tokens(_read_text(path))
     if path is not None and not of_file:
         raise InvalidConfigError(f"there is no token in {str(path)!r}: write one a line")
-    of_all = os.environ.get(TOKEN)
+    of_all = os.environ.get(TOKEN_VARIABLE)
     return of_file if of_all is None else (*of_file, Token(of_all))
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -105,7 +105,7 @@ def _text_of(path: Path) -> str:
         ) from None  # the cause holds the tokens
 
 
-def _metrics() -> tuple[Metrics | None, CollectorRegistry | None]:
+def _build_metrics() -> tuple[Metrics | None, CollectorRegistry | None]:
     try:
         from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
     except ImportError:
@@ -114,7 +114,7 @@ def _metrics() -> tuple[Metrics | None, CollectorRegistry | None]:
     return PrometheusMetrics(registry), registry
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family)
@@ -125,16 +125,16 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _check_reach(listener: socket.socket, *, has_tokens: bool) -> None:
+def _check_tokens_required(listener: socket.socket, *, has_tokens: bool) -> None:
     address = listener.getsockname()[0]
-    found = address_of(address)
+    found = parse_address(address)
     if not has_tokens and (found is None or not found.is_loopback):
         raise InvalidConfigError(
-            f"{address!r} is reached from other machines: give them tokens, with --token-file or {TOKEN}"
+            f"{address!r} is reached from other machines: give them tokens, with --token-file or {TOKEN_VARIABLE}"
         )
 
 
-def _server(app: FastAPI) -> uvicorn.Server:
+def _build_server(app: FastAPI) -> uvicorn.Server:
     try:
         import uvicorn  # noqa: PLC0415 - an extra, and not before it is needed
     except ImportError as error:
@@ -148,14 +148,14 @@ def _server(app: FastAPI) -> uvicorn.Server:
             proxy_headers=False,
             ws="none",
             lifespan="off",
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=_LAST_SECONDS,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
     )
 
 
 @contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def _stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
     # uvicorn raises a signal that stopped it once more: by then the engine must be closed all the same.
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
@@ -168,7 +168,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def _told(listener: socket.socket, *, needs_token: bool) -> list[str]:
+def _describe_server(listener: socket.socket, *, needs_token: bool) -> list[str]:
     host, port = listener.getsockname()[:2]
     told = [f"Serving at http://{f'[{host}]' if ':' in host else host}:{port}/ - open it in a browser."]
     told += (

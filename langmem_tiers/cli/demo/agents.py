@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
 
-    MakeAssistants = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]
+    AssistantFactory = Callable[[MemoryEngine, NamespacePath, int], "Assistants"]
 
-_MAKER = "make_assistants"
+_FACTORY_NAME = "make_assistants"
 
 
 class Framework(StrEnum):
@@ -29,9 +29,9 @@ class Framework(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Adapter:
-    home: str
+    module: str
     name: str
-    needed: tuple[str, ...]
+    required_packages: tuple[str, ...]
 
 
 _ADAPTERS = {
@@ -72,7 +72,7 @@ class Assistants:
     with_memory: Assistant
 
 
-def load_maker(framework: Framework = Framework.LANGCHAIN) -> MakeAssistants:
+def load_assistant_factory(framework: Framework = Framework.LANGCHAIN) -> AssistantFactory:
     """The function that makes the agents from an engine, a namespace and the tokens of a prompt.
 
     Args:
@@ -83,9 +83,9 @@ def load_maker(framework: Framework = Framework.LANGCHAIN) -> MakeAssistants:
     """
     adapter = _ADAPTERS[framework]
     try:
-        maker: MakeAssistants = getattr(import_module(adapter.home), _MAKER)
+        maker: AssistantFactory = getattr(import_module(adapter.module), _FACTORY_NAME)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in adapter.needed:
+        if (error.name or "").partition(".")[0] not in adapter.required_packages:
             raise
         raise MissingExtraError(
             f"the demo runs a {adapter.name} agent and needs {error.name!r}, which is not installed: "

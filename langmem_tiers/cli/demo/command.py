@@ -15,11 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from langmem_tiers.cli.demo.agents import Framework, load_maker
-from langmem_tiers.cli.demo.conversation import StoryClock, chapters, questions
+from langmem_tiers.cli.demo.agents import Framework, load_assistant_factory
+from langmem_tiers.cli.demo.conversation import StoryClock, load_chapters, load_questions
 from langmem_tiers.common.budget import TokenBudget
 from langmem_tiers.compression.fact_finder import FactFinder
-from langmem_tiers.compression.message_text import speech
+from langmem_tiers.compression.message_text import message_to_text
 from langmem_tiers.config import EngineConfig
 from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import InvalidConfigError
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from langmem_tiers.tuning.models import EfficiencyReport
 
 
-def intro(budget: int) -> Panel:
+def build_intro(budget: int) -> Panel:
     """What is going to happen."""
-    count = sum(len(chapter.messages) for chapter in chapters())
+    count = sum(len(chapter.messages) for chapter in load_chapters())
     return Panel(
         f"Mara and her agent build [bold]Tidepool[/bold], a booking service for three aquariums:\n"
-        f"{count} messages in {len(chapters())} threads over {_weeks()} weeks, with tool output, errors, decisions "
+        f"{count} messages in {len(load_chapters())} threads over {_count_weeks()} weeks, with tool "
+        f"output, errors, decisions "
         "and changes of mind. Each message is written to SQLite and on the disk before the next one is sent, and no "
         f"prompt takes more than {budget:,} tokens. Weeks later two agents are asked about it in new threads. No "
         "network, and a model that can only quote its prompt.",
@@ -52,12 +53,12 @@ def intro(budget: int) -> Panel:
     )
 
 
-def _weeks() -> int:
-    first, last = chapters()[0].messages[0].created_at, chapters()[-1].messages[-1].created_at
+def _count_weeks() -> int:
+    first, last = load_chapters()[0].messages[0].created_at, load_chapters()[-1].messages[-1].created_at
     return 0 if first is None or last is None else round((last - first).days / 7)
 
 
-def sessions(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
+def build_session_table(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
     """What each session takes, and what a prompt takes of it."""
     table = Table(
         title="Sessions: the record stays whole, what the model sees stays small",
@@ -77,19 +78,19 @@ def sessions(tenant: Namespace, contexts: Mapping[str, Context]) -> Table:
             f"{sum(message.token_count for message in said):,}",
             f"{context.token_count:,}",
             f"{len(context.full)}",
-            _facts_kept(said, context),
+            _format_fact_share(said, context),
         )
     return table
 
 
-def _facts_kept(said: list[Message], context: Context) -> str:
+def _format_fact_share(said: list[Message], context: Context) -> str:
     finder = FactFinder()
-    facts = {fact.text for message in said for fact in finder.find(speech(message))}
-    text = "\n".join(speech(message) for message in context.messages)
+    facts = {fact.text for message in said for fact in finder.find(message_to_text(message))}
+    text = "\n".join(message_to_text(message) for message in context.messages)
     return f"{sum(fact in text for fact in facts) / max(1, len(facts)):.0%}"
 
 
-def tiers(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: float) -> Table:
+def build_tier_table(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: float) -> Table:
     """What each tier holds.
 
     Args:
@@ -126,7 +127,7 @@ def tiers(tenant: Namespace, contexts: Mapping[str, Context], milliseconds: floa
     return table
 
 
-def tuning(report: EfficiencyReport) -> Text:
+def build_tuning_text(report: EfficiencyReport) -> Text:
     """What the optimizer did."""
     tuned = report.parameters
     return Text(
@@ -137,12 +138,12 @@ def tuning(report: EfficiencyReport) -> Text:
     )
 
 
-_KNOWN = "- "
+_KNOWLEDGE_PREFIX = "- "
 """How a line of knowledge begins in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DemoAnswers:
     """A question and both answers."""
 
     question: str
@@ -151,7 +152,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class DemoScore:
     """How often the fact that answers a question was there."""
 
     questions: int
@@ -161,7 +162,7 @@ class Score:
     in_prompt_without: int
 
     @classmethod
-    def of(cls, asked: Sequence[tuple[Asked, str]]) -> Self:
+    def of(cls, asked: Sequence[tuple[DemoAnswers, str]]) -> Self:
         """Count.
 
         Args:
@@ -175,7 +176,7 @@ class Score:
         )
 
 
-def answers(asked: Sequence[Asked]) -> Table:
+def build_answer_table(asked: Sequence[DemoAnswers]) -> Table:
     """Both answers to each question, side by side."""
     table = Table(
         title="Three weeks later, each question in a new thread: the same agent, the same model",
@@ -197,7 +198,7 @@ def answers(asked: Sequence[Asked]) -> Table:
     return table
 
 
-def score(shown: Sequence[Asked], others: Score, whole: int) -> Text:
+def build_score_text(shown: Sequence[DemoAnswers], others: DemoScore, whole: int) -> Text:
     """What the prompts cost, and how the agents did on all other questions.
 
     Args:
@@ -214,7 +215,7 @@ def score(shown: Sequence[Asked], others: Score, whole: int) -> Text:
     )
 
 
-def old_thread(question: str, agent: Assistant, thread: str) -> Text:
+def build_old_thread_text(question: str, agent: Assistant, thread: str) -> Text:
     """The answer of the agent without memory where the fact was said."""
     reply = agent.ask(question, thread)
     return Text.assemble(
@@ -224,7 +225,7 @@ def old_thread(question: str, agent: Assistant, thread: str) -> Text:
     )
 
 
-def fence(asked: Asked, hits: Iterable[Hit], past: Sequence[str]) -> Table:
+def build_prompt_table(asked: DemoAnswers, hits: Iterable[Hit], past: Sequence[str]) -> Table:
     """A prompt as the model saw it, line by line, and why each memory is in it.
 
     Args:
@@ -241,10 +242,10 @@ def fence(asked: Asked, hits: Iterable[Hit], past: Sequence[str]) -> Table:
     )
     table.add_column("why", no_wrap=True)
     table.add_column("what the model saw")
-    reasons = {_flat(hit.entry.content): f"{hit.score:.2f} {hit.found_by}" for hit in hits}
+    reasons = {_collapse_whitespace(hit.entry.content): f"{hit.score:.2f} {hit.found_by}" for hit in hits}
     reasons.pop("", None)  # calls of tools without a word
     for line in asked.with_memory.prompt.splitlines():
-        why = "known" if line.startswith(_KNOWN) else reasons.get(line.partition(": ")[2], "")
+        why = "known" if line.startswith(_KNOWLEDGE_PREFIX) else reasons.get(line.partition(": ")[2], "")
         is_question = line == asked.question
         shown = Text(line, "bold cyan") if is_question else Text(line, no_wrap=True, overflow="ellipsis")
         table.add_row(why, shown)
@@ -253,19 +254,19 @@ def fence(asked: Asked, hits: Iterable[Hit], past: Sequence[str]) -> Table:
     return table
 
 
-def _flat(text: str) -> str:
+def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
 _TENANT = ("tidepool", "mara")
-_BUDGET = 3000  # tokens for a prompt: less than any of the sessions takes
-_RUN_EVERY = 20  # messages between two runs of the optimizer
-_LATER = timedelta(weeks=3)
+_BUDGET_TOKENS = 3000  # tokens for a prompt: less than any of the sessions takes
+_OPTIMIZE_EVERY_MESSAGES = 20  # messages between two runs of the optimizer
+_QUESTION_DELAY = timedelta(weeks=3)
 # Chosen because a model that only quotes can answer them; how it does on all others is printed as well.
-_ASK = (8, 18, 19, 9, 15, 20, 21, 22)
-_NEVER_SAID = "What is Jonas' favourite colour?"
+_SHOWN_QUESTIONS = (8, 18, 19, 9, 15, 20, 21, 22)
+_UNANSWERABLE_QUESTION = "What is Jonas' favourite colour?"
 # What the agent learned for good, by category and key.
-_LEARNED = (
+_LEARNED_KNOWLEDGE = (
     (
         KnowledgeCategory.USER_PREFERENCE,
         "answers",
@@ -275,7 +276,7 @@ _LEARNED = (
     (KnowledgeCategory.DOMAIN, "payment provider", "Fjordpay, which replaced Stripe on 26 March"),
 )
 _LAST_QUESTION = "Which online rate does our payment provider take per transaction?"
-_HITS = 100  # more than a prompt has room for
+_MAX_HITS = 100  # more than a prompt has room for
 
 
 def run_demo(console: Console, database: Path | None, framework: Framework = Framework.LANGCHAIN) -> None:
@@ -289,43 +290,45 @@ def run_demo(console: Console, database: Path | None, framework: Framework = Fra
         raise InvalidConfigError(
             f"{str(database)!r} exists already: name a new file, the demo starts from nothing"
         )
-    make_assistants, clock = load_maker(framework), StoryClock()
-    config = EngineConfig(budget=TokenBudget.of(_BUDGET))
+    make_assistants, clock = load_assistant_factory(framework), StoryClock()
+    config = EngineConfig(budget=TokenBudget.of(_BUDGET_TOKENS))
     with (
         tempfile.TemporaryDirectory(prefix="langmem-tiers-") as folder,
         MemoryEngine(database or Path(folder) / "demo.db", config=config, clock=clock) as engine,
     ):
-        console.print(intro(_BUDGET))
-        contexts, milliseconds = _play(console, engine, clock)
-        clock.follow(clock.now() + _LATER)
-        _ask(console, engine, make_assistants(engine, _TENANT, _BUDGET))
+        console.print(build_intro(_BUDGET_TOKENS))
+        contexts, milliseconds = _play_conversation(console, engine, clock)
+        clock.advance_to(clock.now() + _QUESTION_DELAY)
+        _ask_questions(console, engine, make_assistants(engine, _TENANT, _BUDGET_TOKENS))
         tenant = engine.namespace(*_TENANT)
-        for chapter in chapters():
+        for chapter in load_chapters():
             tenant.session(chapter.session).learn()
-        console.print(sessions(tenant, contexts))
-        console.print(tiers(tenant, contexts, milliseconds))
-        console.print(tuning(engine.optimizer.report(_TENANT)))
+        console.print(build_session_table(tenant, contexts))
+        console.print(build_tier_table(tenant, contexts, milliseconds))
+        console.print(build_tuning_text(engine.optimizer.report(_TENANT)))
     if database is None:
         console.print(
             "The memory was temporary. To keep it:",
-            f"  {_program()} demo{_flag(framework)} --database tidepool.db",
+            f"  {_get_program_name()} demo{_format_framework_option(framework)} --database tidepool.db",
             sep="\n",
         )
     else:
         console.print("The memory is in", str(database), markup=False)
 
 
-def _flag(framework: Framework) -> str:
+def _format_framework_option(framework: Framework) -> str:
     return "" if framework is Framework.LANGCHAIN else f" --framework {framework}"
 
 
-def _program() -> str:
+def _get_program_name() -> str:
     # As the person called it: a command inside a virtual environment is not on the path.
     return "python -m langmem_tiers" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
 
 
-def _play(console: Console, engine: MemoryEngine, clock: StoryClock) -> tuple[dict[str, Context], float]:
-    tenant, total = engine.namespace(*_TENANT), sum(len(chapter.messages) for chapter in chapters())
+def _play_conversation(
+    console: Console, engine: MemoryEngine, clock: StoryClock
+) -> tuple[dict[str, Context], float]:
+    tenant, total = engine.namespace(*_TENANT), sum(len(chapter.messages) for chapter in load_chapters())
     contexts: dict[str, Context] = {}
     seconds = 0.0
     with Progress(
@@ -336,55 +339,61 @@ def _play(console: Console, engine: MemoryEngine, clock: StoryClock) -> tuple[di
         console=console,
     ) as progress:
         task = progress.add_task("playing", total=total)
-        for chapter in chapters():
-            progress.update(task, description=_shortened(chapter.title, 34))
+        for chapter in load_chapters():
+            progress.update(task, description=_shorten(chapter.title, 34))
             session = tenant.session(chapter.session)
             for number, message in enumerate(chapter.messages, start=1):
                 start = time.perf_counter()
                 session.add(message)
                 seconds += time.perf_counter() - start
-                clock.follow(message.created_at)
+                clock.advance_to(message.created_at)
                 contexts[chapter.session] = session.build_context()
-                if number % _RUN_EVERY == 0:
+                if number % _OPTIMIZE_EVERY_MESSAGES == 0:
                     engine.optimizer.run(_TENANT)
                 progress.advance(task)
         progress.update(task, description="all acknowledged, all durable")
     return contexts, seconds / total * 1000
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
-def _ask(console: Console, engine: MemoryEngine, both: Assistants) -> None:
-    tenant, story = engine.namespace(*_TENANT), questions()
-    whole = sum(message.token_count for message in _said(tenant))
-    shown = [_asked(both, story[number].text, f"later-{number:02}") for number in _ASK]
-    never_said = _asked(both, _NEVER_SAID, "later-never-said")
+def _ask_questions(console: Console, engine: MemoryEngine, both: Assistants) -> None:
+    tenant, story = engine.namespace(*_TENANT), load_questions()
+    whole = sum(message.token_count for message in _list_messages(tenant))
+    shown = [_ask_both(both, story[number].text, f"later-{number:02}") for number in _SHOWN_QUESTIONS]
+    never_said = _ask_both(both, _UNANSWERABLE_QUESTION, "later-never-said")
     others = [
-        (_asked(both, question.text, f"later-{number:02}"), question.fact)
+        (_ask_both(both, question.text, f"later-{number:02}"), question.fact)
         for number, question in enumerate(story)
-        if number not in _ASK
+        if number not in _SHOWN_QUESTIONS
     ]
-    console.print(answers([*shown, never_said]))
-    console.print(score(shown, Score.of(others), whole))
-    console.print(old_thread(story[_ASK[0]].text, both.without_memory, chapters()[0].session))
-    console.print(_last_prompt(tenant, both))
+    console.print(build_answer_table([*shown, never_said]))
+    console.print(build_score_text(shown, DemoScore.of(others), whole))
+    console.print(
+        build_old_thread_text(
+            story[_SHOWN_QUESTIONS[0]].text, both.without_memory, load_chapters()[0].session
+        )
+    )
+    console.print(_build_last_prompt_table(tenant, both))
 
 
-def _said(tenant: Namespace) -> Iterator[Message]:
-    for chapter in chapters():
+def _list_messages(tenant: Namespace) -> Iterator[Message]:
+    for chapter in load_chapters():
         yield from (one for one in tenant.session(chapter.session).messages() if not one.is_summary)
 
 
-def _asked(both: Assistants, question: str, thread: str) -> Asked:
-    return Asked(question, both.without_memory.ask(question, thread), both.with_memory.ask(question, thread))
+def _ask_both(both: Assistants, question: str, thread: str) -> DemoAnswers:
+    return DemoAnswers(
+        question, both.without_memory.ask(question, thread), both.with_memory.ask(question, thread)
+    )
 
 
-def _last_prompt(tenant: Namespace, both: Assistants) -> Table:
-    for learned in _LEARNED:
+def _build_last_prompt_table(tenant: Namespace, both: Assistants) -> Table:
+    for learned in _LEARNED_KNOWLEDGE:
         tenant.knowledge.store(*learned)
-    hits = tenant.recall(_LAST_QUESTION, limit=_HITS)
-    asked = _asked(both, _LAST_QUESTION, "later-last")
+    hits = tenant.recall(_LAST_QUESTION, limit=_MAX_HITS)
+    asked = _ask_both(both, _LAST_QUESTION, "later-last")
     past = tenant.knowledge.history(KnowledgeCategory.DOMAIN, "payment provider")
-    return fence(asked, hits, [item.value for item in past])
+    return build_prompt_table(asked, hits, [item.value for item in past])

@@ -39,7 +39,9 @@ class StoryClock:
     """Tells the time of the story: that of the message that was said last."""
 
     def __init__(self) -> None:
-        self._now = next(m.created_at for chapter in chapters() for m in chapter.messages if m.created_at)
+        self._now = next(
+            m.created_at for chapter in load_chapters() for m in chapter.messages if m.created_at
+        )
 
     def now(self) -> datetime:
         """When the last message was said."""
@@ -49,46 +51,46 @@ class StoryClock:
         """Seconds since some moment."""
         return self._now.timestamp()
 
-    def follow(self, moment: datetime | None) -> None:
+    def advance_to(self, moment: datetime | None) -> None:
         """Go on to that time."""
         self._now = self._now if moment is None else max(self._now, moment)
 
 
 @cache
-def chapters() -> tuple[Chapter, ...]:
+def load_chapters() -> tuple[Chapter, ...]:
     """The sessions in order."""
-    lines = [json.loads(line) for line in _read("conversation.jsonl").splitlines()]
-    drafts = [(line["session"], _draft(number, line)) for number, line in enumerate(lines, start=1)]
+    lines = [json.loads(line) for line in _read_file("conversation.jsonl").splitlines()]
+    drafts = [(line["session"], _to_draft(number, line)) for number, line in enumerate(lines, start=1)]
     return tuple(
         Chapter(
             session=about["session"],
             title=about["title"],
             messages=tuple(draft for session, draft in drafts if session == about["session"]),
         )
-        for about in json.loads(_read("sessions.json"))
+        for about in json.loads(_read_file("sessions.json"))
     )
 
 
 @cache
-def questions() -> tuple[Question, ...]:
+def load_questions() -> tuple[Question, ...]:
     """Questions whose answers stand in the conversation."""
     return tuple(
         Question(
             text=item["question"],
             search=item["search"],
             answer=item["answer"],
-            evidence=tuple(_id(number) for number in item["evidence"]),
+            evidence=tuple(_build_id(number) for number in item["evidence"]),
             fact=item["fact"],
         )
-        for item in json.loads(_read("questions.json"))
+        for item in json.loads(_read_file("questions.json"))
     )
 
 
-def _draft(number: int, line: dict[str, Any]) -> MessageDraft:
+def _to_draft(number: int, line: dict[str, Any]) -> MessageDraft:
     return MessageDraft(
         line["role"],
         line["content"],
-        id=_id(number),
+        id=_build_id(number),
         created_at=datetime.fromisoformat(line["at"]),
         name=line.get("name"),
         tool_calls=[
@@ -99,9 +101,9 @@ def _draft(number: int, line: dict[str, Any]) -> MessageDraft:
     )
 
 
-def _id(number: int) -> str:
+def _build_id(number: int) -> str:
     return f"tidepool-{number:03}"
 
 
-def _read(name: str) -> str:
+def _read_file(name: str) -> str:
     return (files("langmem_tiers.cli.demo") / "tidepool" / name).read_text(encoding="utf-8")

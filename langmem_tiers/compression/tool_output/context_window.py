@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from langmem_tiers.compression.selection import most_that_fits
-from langmem_tiers.compression.tool_output.budget import head_and_tail, head_and_tail_within
+from langmem_tiers.compression.selection import find_largest_fitting
+from langmem_tiers.compression.tool_output.budget import fit_head_and_tail, keep_head_and_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from langmem_tiers.common.ports import TokenCounter
 
-LEAST_CHARACTERS = 200
+MIN_SECTION_CHARACTERS = 200
 """What cutting leaves of an extraction or another section; in need, it goes as a whole in the end."""
-LEAST_ESSENTIAL = 40
+MIN_ESSENTIAL_CHARACTERS = 40
 """What cutting leaves of each essential section, until all of them are cut as one text."""
-LEAST_ENTRIES = 3
+MIN_HISTORY_ENTRIES = 3
 """Of history that stay while anything else can be cut."""
 
 _PARAGRAPH = re.compile(r"\n{2,}")
 _ENTRY = re.compile(r"\n(?=\S)")
-_LEFT_OUT = re.compile(r"\[(\d{1,9}) older entries were left out\]")
+_LEFT_OUT_NOTE = re.compile(r"\[(\d{1,9}) older entries were left out\]")
 
 
 class SectionKind(StrEnum):
@@ -62,19 +62,19 @@ class ContextSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandledContext:
+class FittedContext:
     """A context within its limit, and what that cost."""
 
     text: str
     tokens: int
-    dropped: tuple[str, ...] = ()
+    dropped_sections: tuple[str, ...] = ()
     """Names of the sections that went."""
-    cut: tuple[str, ...] = ()
+    truncated_sections: tuple[str, ...] = ()
     """Names of the sections that were shortened."""
 
 
 _Fits: TypeAlias = "Callable[[Sequence[ContextSection]], bool]"
-_Step: TypeAlias = "Callable[[list[ContextSection], _Fits], list[ContextSection]]"
+_ReductionStep: TypeAlias = "Callable[[list[ContextSection], _Fits], list[ContextSection]]"
 
 
 def handle_large_context(
@@ -83,7 +83,7 @@ def handle_large_context(
     counter: TokenCounter,
     *,
     history_first: bool = False,
-) -> HandledContext:
+) -> FittedContext:
     """The sections as one text of no more than ``max_tokens``.
 
     Where it is too large, extractions are cut to their beginning and end, then the oldest entries of history go but
@@ -99,27 +99,38 @@ def handle_large_context(
     held = list(sections)
 
     def fits(some: Sequence[ContextSection]) -> bool:
-        return counter.count(_joined(some)) <= max_tokens
+        return counter.count(_join_sections(some)) <= max_tokens
 
-    steps: list[_Step] = [_cut(SectionKind.EXTRACTION), _prune_history(LEAST_ENTRIES)]
-    steps = [*(reversed(steps) if history_first else steps), _cut(SectionKind.OTHER), _prune_history(0)]
-    for step in (*steps, _drop_the_rest, _cut(SectionKind.ESSENTIAL, LEAST_ESSENTIAL)):
+    steps: list[_ReductionStep] = [
+        _make_truncation_step(SectionKind.EXTRACTION),
+        _make_pruning_step(MIN_HISTORY_ENTRIES),
+    ]
+    steps = [
+        *(reversed(steps) if history_first else steps),
+        _make_truncation_step(SectionKind.OTHER),
+        _make_pruning_step(0),
+    ]
+    for step in (
+        *steps,
+        _drop_whole_sections,
+        _make_truncation_step(SectionKind.ESSENTIAL, MIN_ESSENTIAL_CHARACTERS),
+    ):
         if fits(held):
             break
         held = step(held, fits)
-    text = head_and_tail_within(_joined(held), max_tokens, counter)
-    is_cut_whole = text != _joined(held)
-    return HandledContext(
+    text = fit_head_and_tail(_join_sections(held), max_tokens, counter)
+    is_cut_whole = text != _join_sections(held)
+    return FittedContext(
         text=text,
         tokens=counter.count(text),
-        dropped=_names(sections, held, lambda now, _: not now.text),
-        cut=_names(
+        dropped_sections=_select_names(sections, held, lambda now, _: not now.text),
+        truncated_sections=_select_names(
             sections, held, lambda now, was: bool(now.text) and (is_cut_whole or now.text != was.text)
         ),
     )
 
 
-def _cut(kind: SectionKind, least: int = LEAST_CHARACTERS) -> _Step:
+def _make_truncation_step(kind: SectionKind, least: int = MIN_SECTION_CHARACTERS) -> _ReductionStep:
     def cut(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
         # All to the same length, the longest that fits: none pays for another.
         longest = max((len(one.text) for one in held if one.kind is kind), default=0)
@@ -127,17 +138,18 @@ def _cut(kind: SectionKind, least: int = LEAST_CHARACTERS) -> _Step:
         def at(size: int) -> list[ContextSection]:
             most = max(size, least)
             return [
-                replace(one, text=head_and_tail(one.text, most)) if one.kind is kind else one for one in held
+                replace(one, text=keep_head_and_tail(one.text, most)) if one.kind is kind else one
+                for one in held
             ]
 
-        return at(most_that_fits(longest, lambda size: fits(at(size))))
+        return at(find_largest_fitting(longest, lambda size: fits(at(size))))
 
     return cut
 
 
-def _prune_history(least: int) -> _Step:
+def _make_pruning_step(least: int) -> _ReductionStep:
     def prune(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
-        counts = [len(_entries(one)) for one in held]
+        counts = [len(_split_entries(one)) for one in held]
         total = sum(counts)
 
         def without(oldest: int) -> list[ContextSection]:
@@ -145,16 +157,16 @@ def _prune_history(least: int) -> _Step:
             for one, count in zip(held, counts, strict=True):
                 gone = min(left, count)
                 left -= gone
-                kept.append(one if not gone else _without_entries(one, gone))
+                kept.append(one if not gone else _drop_entries(one, gone))
             return kept
 
-        stay = most_that_fits(total, lambda kept: fits(without(total - kept)))
+        stay = find_largest_fitting(total, lambda kept: fits(without(total - kept)))
         return without(max(0, total - max(stay, least)))
 
     return prune
 
 
-def _drop_the_rest(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
+def _drop_whole_sections(held: list[ContextSection], fits: _Fits) -> list[ContextSection]:
     for kind in (SectionKind.EXTRACTION, SectionKind.OTHER):
         for index, one in enumerate(held):  # the first is the oldest
             if one.kind is kind and not fits(held):
@@ -162,26 +174,26 @@ def _drop_the_rest(held: list[ContextSection], fits: _Fits) -> list[ContextSecti
     return held
 
 
-def _entries(one: ContextSection) -> list[str]:
+def _split_entries(one: ContextSection) -> list[str]:
     if one.kind is not SectionKind.HISTORY or not one.text:
         return []
     parts = [part for part in (_PARAGRAPH if "\n\n" in one.text else _ENTRY).split(one.text) if part.strip()]
-    return parts[1:] if _LEFT_OUT.fullmatch(parts[0]) else parts
+    return parts[1:] if _LEFT_OUT_NOTE.fullmatch(parts[0]) else parts
 
 
-def _without_entries(one: ContextSection, gone: int) -> ContextSection:
-    kept = _entries(one)[gone:]
+def _drop_entries(one: ContextSection, gone: int) -> ContextSection:
+    kept = _split_entries(one)[gone:]
     mark = "\n\n" if "\n\n" in one.text else "\n"
-    before = _LEFT_OUT.match(one.text)
+    before = _LEFT_OUT_NOTE.match(one.text)
     gone += int(before[1]) if before else 0
     return replace(one, text=mark.join([f"[{gone} older entries were left out]", *kept]) if kept else "")
 
 
-def _joined(sections: Sequence[ContextSection]) -> str:
+def _join_sections(sections: Sequence[ContextSection]) -> str:
     return "\n\n".join(f"## {one.name}\n{one.text}" if one.name else one.text for one in sections if one.text)
 
 
-def _names(
+def _select_names(
     before: Sequence[ContextSection],
     now: Sequence[ContextSection],
     picks: Callable[[ContextSection, ContextSection], bool],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langmem_tiers.compression.tool_output.models import CompressionContentType
-from langmem_tiers.compression.tool_output.urls import is_url_key, parsed_json, safe_text
+from langmem_tiers.compression.tool_output.urls import is_url_key, parse_json_container, to_safe_text
 from langmem_tiers.text.token_counting import ContentType, detect_content
 
 INPUT_TYPES = frozenset(
@@ -17,9 +17,9 @@ INPUT_TYPES = frozenset(
     """.split()
 )
 """What a form's field says that it is."""
-_SAMPLE = 20_000
-_K = CompressionContentType
-_TITLES = ("title", "name", "headline")
+_SAMPLE_CHARACTERS = 20_000
+_Kind = CompressionContentType
+_TITLE_KEYS = ("title", "name", "headline")
 _ROLES = (
     "link|button|heading|textbox|searchbox|combobox|checkbox|radio|tab|menuitem|option|img|image|list|listitem"
     "|navigation|banner|main|generic|statictext|rootwebarea|paragraph|text|cell|row|table|dialog|form"
@@ -29,7 +29,7 @@ _TREE_LINE = re.compile(
     r"[ \t]*(?:['\"\[:]|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-_TRACE = re.compile(
+_STACK_TRACE = re.compile(
     r"Traceback \(most recent call last\)|^\s+at [\w$.<>]{1,200} ?\([^\n)]{1,200}\)|^Caused by: "
     r"|^\s{0,8}File \"[^\"\n]{1,300}\", line \d",
     re.MULTILINE,
@@ -39,14 +39,14 @@ _ERROR_START = re.compile(
     r"|(?i:\[?error\]?\s?[:\-]|fatal\s?:|failed to )"
     r"|(?i:HTTP(?:/\d\S*)?\s(?:error\s)?[45]\d\d\b)|[45]\d\d (?:[A-Z][a-z]+ ?){1,4}$)"
 )
-_ERROR_CHARACTERS = 4_000  # a longer text that only begins with an error is a text
+_MAX_ERROR_CHARACTERS = 4_000  # a longer text that only begins with an error is a text
 _RESULT_LINE = re.compile(
     r"^\s*(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|Title:|URL:|Link:)\s*\S", re.MULTILINE
 )
 _URL = re.compile(r"https?://[^\s<>\"]+")
 _FORM_TAG = re.compile(r"<(?:form|input|select|textarea)\b", re.IGNORECASE)
 _LINK_TAG = re.compile(r"<a\s", re.IGNORECASE)
-_OFFERS = re.compile(r"<(?:a|button|html|body|nav|form|input|select|textarea)\b", re.IGNORECASE)
+_INTERACTIVE_TAG = re.compile(r"<(?:a|button|html|body|nav|form|input|select|textarea)\b", re.IGNORECASE)
 _WHOLE_PAGE = re.compile(r"<(?:html|body)\b", re.IGNORECASE)
 _PAGE_KEYS = frozenset(
     """
@@ -68,79 +68,79 @@ def detect_content_type(data: object, tool_name: str = "") -> CompressionContent
     """
     if isinstance(data, bytes | bytearray):
         data = bytes(data).decode("utf-8", "replace")
-    value = parsed_json(data) if isinstance(data, str) else data
+    value = parse_json_container(data) if isinstance(data, str) else data
     if isinstance(value, Mapping):
-        return _of_mapping(value, tool_name)
+        return _detect_mapping(value, tool_name)
     if isinstance(value, list | tuple):
-        return _of_list(value, tool_name)
+        return _detect_list(value, tool_name)
     if isinstance(data, BaseException):
-        return _K.ERROR_INFO
-    return _of_text(data if isinstance(data, str) else safe_text(data), tool_name)
+        return _Kind.ERROR_INFO
+    return _detect_text(data if isinstance(data, str) else to_safe_text(data), tool_name)
 
 
-def records_of(value: object) -> list[Mapping[Any, Any]]:
+def find_records(value: object) -> list[Mapping[Any, Any]]:
     """The mappings of a list, if it is one, or of the first list of mappings in a mapping."""
     if isinstance(value, list | tuple):
         return [one for one in value if isinstance(one, Mapping)]
     if isinstance(value, Mapping):
         for one in value.values():
             if isinstance(one, list | tuple) and any(isinstance(part, Mapping) for part in one):
-                return records_of(one)
+                return find_records(one)
     return []
 
 
-def keys_of(one: Mapping[Any, Any]) -> dict[str, Any]:
+def lowercase_keys(one: Mapping[Any, Any]) -> dict[str, Any]:
     """A mapping by its keys in lower case."""
-    return {safe_text(key).strip().lower(): value for key, value in one.items()}
+    return {to_safe_text(key).strip().lower(): value for key, value in one.items()}
 
 
 def is_form_field(one: Mapping[Any, Any]) -> bool:
     """Whether it describes a field of a form."""
-    keys = keys_of(one)
-    kind = safe_text(keys.get("type", keys.get("input_type", ""))).lower()
+    keys = lowercase_keys(one)
+    kind = to_safe_text(keys.get("type", keys.get("input_type", ""))).lower()
     has_name = any(keys.get(key) for key in ("name", "id", "selector", "label", "placeholder"))
     return kind in INPUT_TYPES and has_name and not any(is_url_key(key) for key in keys)
 
 
-def _of_mapping(value: Mapping[Any, Any], tool_name: str) -> CompressionContentType:
-    keys = keys_of(value)
+def _detect_mapping(value: Mapping[Any, Any], tool_name: str) -> CompressionContentType:
+    keys = lowercase_keys(value)
     if any(keys.get(key) for key in _ERROR_KEYS) or (
         keys.get("success") is False and (keys.get("message") or keys.get("reason"))
     ):
-        return _K.ERROR_INFO
+        return _Kind.ERROR_INFO
     if _PAGE_KEYS & set(keys) or ("role" in keys and "children" in keys):
-        return _K.PAGE_STATE
+        return _Kind.PAGE_STATE
     if any(_is_form(keys[key]) for key in _FORM_KEYS & set(keys)) or is_form_field(value):
-        return _K.FORM_DATA
-    if _are_results(records_of(value)):
-        return _K.SEARCH_RESULTS
+        return _Kind.FORM_DATA
+    if _are_search_results(find_records(value)):
+        return _Kind.SEARCH_RESULTS
     texts = [keys[key] for key in _TEXT_KEYS if isinstance(keys.get(key), str)]
     longest = max(texts, key=len, default="")
     if len(longest) > 200 and 2 * len(longest) > sum(
-        len(safe_text(one)) for one in keys.values() if _is_plain(one)
+        len(to_safe_text(one)) for one in keys.values() if _is_scalar(one)
     ):
         return detect_content_type(longest, tool_name)
-    return _by_tool(tool_name, _K.STRUCTURED_DATA)
+    return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
 
 
-def _is_plain(value: object) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def _of_list(value: Sequence[Any], tool_name: str) -> CompressionContentType:
-    records = records_of(value)
+def _detect_list(value: Sequence[Any], tool_name: str) -> CompressionContentType:
+    records = find_records(value)
     if records:
         sample = records[:50]
         if sum(map(is_form_field, sample)) * 2 > len(sample):
-            return _K.FORM_DATA
-        if _are_results(records):
-            return _K.SEARCH_RESULTS
-        if sum(_is_element(keys_of(one)) for one in sample) * 2 > len(sample):
-            return _K.PAGE_STATE
-        return _by_tool(tool_name, _K.STRUCTURED_DATA)
+            return _Kind.FORM_DATA
+        if _are_search_results(records):
+            return _Kind.SEARCH_RESULTS
+        if sum(_is_element(lowercase_keys(one)) for one in sample) * 2 > len(sample):
+            return _Kind.PAGE_STATE
+        return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
     if value and all(isinstance(one, str) for one in value) and max(len(one) for one in value) > 200:
-        return _of_text("\n".join(value), tool_name)
-    return _by_tool(tool_name, _K.STRUCTURED_DATA)
+        return _detect_text("\n".join(value), tool_name)
+    return _detect_by_tool_name(tool_name, _Kind.STRUCTURED_DATA)
 
 
 def _is_form(value: object) -> bool:
@@ -148,17 +148,19 @@ def _is_form(value: object) -> bool:
         return any(
             _is_form(one) for one in list(value.values())[:20] if isinstance(one, list | Mapping)
         ) or all(isinstance(one, Mapping) and "type" in one for one in value.values())
-    return any(is_form_field(one) or _is_form(keys_of(one).get("fields")) for one in records_of(value)[:20])
+    return any(
+        is_form_field(one) or _is_form(lowercase_keys(one).get("fields")) for one in find_records(value)[:20]
+    )
 
 
-def _are_results(records: Sequence[Mapping[Any, Any]]) -> bool:
-    sample = [keys_of(one) for one in records[:50]]
-    return bool(sample) and 2 * sum(map(_is_result, sample)) > len(sample)
+def _are_search_results(records: Sequence[Mapping[Any, Any]]) -> bool:
+    sample = [lowercase_keys(one) for one in records[:50]]
+    return bool(sample) and 2 * sum(map(_is_search_result, sample)) > len(sample)
 
 
-def _is_result(keys: Mapping[str, Any]) -> bool:
+def _is_search_result(keys: Mapping[str, Any]) -> bool:
     has_url = any(is_url_key(key) and isinstance(value, str) for key, value in keys.items())
-    return has_url and any(isinstance(keys.get(key), str) for key in _TITLES) and "role" not in keys
+    return has_url and any(isinstance(keys.get(key), str) for key in _TITLE_KEYS) and "role" not in keys
 
 
 def _is_element(keys: Mapping[str, Any]) -> bool:
@@ -167,17 +169,17 @@ def _is_element(keys: Mapping[str, Any]) -> bool:
     return any(is_url_key(key) for key in keys) and any(key in keys for key in ("text", "label"))
 
 
-def _of_text(text: str, tool_name: str) -> CompressionContentType:
-    sample = text[:_SAMPLE]
+def _detect_text(text: str, tool_name: str) -> CompressionContentType:
+    sample = text[:_SAMPLE_CHARACTERS]
     kind, _ = detect_content(sample) if sample else (ContentType.TEXT, 1.0)
     if kind is ContentType.HTML:
-        return _of_html(sample)
-    is_short = len(text) <= _ERROR_CHARACTERS
-    if _TRACE.search(sample[:2_000]) or (is_short and _ERROR_START.match(sample)):
-        return _K.ERROR_INFO
+        return _detect_html(sample)
+    is_short = len(text) <= _MAX_ERROR_CHARACTERS
+    if _STACK_TRACE.search(sample[:2_000]) or (is_short and _ERROR_START.match(sample)):
+        return _Kind.ERROR_INFO
     lines = sum(1 for line in sample.splitlines() if line.strip())
     if (tree := len(_TREE_LINE.findall(sample))) >= 3 and 3 * tree >= lines:
-        return _K.PAGE_STATE
+        return _Kind.PAGE_STATE
     urls = len(_URL.findall(sample))
     if (
         urls >= 3
@@ -185,22 +187,24 @@ def _of_text(text: str, tool_name: str) -> CompressionContentType:
         and len(_RESULT_LINE.findall(sample)) >= urls // 2
         and lines <= 12 * urls
     ):
-        return _K.SEARCH_RESULTS
-    return _by_tool(tool_name, _K.STRUCTURED_DATA if kind is ContentType.JSON else _K.TEXT_CONTENT)
+        return _Kind.SEARCH_RESULTS
+    return _detect_by_tool_name(
+        tool_name, _Kind.STRUCTURED_DATA if kind is ContentType.JSON else _Kind.TEXT_CONTENT
+    )
 
 
-def _of_html(sample: str) -> CompressionContentType:
+def _detect_html(sample: str) -> CompressionContentType:
     fields, links = len(_FORM_TAG.findall(sample)), len(_LINK_TAG.findall(sample))
     is_whole_page = _WHOLE_PAGE.search(sample) is not None  # which keeps its links, whatever form is on it
     if fields >= 2 and fields > links and not (is_whole_page and links):
-        return _K.FORM_DATA
-    return _K.PAGE_STATE if _OFFERS.search(sample) else _K.TEXT_CONTENT
+        return _Kind.FORM_DATA
+    return _Kind.PAGE_STATE if _INTERACTIVE_TAG.search(sample) else _Kind.TEXT_CONTENT
 
 
-def _by_tool(tool_name: str, otherwise: CompressionContentType) -> CompressionContentType:
-    name = safe_text(tool_name).lower()
+def _detect_by_tool_name(tool_name: str, otherwise: CompressionContentType) -> CompressionContentType:
+    name = to_safe_text(tool_name).lower()
     if name.startswith("search") or name.endswith("_search"):
-        return _K.SEARCH_RESULTS
+        return _Kind.SEARCH_RESULTS
     if "page_state" in name or "snapshot" in name or "accessibility" in name:
-        return _K.PAGE_STATE
-    return _K.FORM_DATA if "form" in re.split(r"[\W_]+", name) else otherwise
+        return _Kind.PAGE_STATE
+    return _Kind.FORM_DATA if "form" in re.split(r"[\W_]+", name) else otherwise

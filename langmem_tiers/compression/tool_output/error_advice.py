@@ -6,21 +6,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from langmem_tiers.compression.tool_output.detection import keys_of
+from langmem_tiers.compression.tool_output.detection import lowercase_keys
 from langmem_tiers.compression.tool_output.models import ErrorDetails
-from langmem_tiers.text.sentences import shortened
+from langmem_tiers.text.sentences import shorten_text
 
-MESSAGE_CHARACTERS = 600
+MAX_ERROR_MESSAGE_CHARACTERS = 600
 """Of an error's message."""
-_LINE = re.compile(
+_ERROR_LINE = re.compile(
     r"^\W{0,3}((?:[A-Za-z_][\w.]{0,80})?(?:Error|Exception|Warning|Interrupt|Timeout))\b\s?[:(\[]\s?(.*)",
     re.MULTILINE,
 )
-_BARE = re.compile(r"^[ \t]*([A-Za-z_][\w.]{0,80}(?:Error|Exception))[ \t]*$", re.MULTILINE)
+_BARE_ERROR = re.compile(r"^[ \t]*([A-Za-z_][\w.]{0,80}(?:Error|Exception))[ \t]*$", re.MULTILINE)
 _STATUS = re.compile(
     r"(?<![\w.])(?:HTTP(?:/\d\S{0,5})?\s(?:error\s)?|status(?:[ _]code)?\W{1,4})?([45]\d\d)\b", re.IGNORECASE
 )
-_PLAIN = re.compile(r"^\W{0,3}(?:error|fatal|failed)\W{1,3}(.+)", re.IGNORECASE | re.MULTILINE)
+_PLAIN_ERROR = re.compile(r"^\W{0,3}(?:error|fatal|failed)\W{1,3}(.+)", re.IGNORECASE | re.MULTILINE)
 _HINT = re.compile(
     r"(?:^|[.;!?\n]\s{0,4})"
     r"((?:hint|suggestion|try|please|did you mean|consider|use|make sure)\b[^\n]{3,300})",
@@ -55,9 +55,9 @@ _ADVICE = (
         "check the parameters of the call",
     ),
 )
-_TABLE = tuple((re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in _ADVICE)
-_OTHERWISE = "change something before trying again: the same call will fail the same way"
-_MESSAGES = (
+_ADVICE_PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in _ADVICE)
+_DEFAULT_ADVICE = "change something before trying again: the same call will fail the same way"
+_MESSAGE_KEYS = (
     "message",
     "msg",
     "detail",
@@ -68,9 +68,9 @@ _MESSAGES = (
     "errormessage",
     "text",
 )
-_TYPES = ("type", "error_type", "errortype", "name", "exception", "code", "status", "status_code")
-_HINTS = ("recovery", "recovery_suggestion", "suggestion", "suggestions", "hint", "recovery_suggestions")
-_SAMPLE = 20_000
+_TYPE_KEYS = ("type", "error_type", "errortype", "name", "exception", "code", "status", "status_code")
+_HINT_KEYS = ("recovery", "recovery_suggestion", "suggestion", "suggestions", "hint", "recovery_suggestions")
+_SAMPLE_CHARACTERS = 20_000
 
 
 def read_error(data: object, text: str) -> ErrorDetails:
@@ -80,32 +80,36 @@ def read_error(data: object, text: str) -> ErrorDetails:
         data: The result, if it is a mapping.
         text: The same as text.
     """
-    found = _of_mapping(data) if isinstance(data, Mapping) else _of_text(text)
+    found = _parse_mapping(data) if isinstance(data, Mapping) else _parse_text(text)
     kind, message = found.get("type", "") or "Error", found.get("message", "")
-    recovery = found.get("recovery", "") or _hint(text) or _advice(f"{kind} {message}")
+    recovery = found.get("recovery", "") or _find_hint(text) or _find_advice(f"{kind} {message}")
     return ErrorDetails(
-        type=shortened(kind, 100),
-        message=shortened(message or text, MESSAGE_CHARACTERS),
-        recovery=shortened(recovery, MESSAGE_CHARACTERS),
+        type=shorten_text(kind, 100),
+        message=shorten_text(message or text, MAX_ERROR_MESSAGE_CHARACTERS),
+        recovery=shorten_text(recovery, MAX_ERROR_MESSAGE_CHARACTERS),
     )
 
 
-def _of_mapping(data: Mapping[Any, Any]) -> dict[str, str]:
-    keys = keys_of(data)
+def _parse_mapping(data: Mapping[Any, Any]) -> dict[str, str]:
+    keys = lowercase_keys(data)
     inner = next((keys[key] for key in ("error", "exception") if keys.get(key)), None)
     if isinstance(inner, Mapping):
-        found = _of_mapping(inner)
+        found = _parse_mapping(inner)
     else:
-        message = inner if isinstance(inner, str) else _first(keys, _MESSAGES) or _first(keys, ("traceback",))
-        found = _of_text(message)
-        if kind := _first(keys, _TYPES[:-3] if found.get("type") else _TYPES):
+        message = (
+            inner
+            if isinstance(inner, str)
+            else _get_first_text(keys, _MESSAGE_KEYS) or _get_first_text(keys, ("traceback",))
+        )
+        found = _parse_text(message)
+        if kind := _get_first_text(keys, _TYPE_KEYS[:-3] if found.get("type") else _TYPE_KEYS):
             found["type"] = kind
-    if recovery := _first(keys, _HINTS):
+    if recovery := _get_first_text(keys, _HINT_KEYS):
         found["recovery"] = recovery
     return found
 
 
-def _first(keys: Mapping[str, Any], names: tuple[str, ...]) -> str:
+def _get_first_text(keys: Mapping[str, Any], names: tuple[str, ...]) -> str:
     for name in names:
         value = keys.get(name)
         if isinstance(value, list | tuple) and value and isinstance(value[0], str):
@@ -115,24 +119,30 @@ def _first(keys: Mapping[str, Any], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _of_text(text: str) -> dict[str, str]:
+def _parse_text(text: str) -> dict[str, str]:
     # Of a chain of errors the last is the one that came out.
-    sample = text if len(text) <= 2 * _SAMPLE else f"{text[:_SAMPLE]}\n{text[-_SAMPLE:]}"
-    lines = _LINE.findall(sample)
+    sample = (
+        text
+        if len(text) <= 2 * _SAMPLE_CHARACTERS
+        else f"{text[:_SAMPLE_CHARACTERS]}\n{text[-_SAMPLE_CHARACTERS:]}"
+    )
+    lines = _ERROR_LINE.findall(sample)
     if lines:
         return {"type": lines[-1][0].rpartition(".")[2], "message": lines[-1][1].rstrip(")]") or lines[-1][0]}
-    if bare := _BARE.findall(sample):
+    if bare := _BARE_ERROR.findall(sample):
         return {"type": bare[-1].rpartition(".")[2], "message": bare[-1]}
-    plain = _PLAIN.search(sample)
+    plain = _PLAIN_ERROR.search(sample)
     message = plain[1] if plain else sample.strip().partition("\n")[0]
     status = _STATUS.search(sample[:500])
     return {"type": f"HTTP {status[1]}" if status else "", "message": message}
 
 
-def _hint(text: str) -> str:
-    found = _HINT.search(text[:_SAMPLE]) or _HINT.search(text[-_SAMPLE:])
+def _find_hint(text: str) -> str:
+    found = _HINT.search(text[:_SAMPLE_CHARACTERS]) or _HINT.search(text[-_SAMPLE_CHARACTERS:])
     return found[1].strip() if found else ""
 
 
-def _advice(text: str) -> str:
-    return next((advice for pattern, advice in _TABLE if pattern.search(text[:2000])), _OTHERWISE)
+def _find_advice(text: str) -> str:
+    return next(
+        (advice for pattern, advice in _ADVICE_PATTERNS if pattern.search(text[:2000])), _DEFAULT_ADVICE
+    )

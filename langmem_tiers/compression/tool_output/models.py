@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from langmem_tiers.compression.selection import most_that_fits
+from langmem_tiers.compression.selection import find_largest_fitting
 
 
 class CompressionContentType(StrEnum):
@@ -70,33 +70,35 @@ class CompressedExtraction:
             max_chars: Key facts give way to keep it, the last ones first; addresses and selectors never do.
         """
         if max_chars is None:
-            return self._with_facts(len(self.key_facts))
-        return self._with_facts(
-            most_that_fits(len(self.key_facts), lambda kept: len(self._with_facts(kept)) <= max_chars)
+            return self._format_with_facts(len(self.key_facts))
+        return self._format_with_facts(
+            find_largest_fitting(
+                len(self.key_facts), lambda kept: len(self._format_with_facts(kept)) <= max_chars
+            )
         )
 
-    def _with_facts(self, number: int) -> str:
+    def _format_with_facts(self, number: int) -> str:
         facts = self.key_facts[:number]
         head = f"[Compressed {self.content_type.value}, tier {self.tier}]"
         lines = [head, *([f"Summary: {self.summary}"] if self.summary and self.error is None else [])]
         if self.error is not None:
             lines.append(f"Error: {self.error.type}: {self.error.message}")
             lines += [f"Try: {self.error.recovery}"] if self.error.recovery else []
-        lines += _section("Key facts:", [f"- {fact}" for fact in facts])
+        lines += _format_section("Key facts:", [f"- {fact}" for fact in facts])
         targets = [
             f"{number}. {one['label']}: {one['url']}" for number, one in enumerate(self.navigation_targets, 1)
         ]
-        lines += _section("Links:", targets)
+        lines += _format_section("Links:", targets)
         named = {one["url"] for one in self.navigation_targets}
-        lines += _section("URLs:", [f"- {url}" for url in self.urls_mentioned if url not in named])
+        lines += _format_section("URLs:", [f"- {url}" for url in self.urls_mentioned if url not in named])
         if self.urls_left_out:
             lines.append(f"({self.urls_left_out} more URLs were left out)")
-        lines += _section("Form fields:", [_field_line(one) for one in self.form_fields])
+        lines += _format_section("Form fields:", [_format_field(one) for one in self.form_fields])
         # A selector may hold a comma or a space, so each has a line; none that a button or field shows already.
         shown = "\n".join([*facts, *lines[-len(self.form_fields) :], ""])
         handles = {one["label"].partition(" ")[0] for one in self.navigation_targets}
         rest = [one for one in self.selectors if f" {one}\n" not in shown and one not in handles]
-        lines += _section("Selectors:", [f"- {one}" for one in rest])
+        lines += _format_section("Selectors:", [f"- {one}" for one in rest])
         return "\n".join(lines)
 
     def validate_url_preservation(self, original_url_count: int) -> tuple[bool, str]:
@@ -133,10 +135,10 @@ class CompressedExtraction:
         return cls(**known)
 
 
-def _section(title: str, lines: list[str]) -> list[str]:
+def _format_section(title: str, lines: list[str]) -> list[str]:
     return [title, *lines] if lines else []
 
 
-def _field_line(field: Mapping[str, str]) -> str:
+def _format_field(field: Mapping[str, str]) -> str:
     selector = field.get("selector", "")
     return f"- {field['name']} ({field['type']})" + (f" {selector}" if selector else "")

@@ -10,26 +10,26 @@ import html
 import re
 from dataclasses import dataclass, field
 
-from langmem_tiers.compression.tool_output.urls import plain_url, urls_in_text
-from langmem_tiers.text.sentences import shortened
+from langmem_tiers.compression.tool_output.urls import clean_url, find_urls_in_text
+from langmem_tiers.text.sentences import shorten_text
 
-LABEL_CHARACTERS = 120
+MAX_ELEMENT_LABEL_CHARACTERS = 120
 """Of a link's or a button's name."""
-_NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
+_TAG_NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]{0,40})")
 _ATTRIBUTE = re.compile(
     r"\s*+([^\s=<>\"'/]{1,100})(?:\s{0,20}=\s{0,20}(?:\"([^\"]{0,8192})\"|'([^']{0,8192})'|([^\s\"'<>]{1,8192})))?"
 )
-_SKIPPED = ("script", "style", "template", "svg", "noscript")
-_BLOCKS = frozenset(
+_SKIPPED_TAGS = ("script", "style", "template", "svg", "noscript")
+_BLOCK_TAGS = frozenset(
     "p div li ul ol tr td th br hr h1 h2 h3 h4 h5 h6 section article table form main nav".split()
 )
 _BUTTON_TYPES = frozenset({"submit", "button", "reset", "image"})
 _BUTTON_ROLES = frozenset({"button", "tab", "menuitem", "switch", "checkbox", "radio", "option", "combobox"})
-_WIDGETS = frozenset({"button", "input", "select", "textarea", "form", "summary"})
+_WIDGET_TAGS = frozenset({"button", "input", "select", "textarea", "form", "summary"})
 
 
 @dataclass(slots=True)
-class Page:
+class HtmlPage:
     """The parts of a page, in its order."""
 
     title: str = ""
@@ -43,105 +43,107 @@ class Page:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenElement:
     tag: str
     attributes: dict[str, str]
     text: list[str] = field(default_factory=list)
 
 
-class _Reader:
+class _PageReader:
     def __init__(self) -> None:
-        self.page = Page()
+        self.page = HtmlPage()
         self._line: list[str] = []
-        self._has_own = False  # whether the line says more than names of links and buttons
-        self._open: list[_Open] = []  # links, buttons, titles and labels whose text is being read
+        self._has_own_text = False  # whether the line says more than names of links and buttons
+        self._open_elements: list[
+            _OpenElement
+        ] = []  # links, buttons, titles and labels whose text is being read
 
-    def text(self, raw: str) -> None:
+    def add_text(self, raw: str) -> None:
         words = " ".join(html.unescape(raw).split())
         if not words:
             return
-        for one in self._open:
+        for one in self._open_elements:
             one.text.append(words)
-        if not self._open or self._open[-1].tag != "title":
+        if not self._open_elements or self._open_elements[-1].tag != "title":
             self._line.append(words)
-            self._has_own = self._has_own or not self._open
+            self._has_own_text = self._has_own_text or not self._open_elements
 
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag in _BLOCKS:
+    def start_tag(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag in _BLOCK_TAGS:
             self.end_line()
         role = attributes.get("role", "").lower()
         is_button = tag == "button" or role in _BUTTON_ROLES
         if tag in ("input", "select", "textarea"):
-            self._field(tag, attributes)
+            self._add_field(tag, attributes)
         elif tag in ("a", "title", "summary") or is_button:
-            self.end(tag)  # none of these stands in another of its kind
-            self._open.append(_Open(tag, attributes))
+            self.end_tag(tag)  # none of these stands in another of its kind
+            self._open_elements.append(_OpenElement(tag, attributes))
         is_handle = (
-            tag in _WIDGETS or is_button or "onclick" in attributes or (tag == "a" and "id" in attributes)
+            tag in _WIDGET_TAGS or is_button or "onclick" in attributes or (tag == "a" and "id" in attributes)
         )
-        if is_handle and (selector := selector_of(tag, attributes)):
+        if is_handle and (selector := build_selector(tag, attributes)):
             self.page.selectors.append(selector)
 
-    def end(self, tag: str) -> None:
-        if tag in _BLOCKS:
+    def end_tag(self, tag: str) -> None:
+        if tag in _BLOCK_TAGS:
             self.end_line()
-        for one in [one for one in self._open if one.tag == tag]:
-            self._open.remove(one)
-            self._close(one)
+        for one in [one for one in self._open_elements if one.tag == tag]:
+            self._open_elements.remove(one)
+            self._close_element(one)
 
-    def _close(self, one: _Open) -> None:
+    def _close_element(self, one: _OpenElement) -> None:
         said = " ".join(one.text) or next(
             (one.attributes[name] for name in ("aria-label", "title", "alt") if one.attributes.get(name)), ""
         )
-        label = shortened(said, LABEL_CHARACTERS)
+        label = shorten_text(said, MAX_ELEMENT_LABEL_CHARACTERS)
         if one.tag == "title":
             self.page.title = self.page.title or label
         elif one.tag == "a":
-            if url := plain_url(one.attributes.get("href", "")):
+            if url := clean_url(one.attributes.get("href", "")):
                 self.page.links.append((label, url))
             elif label:
-                self.page.buttons.append((label, selector_of("a", one.attributes)))
-        elif label or selector_of(one.tag, one.attributes):
-            self.page.buttons.append((label, selector_of(one.tag, one.attributes)))
+                self.page.buttons.append((label, build_selector("a", one.attributes)))
+        elif label or build_selector(one.tag, one.attributes):
+            self.page.buttons.append((label, build_selector(one.tag, one.attributes)))
 
-    def _field(self, tag: str, attributes: dict[str, str]) -> None:
+    def _add_field(self, tag: str, attributes: dict[str, str]) -> None:
         kind = attributes.get("type", "text").lower() if tag == "input" else tag
-        selector = selector_of(tag, attributes)
+        selector = build_selector(tag, attributes)
         if kind in _BUTTON_TYPES:
             label = attributes.get("value") or attributes.get("alt") or kind
-            self.page.buttons.append((shortened(label, LABEL_CHARACTERS), selector))
+            self.page.buttons.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), selector))
             return
         named = (attributes.get(key) for key in ("name", "id", "aria-label", "placeholder"))
         one = {"name": next((name for name in named if name), kind), "type": kind}
         self.page.fields.append(one | ({"selector": selector} if selector else {}))
 
     def end_line(self) -> None:
-        if self._has_own:
+        if self._has_own_text:
             self.page.text.append(" ".join(self._line))
-        self._line, self._has_own = [], False
+        self._line, self._has_own_text = [], False
 
-    def done(self) -> Page:
+    def finish(self) -> HtmlPage:
         self.end_line()
-        for one in self._open:
-            self._close(one)
+        for one in self._open_elements:
+            self._close_element(one)
         return self.page
 
 
-def read_page(text: str) -> Page:
+def read_page(text: str) -> HtmlPage:
     """The parts of an HTML text."""
-    reader = _Reader()
+    reader = _PageReader()
     place = 0
     while place < len(text):
         opening = text.find("<", place)
         if opening < 0:
             opening = len(text)
         if opening > place:
-            reader.text(text[place:opening])
-        place = _tag(text, opening, reader) if opening < len(text) else opening
-    return reader.done()
+            reader.add_text(text[place:opening])
+        place = _read_tag(text, opening, reader) if opening < len(text) else opening
+    return reader.finish()
 
 
-def selector_of(tag: str, attributes: dict[str, str]) -> str:
+def build_selector(tag: str, attributes: dict[str, str]) -> str:
     """A CSS selector for the element, by what names it best; empty if nothing does."""
     if (name := attributes.get("id", "")) and re.fullmatch(r"[A-Za-z_][\w-]*", name):
         return f"#{name}"
@@ -153,28 +155,28 @@ def selector_of(tag: str, attributes: dict[str, str]) -> str:
     return f"{tag}.{'.'.join(classes[:3])}" if classes else ""
 
 
-def _tag(text: str, place: int, reader: _Reader) -> int:
+def _read_tag(text: str, place: int, reader: _PageReader) -> int:
     # Returns where to read on; always behind the place.
     if text.startswith("<!--", place):
         end = text.find("-->", place + 4)
         return len(text) if end < 0 else end + 3
-    name = _NAME.match(text, place)
+    name = _TAG_NAME.match(text, place)
     if name is None:
         end = text.find(">", place) if text[place + 1 : place + 2] in ("!", "?") else -1
         return end + 1 if end >= 0 else place + 1
     tag, end = name[1].lower(), name.end()
-    attributes, end = _attributes(text, end)
+    attributes, end = _read_attributes(text, end)
     if text[place + 1] == "/":
-        reader.end(tag)
+        reader.end_tag(tag)
         return end
-    if tag in _SKIPPED:
+    if tag in _SKIPPED_TAGS:
         closing = re.compile(f"</{tag}", re.IGNORECASE).search(text, end)
         return len(text) if closing is None else closing.start() + 1
-    reader.start(tag, attributes)
+    reader.start_tag(tag, attributes)
     return end
 
 
-def _attributes(text: str, place: int) -> tuple[dict[str, str], int]:
+def _read_attributes(text: str, place: int) -> tuple[dict[str, str], int]:
     found: dict[str, str] = {}
     while place < len(text) and text[place] not in "<>":
         match = _ATTRIBUTE.match(text, place)
@@ -187,8 +189,8 @@ def _attributes(text: str, place: int) -> tuple[dict[str, str], int]:
     return found, place + (text[place : place + 1] == ">")
 
 
-_TAGGED = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
-_TREE = re.compile(
+_ANY_TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9-]*[^<>]{0,500}>")
+_TREE_LINE = re.compile(
     r"^[ \t]*+(?:[-*•][ \t]*+)?(\[[\w-]{1,12}\]|\d{1,6}|uid=\S{1,20})?[ \t]*+"
     r"(link|button|tab|menuitem|switch|option|textbox|searchbox|combobox|checkbox|radio|spinbutton|slider)\b"
     r"[ \t]*+(?:\"([^\"\n]*)\"|'([^'\n]*)')?([^\n]*)$",
@@ -203,12 +205,12 @@ _MARKDOWN = re.compile(
 
 
 _URL = re.compile(r"https?://[^\s<>\"]+")
-_MARK = re.compile(r"^(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|(?i:title|url|link)\s?:)\s*")
-_SNIPPET_CHARACTERS = 400
+_LINE_PREFIX = re.compile(r"^(?:\d{1,3}[.)]|\[\d{1,3}\]|#{1,4}|[-*•]|(?i:title|url|link)\s?:)\s*")
+_MAX_SNIPPET_CHARACTERS = 400
 
 
 @dataclass(slots=True)
-class Gathered:
+class ExtractedElements:
     """Everything that was found, in its order."""
 
     title: str = ""
@@ -220,7 +222,7 @@ class Gathered:
     fields: list[dict[str, str]] = field(default_factory=list)
     selectors: list[str] = field(default_factory=list)
 
-    def add(self, page: Page) -> None:
+    def add_page(self, page: HtmlPage) -> None:
         """What a page offers."""
         self.title = self.title or page.title
         self.text += page.text
@@ -230,47 +232,47 @@ class Gathered:
         self.selectors += page.selectors
 
 
-def read_text(text: str, found: Gathered) -> None:
+def extract_text_elements(text: str, found: ExtractedElements) -> None:
     """Adds what a text offers: a page, the lines of an accessibility tree, links in markdown, search results."""
-    if len(_TAGGED.findall(text[:20_000])) >= 2:
-        found.add(read_page(text))
+    if len(_ANY_TAG.findall(text[:20_000])) >= 2:
+        found.add_page(read_page(text))
         return
-    if _TREE.search(text):
+    if _TREE_LINE.search(text):
         _read_tree(text, found)
     for match in _MARKDOWN.finditer(text) if "](" in text else ():
         if not match[1] and not text[max(0, match.start() - 1) : match.start()].isalnum():
-            found.links.append((shortened(match[2], LABEL_CHARACTERS), match[3]))
+            found.links.append((shorten_text(match[2], MAX_ELEMENT_LABEL_CHARACTERS), match[3]))
     if "://" in text:
-        _read_results(text, found)
+        _read_search_results(text, found)
     found.text.append(text)
 
 
-def _read_results(text: str, found: Gathered) -> None:
+def _read_search_results(text: str, found: ExtractedElements) -> None:
     # A title, an address and some words about it, on lines of their own or on one.
     title, url = "", ""
     for raw in text.splitlines():
         line = raw.strip()
         match = _URL.search(line)
         if match is None:
-            if url and line and len(found.snippets.get(url, "")) < _SNIPPET_CHARACTERS:
+            if url and line and len(found.snippets.get(url, "")) < _MAX_SNIPPET_CHARACTERS:
                 found.snippets[url] = f"{found.snippets.get(url, '')} {line}".strip()
             title = line or title
             continue
-        own = _MARK.sub("", line[: match.start()]).strip(" -:|()[]<>\u2013\u2014")
+        own = _LINE_PREFIX.sub("", line[: match.start()]).strip(" -:|()[]<>\u2013\u2014")
         is_own = len(own) > 2 and own.lower() not in ("url", "link")
         if (
             url and title and not is_own
         ):  # the line before is this one's title and no words about the last one
             found.snippets[url] = found.snippets.get(url, "").removesuffix(title).strip()
-        url = next(iter(urls_in_text(match[0])), "")
-        label = own if is_own else _MARK.sub("", title)
+        url = next(iter(find_urls_in_text(match[0])), "")
+        label = own if is_own else _LINE_PREFIX.sub("", title)
         if url and label and "](" not in line:
-            found.links.append((shortened(label, LABEL_CHARACTERS), url))
+            found.links.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), url))
         title = ""
 
 
-def _read_tree(text: str, found: Gathered) -> None:
-    for match in _TREE.finditer(text):
+def _read_tree(text: str, found: ExtractedElements) -> None:
+    for match in _TREE_LINE.finditer(text):
         handle, role, rest = match[1] or "", match[2].lower(), match[5]
         name = match[3] if match[3] is not None else match[4]
         if name is None and not handle:
@@ -279,13 +281,13 @@ def _read_tree(text: str, found: Gathered) -> None:
         following = text[match.end() : match.end() + 500].lstrip("\n").partition("\n")[0]
         url = _TREE_URL.search(rest) or (_TREE_URL.search(following) if "/url:" in following else None)
         if role in _TREE_FIELDS:
-            one = {"name": shortened(name or role, LABEL_CHARACTERS), "type": role}
+            one = {"name": shorten_text(name or role, MAX_ELEMENT_LABEL_CHARACTERS), "type": role}
             found.fields.append(one | ({"selector": ref} if ref else {}))
         elif role == "link" and url:
             label = f"{ref} {name or role}".strip()
-            found.links.append((shortened(label, LABEL_CHARACTERS), url[1]))
+            found.links.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), url[1]))
         else:
             label = name or role if role == "button" else f"{role} {name or ''}".strip()
-            found.buttons.append((shortened(label, LABEL_CHARACTERS), ref))
+            found.buttons.append((shorten_text(label, MAX_ELEMENT_LABEL_CHARACTERS), ref))
         if ref:
             found.selectors.append(ref)

@@ -16,43 +16,46 @@ MAX_URLS = 10_000
 """Distinct addresses that are kept; the rest is counted."""
 MAX_URL_CHARACTERS = 8_192
 """An address longer than that is counted as left out."""
-_LABEL = 300  # characters before a target in which the label's bracket is looked for
+_MAX_LABEL_CHARACTERS = 300  # characters before a target in which the label's bracket is looked for
 _MAX_DEPTH = 6  # of JSON within strings of JSON
 
 _ABSOLUTE = re.compile(
     r"(?<![a-zA-Z0-9])(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://|(?i:www)\.(?=[^\s.]))[^\s<>\"`\\^|]++"
 )
-_ANOTHER = re.compile(r"[,;](?=[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)")
-_FAR = (
+_URL_SEPARATOR = re.compile(r"[,;](?=[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)")
+_WIDE_MARKS = (
     "\u3000-\u3004\u3008-\u301f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff3d\uff5b-\uff65\u201c\u201d\u00ab\u00bb"
 )
-_FAR_MARK = re.compile(f"[{_FAR}]")  # East Asian and typographic marks end an address, its letters do not
-_SIMPLE = re.compile(r"https?://[\w.:@]+(?:/[\w/?&=%#+~@:.-]*)?(?<=[\w/])", re.ASCII)
+_WIDE_MARK = re.compile(
+    f"[{_WIDE_MARKS}]"
+)  # East Asian and typographic marks end an address, its letters do not
+_SIMPLE_URL = re.compile(r"https?://[\w.:@]+(?:/[\w/?&=%#+~@:.-]*)?(?<=[\w/])", re.ASCII)
 _BRACKET = re.compile(r"[()\[\]{}]")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _APOSTROPHE = re.compile(r"'(?!\w)")
-_BEHIND = ".,;:!?*'…"
+_TRAILING_MARKS = ".,;:!?*'…"
 
-_NAMES = (
+_ATTRIBUTE_NAMES = (
     r"(?:xlink:)?href|src|(?:form)?action|poster|cite|background|longdesc|manifest|ping|data"
     r"|data-(?:[\w-]{0,30}-)?(?:href|url|uri|src|link)|url|uri"
 )
 # Only single characters are repeated possessively: Python 3.11.0 to 3.11.4 skip part of a repeated group.
 _ATTRIBUTE = re.compile(
-    rf"(?<![\w-])(?:{_NAMES})\s{{0,5}}=\s{{0,5}}(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))", re.IGNORECASE
+    rf"(?<![\w-])(?:{_ATTRIBUTE_NAMES})\s{{0,5}}=\s{{0,5}}(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>]++))",
+    re.IGNORECASE,
 )
 _SRCSET = re.compile(r"(?<![\w-])srcset\s{0,5}=\s{0,5}(?:\"([^\"]*+)\"|'([^']*+)')", re.IGNORECASE)
-_SCRIPTED = re.compile(
+_SCRIPT_URL = re.compile(
     r"\blocation(?:\.href)?\s{0,3}=\s{0,3}[\"']([^\"'\n]++)[\"']|\burl\(\s{0,3}[\"']?([^\"'()\s]++)",
     re.IGNORECASE,
 )
-_LINE = re.compile(r"(?<![\w-])/?(?:url|href|src|link):\s{1,3}[\"']?([^\s\"'<>,]++)", re.IGNORECASE)
-_LINE_NAMES = ("url", "href", "src", "link")
+_LABELED_LINE = re.compile(r"(?<![\w-])/?(?:url|href|src|link):\s{1,3}[\"']?([^\s\"'<>,]++)", re.IGNORECASE)
+_LINE_LABELS = ("url", "href", "src", "link")
 _MARKDOWN = re.compile(
     r"\]\(\s{0,3}(?:<([^<>\n]++)>|((?:[^\s()<>]++|\((?:[^\s()<>]++|\([^\s()<>]*+\))*\))+))"
 )
 _REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]{1,200}\]:[ \t]{1,4}<?([^\s<>]++)", re.MULTILINE)
-_MEMBER = re.compile(
+_JSON_MEMBER = re.compile(
     r"\"([\w-]{0,40}(?:url|uri|href|src|link)s?)\"\s{0,5}:\s{0,5}\"([^\"\\]*+(?:\\.[^\"\\]*+)*)\"",
     re.IGNORECASE,
 )
@@ -60,44 +63,44 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 _TAG = re.compile(r"<[a-zA-Z!/][^<>]{0,2000}>")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,20}:")
-_WHOLE = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*|[?#][^\s<>\"]+)\Z")
-_PATH = re.compile(
+_WHOLE_URL = re.compile(r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*|[?#][^\s<>\"]+)\Z")
+_PATH_URL = re.compile(
     r"(?:[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s<>\"]+|\.{0,2}/[^\s<>\"]*)\Z"
 )  # "#go" alone is a selector
-_SURE_KEY = re.compile(r"(?:^|[_\-.]|(?<=[a-z])(?=[UHS]))(?:urls?|uris?|hrefs?|src)$", re.IGNORECASE)
-_LIKELY_KEY = re.compile(r"(?:link|permalink|canonical|endpoint)s?$", re.IGNORECASE)
-_NOWHERE = ("javascript:", "data:", "blob:", "about:blank")
+_URL_KEY = re.compile(r"(?:^|[_\-.]|(?<=[a-z])(?=[UHS]))(?:urls?|uris?|hrefs?|src)$", re.IGNORECASE)
+_LIKELY_URL_KEY = re.compile(r"(?:link|permalink|canonical|endpoint)s?$", re.IGNORECASE)
+_DEAD_PREFIXES = ("javascript:", "data:", "blob:", "about:blank")
 _PLACEHOLDERS = frozenset({"", "-", "n/a", "none", "null", "undefined", "true", "false"})
-_BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_LINE_BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundUrls:
+class ExtractedUrls:
     """Addresses in the order of the input, each once, and how many more there were."""
 
     urls: tuple[str, ...]
-    left_out: int = 0
+    left_out_count: int = 0
 
 
-def extract_all_urls(data: object, max_urls: int = MAX_URLS) -> FoundUrls:
+def extract_all_urls(data: object, max_urls: int = MAX_URLS) -> ExtractedUrls:
     """Every distinct address of a text or of nested data.
 
     Args:
         data: A text, JSON text, HTML, bytes, or nested mappings and lists; cycles do no harm.
         max_urls: How many are kept.
     """
-    found = dict.fromkeys(_walk(data))
+    found = dict.fromkeys(_iterate_urls(data))
     kept = [url for url in found if len(url) <= MAX_URL_CHARACTERS][:max_urls]
-    return FoundUrls(tuple(kept), len(found) - len(kept))
+    return ExtractedUrls(tuple(kept), len(found) - len(kept))
 
 
-def plain_url(value: str) -> str:
+def clean_url(value: str) -> str:
     """An address as a browser reads it: without space around it and breaks in it; empty if it leads nowhere."""
-    url = _BREAKS.sub("", value.strip())
+    url = _LINE_BREAKS.sub("", value.strip())
     if (
         not url
         or url.lower() in _PLACEHOLDERS
-        or url.lower().startswith(_NOWHERE)
+        or url.lower().startswith(_DEAD_PREFIXES)
         or "<" in url
         or ">" in url
     ):
@@ -107,22 +110,22 @@ def plain_url(value: str) -> str:
 
 def is_url_key(key: str) -> bool:
     """Whether what stands under this key is an address."""
-    return _SURE_KEY.search(key) is not None or _LIKELY_KEY.search(key) is not None
+    return _URL_KEY.search(key) is not None or _LIKELY_URL_KEY.search(key) is not None
 
 
-def url_value(key: str, value: str) -> str:
+def parse_url_value(key: str, value: str) -> str:
     """The address that a value under this key is as a whole; empty if it is none."""
     text = value.strip()
-    if _SURE_KEY.search(key) and len(text) <= 2 * MAX_URL_CHARACTERS:
-        return plain_url(text) if "\n" not in text or _WHOLE.match(_BREAKS.sub("", text)) else ""
-    if (_PATH.match(text) and not _ANOTHER.search(text)) or (
-        _LIKELY_KEY.search(key) and text and not re.search(r"[\s{}]", text)
+    if _URL_KEY.search(key) and len(text) <= 2 * MAX_URL_CHARACTERS:
+        return clean_url(text) if "\n" not in text or _WHOLE_URL.match(_LINE_BREAKS.sub("", text)) else ""
+    if (_PATH_URL.match(text) and not _URL_SEPARATOR.search(text)) or (
+        _LIKELY_URL_KEY.search(key) and text and not re.search(r"[\s{}]", text)
     ):
-        return plain_url(text)
+        return clean_url(text)
     return ""
 
 
-def _walk(data: object) -> Iterator[str]:
+def _iterate_urls(data: object) -> Iterator[str]:
     # No recursion: data may be as deep as memory allows, and may hold itself.
     seen: dict[int, Any] = {}  # the values themselves too: the id of one that is gone may be given to another
     stack: list[tuple[str, Any, int]] = [("", data, 0)]
@@ -131,38 +134,38 @@ def _walk(data: object) -> Iterator[str]:
         if isinstance(value, bytes | bytearray):
             value = bytes(value).decode("utf-8", "replace")
         if isinstance(value, str):
-            yield from _of_string(key, value, depth, stack)
+            yield from _find_in_string(key, value, depth, stack)
         elif isinstance(value, Mapping | list | tuple | set | frozenset):
             if id(value) not in seen:
                 seen[id(value)] = value
-                stack += reversed(list(_children(key, value, depth)))
+                stack += reversed(list(_iterate_children(key, value, depth)))
         elif value is not None and not isinstance(value, bool | int | float):
-            yield from _of_string(key, safe_text(value), depth, stack)
+            yield from _find_in_string(key, to_safe_text(value), depth, stack)
 
 
-def _children(key: str, value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:  # noqa: ANN401 - any data
+def _iterate_children(key: str, value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:  # noqa: ANN401 - any data
     if not isinstance(value, Mapping):
         yield from ((key, one, depth) for one in value)
         return
     for name, one in value.items():
-        word = safe_text(name)
+        word = to_safe_text(name)
         if "/" in word or "www." in word:
             yield "", word, depth
         yield word, one, depth
 
 
-def _of_string(key: str, text: str, depth: int, stack: list[tuple[str, Any, int]]) -> Iterable[str]:
+def _find_in_string(key: str, text: str, depth: int, stack: list[tuple[str, Any, int]]) -> Iterable[str]:
     if not text:
         return ()
-    if url := url_value(key, text):
+    if url := parse_url_value(key, text):
         return (url,)
-    if depth < _MAX_DEPTH and (value := parsed_json(text)) is not None:
+    if depth < _MAX_DEPTH and (value := parse_json_container(text)) is not None:
         stack.append(("", value, depth + 1))
         return ()
-    return urls_in_text(text)
+    return find_urls_in_text(text)
 
 
-def parsed_json(text: str) -> Any:  # noqa: ANN401 - any JSON value
+def parse_json_container(text: str) -> Any:  # noqa: ANN401 - any JSON value
     """The list or object that a text is; None if it is none."""
     start = text[:200].lstrip()[:1]
     if (start, text[-200:].rstrip()[-1:]) not in {("{", "}"), ("[", "]")}:
@@ -173,7 +176,7 @@ def parsed_json(text: str) -> Any:  # noqa: ANN401 - any JSON value
         return None
 
 
-def safe_text(value: object) -> str:
+def to_safe_text(value: object) -> str:
     """The text of any object, also of one that does not want to be shown."""
     try:
         return str(value)
@@ -181,27 +184,27 @@ def safe_text(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def urls_in_text(text: str) -> list[str]:
+def find_urls_in_text(text: str) -> list[str]:
     """The addresses of a text in order, some of them more than once."""
     if "\\/" in text or "\\u" in text:  # JSON inside of something else
-        text = _ESCAPED.sub(lambda one: _character(one[1]), text).replace("\\/", "/")
-    found = list(_absolute(text))
+        text = _ESCAPED.sub(lambda one: _decode_character(one[1]), text).replace("\\/", "/")
+    found = list(_find_absolute(text))
     if "=" in text or ":" in text:
-        found += _in_attributes(text)
-        found += _under_names(text)
+        found += _find_in_attributes(text)
+        found += _find_labeled(text)
     if "](" in text or "]:" in text:
-        found += _in_markdown(text)
+        found += _find_in_markdown(text)
     found.sort(key=lambda one: one[0])
     return [url for _, url in found if url]
 
 
-def _character(code: str) -> str:
+def _decode_character(code: str) -> str:
     character = chr(int(code, 16))
     is_plain = character >= " " and character not in '"\\' and not "\ud800" <= character <= "\udfff"
     return character if is_plain else f"\\u{code}"
 
 
-def _absolute(text: str) -> Iterator[tuple[int, str]]:
+def _find_absolute(text: str) -> Iterator[tuple[int, str]]:
     if "://" not in text and "www." not in text.lower():
         return
     is_html = "&" in text and _TAG.search(text) is not None
@@ -209,26 +212,26 @@ def _absolute(text: str) -> Iterator[tuple[int, str]]:
     for match in _ABSOLUTE.finditer(read):
         start, whole = match.start(), match[0]
         is_quoted = start > 0 and read[start - 1] == "'"
-        for part in _ANOTHER.split(whole) if "," in whole or ";" in whole else (whole,):
-            yield start, _trimmed(part, is_quoted=is_quoted)
+        for part in _URL_SEPARATOR.split(whole) if "," in whole or ";" in whole else (whole,):
+            yield start, _trim(part, is_quoted=is_quoted)
 
 
-def _trimmed(url: str, *, is_quoted: bool) -> str:
-    if _SIMPLE.fullmatch(url):
+def _trim(url: str, *, is_quoted: bool) -> str:
+    if _SIMPLE_URL.fullmatch(url):
         return url
     if "'" in url:
         end = url.find("'") if is_quoted else getattr(_APOSTROPHE.search(url), "start", lambda: -1)()
         url = url if end < 0 else url[:end]
-    if not url.isascii() and (far := _FAR_MARK.search(url)):
+    if not url.isascii() and (far := _WIDE_MARK.search(url)):
         url = url[: far.start()]
-    url = _balanced(url).rstrip(_BEHIND)
+    url = _cut_at_unopened_bracket(url).rstrip(_TRAILING_MARKS)
     scheme, _, rest = url.partition("://")
     if scheme.lower().endswith((".http", ".https")):  # a full stop without a space behind it
         url = url[scheme.rfind(".") + 1 :]
-    return "" if (not rest and not scheme.lower().startswith("www.")) else plain_url(url)
+    return "" if (not rest and not scheme.lower().startswith("www.")) else clean_url(url)
 
 
-def _balanced(url: str) -> str:
+def _cut_at_unopened_bracket(url: str) -> str:
     # A bracket that closes what the address did not open stands around it.
     opened: list[str] = []
     for match in _BRACKET.finditer(url):
@@ -242,55 +245,55 @@ def _balanced(url: str) -> str:
     return url
 
 
-def _in_attributes(text: str) -> Iterator[tuple[int, str]]:
+def _find_in_attributes(text: str) -> Iterator[tuple[int, str]]:
     if "=" not in text:
         return
     for match in _ATTRIBUTE.finditer(text):
         value = match[1] if match[1] is not None else match[2] if match[2] is not None else match[3]
         is_bare = match[3] is not None
-        if not is_bare or _WHOLE.match(value) or "." in value or _is_in_tag(text, match.start()):
-            yield match.start(), _of_attribute(value, is_bare=is_bare)
+        if not is_bare or _WHOLE_URL.match(value) or "." in value or _is_in_tag(text, match.start()):
+            yield match.start(), _clean_attribute(value, is_bare=is_bare)
     for match in _SRCSET.finditer(text) if "srcset" in text.lower() else ():
         for candidate in re.split(r",\s+|,(?=[a-z]+://)", html.unescape(match[1] or match[2] or "")):
-            yield match.start(), plain_url(candidate.strip().partition(" ")[0])
+            yield match.start(), clean_url(candidate.strip().partition(" ")[0])
 
 
 def _is_in_tag(text: str, place: int) -> bool:
-    start = max(0, place - _LABEL)
+    start = max(0, place - _MAX_LABEL_CHARACTERS)
     return text.rfind("<", start, place) > text.rfind(">", start, place)
 
 
-def _of_attribute(value: str, *, is_bare: bool) -> str:
-    url = plain_url(html.unescape(value))
+def _clean_attribute(value: str, *, is_bare: bool) -> str:
+    url = clean_url(html.unescape(value))
     if is_bare:
-        url = _balanced(url).rstrip(_BEHIND)
+        url = _cut_at_unopened_bracket(url).rstrip(_TRAILING_MARKS)
     return url
 
 
-def _under_names(text: str) -> Iterator[tuple[int, str]]:
+def _find_labeled(text: str) -> Iterator[tuple[int, str]]:
     lowered = text.lower()  # looking for a word in it is much quicker than the patterns are
-    for match in _SCRIPTED.finditer(text) if "location" in lowered or "url(" in lowered else ():
-        yield match.start(), plain_url(html.unescape(match[1] or match[2]))
-    for match in _LINE.finditer(text) if any(f"{name}:" in lowered for name in _LINE_NAMES) else ():
-        if _WHOLE.match(match[1]) or match[0].startswith("/"):
-            yield match.start(), _balanced(plain_url(match[1]))
-    is_json = any(f'{name}"' in lowered or f'{name}s"' in lowered for name in (*_LINE_NAMES, "uri"))
-    for match in _MEMBER.finditer(text) if is_json else ():
+    for match in _SCRIPT_URL.finditer(text) if "location" in lowered or "url(" in lowered else ():
+        yield match.start(), clean_url(html.unescape(match[1] or match[2]))
+    for match in _LABELED_LINE.finditer(text) if any(f"{name}:" in lowered for name in _LINE_LABELS) else ():
+        if _WHOLE_URL.match(match[1]) or match[0].startswith("/"):
+            yield match.start(), _cut_at_unopened_bracket(clean_url(match[1]))
+    is_json = any(f'{name}"' in lowered or f'{name}s"' in lowered for name in (*_LINE_LABELS, "uri"))
+    for match in _JSON_MEMBER.finditer(text) if is_json else ():
         try:
             value = json.loads(f'"{match[2]}"', strict=False)
         except ValueError:
             continue
-        yield match.start(), url_value(match[1], value)
+        yield match.start(), parse_url_value(match[1], value)
 
 
-def _in_markdown(text: str) -> Iterator[tuple[int, str]]:
+def _find_in_markdown(text: str) -> Iterator[tuple[int, str]]:
     for match in _MARKDOWN.finditer(text):
         target = match[1] or match[2]
         if _SCHEME.match(target) and "://" in target and not match[1]:
             continue  # found as it stands
-        label = text.rfind("[", max(0, match.start() - _LABEL), match.start())
+        label = text.rfind("[", max(0, match.start() - _MAX_LABEL_CHARACTERS), match.start())
         if label < 1 or not text[label - 1].isalnum():  # a[0](x) is no link
-            yield match.start(), plain_url(target)
+            yield match.start(), clean_url(target)
     for match in _REFERENCE.finditer(text):
         if "/" in match[1] or "." in match[1] or match[1].startswith(("#", "?")):
-            yield match.start(), plain_url(match[1])
+            yield match.start(), clean_url(match[1])

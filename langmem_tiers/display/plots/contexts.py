@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.context.models import Context
 from langmem_tiers.display.plots.drawing import (
-    GREY,
-    axes_for,
-    colour,
-    drawn,
-    empty,
-    entitle,
-    hatch,
-    legend,
-    tidy,
+    GRAY,
+    check_plot_values,
+    draw_empty_plot,
+    draw_legend,
+    get_color,
+    get_hatch,
+    resolve_axes,
+    set_plot_title,
+    style_axes,
 )
 from langmem_tiers.errors import InvalidInputError
-from langmem_tiers.projects.models import ContextBuildResult, ItemKind
+from langmem_tiers.projects.models import ContextBuildResult, ContextItemKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 _FREE = "free"
 _SECTIONS = ("frame", "summary", "conversation", "known", "memories")
-_RESERVES = ("system", "tools", "turn at hand", "answer", "memory")
-_NUMBERS = {name: number for number, name in enumerate((*_SECTIONS, *Tier, *_RESERVES))} | {
-    ItemKind.SYSTEM_PROMPT: 0,
-    ItemKind.CHUNK: 1,
-    ItemKind.MESSAGE: 2,
-    ItemKind.MEMORY: 4,
+_RESERVE_NAMES = ("system", "tools", "turn at hand", "answer", "memory")
+_COLOR_INDEXES = {name: number for number, name in enumerate((*_SECTIONS, *Tier, *_RESERVE_NAMES))} | {
+    ContextItemKind.SYSTEM_PROMPT: 0,
+    ContextItemKind.CHUNK: 1,
+    ContextItemKind.MESSAGE: 2,
+    ContextItemKind.MEMORY: 4,
 }
 """A section or a tier has the same colour in all pictures."""
-_FREE_LOOK: dict[str, Any] = {"facecolor": "none", "edgecolor": GREY, "linestyle": ":"}
-_TIERS = {
-    ItemKind.SYSTEM_PROMPT: Tier.WORKING,
-    ItemKind.MESSAGE: Tier.SHORT_TERM,
-    ItemKind.CHUNK: Tier.SHORT_TERM,
+_FREE_STYLE: dict[str, Any] = {"facecolor": "none", "edgecolor": GRAY, "linestyle": ":"}
+_TIERS_BY_ITEM_KIND = {
+    ContextItemKind.SYSTEM_PROMPT: Tier.WORKING,
+    ContextItemKind.MESSAGE: Tier.SHORT_TERM,
+    ContextItemKind.CHUNK: Tier.SHORT_TERM,
 }
 
 
@@ -60,21 +60,21 @@ def budget(
         window: The budget that it was built with, such as ``engine.config.budget``: shows what is reserved as well.
         ax: Where to draw.
     """
-    sections, tiers, limit = _divided(context)
+    sections, tiers, limit = _split_tokens(context)
     used = sum(sections.values())
     rows = {"by section": sections, "by tier": tiers}
     if window is None:
         rows = {name: {**parts, _FREE: limit - used} for name, parts in rows.items()}
     else:
-        rows["whole window"] = _reserves(window, used)
+        rows["whole window"] = _build_reserves(window, used)
     told = {name: {what: size for what, size in parts.items() if size > 0} for name, parts in rows.items()}
-    ax = axes_for(ax, height=max(2.6, 0.9 + 0.21 * sum(len(parts) + 1 for parts in told.values())))
+    ax = resolve_axes(ax, height=max(2.6, 0.9 + 0.21 * sum(len(parts) + 1 for parts in told.values())))
     _draw_rows(ax, told)
     ax.set_xlim(0, max(1, limit if window is None else window.context_tokens))
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("tokens")
-    entitle(ax, f"{used:,} of {limit:,} tokens in use ({used / max(1, limit):.0%})")
-    tidy(ax)
+    set_plot_title(ax, f"{used:,} of {limit:,} tokens in use ({used / max(1, limit):.0%})")
+    style_axes(ax)
     return ax
 
 
@@ -85,30 +85,30 @@ def usage(contexts: Iterable[Context], *, ax: Axes | None = None) -> Axes:
         contexts: In their order, such as one for each turn.
         ax: Where to draw.
     """
-    turns = drawn(contexts, Context, "build_context() of each turn")
-    ax = axes_for(ax)
+    turns = check_plot_values(contexts, Context, "build_context() of each turn")
+    ax = resolve_axes(ax)
     if not turns:
-        return empty(ax, "Tokens of each turn", "no context was built yet")
+        return draw_empty_plot(ax, "Tokens of each turn", "no context was built yet")
     edges = [number + 0.5 for number in range(len(turns) + 1)]
     names = [name for name in _SECTIONS if any(one.sections.get(name, 0) for one in turns)]
     bottoms = [0] * len(turns)
     handles: list[Artist] = []
     for name in names:
         tops = [bottom + one.sections.get(name, 0) for bottom, one in zip(bottoms, turns, strict=True)]
-        shade = colour(_SECTIONS.index(name))
+        shade = get_color(_SECTIONS.index(name))
         handles.append(ax.stairs(tops, edges, baseline=bottoms, fill=True, color=shade, linewidth=0))
         bottoms = tops
     budgets = [one.token_budget for one in turns]
     line = ax.stairs(budgets, edges, baseline=None, color="#D55E00", linestyle="--", linewidth=1.2)
-    legend(ax, [line, *reversed(handles)], ["budget", *reversed(names)])
+    draw_legend(ax, [line, *reversed(handles)], ["budget", *reversed(names)])
     ax.set_xlim(edges[0], edges[-1])
     ax.set_ylim(0, max(budgets) * 1.05)
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_xlabel("turn")
     ax.set_ylabel("tokens")
     fullest = max(one.usage for one in turns)
-    entitle(ax, f"{len(turns):,} contexts, the fullest with {fullest:.0%} of its budget")
-    tidy(ax, grid="y")
+    set_plot_title(ax, f"{len(turns):,} contexts, the fullest with {fullest:.0%} of its budget")
+    style_axes(ax, grid="y")
     return ax
 
 
@@ -123,27 +123,29 @@ def _draw_rows(ax: Axes, rows: Mapping[str, Mapping[str, int]]) -> None:
         labels.append(row)
         left = 0
         for name, tokens in parts.items():
-            number = _NUMBERS.get(name, 0)
-            look = _FREE_LOOK if name == _FREE else {"color": colour(number), "hatch": hatch(number)}
+            number = _COLOR_INDEXES.get(name, 0)
+            look = _FREE_STYLE if name == _FREE else {"color": get_color(number), "hatch": get_hatch(number)}
             bars = ax.barh(len(rows) - 1 - place, tokens, left=left, height=0.62, linewidth=0.8, **look)
             handles.append(bars.patches[0])
             labels.append(f"{name.replace('_', ' ')}: {tokens:,}")
             left += tokens
-    legend(ax, handles, labels)
+    draw_legend(ax, handles, labels)
     ax.set_yticks(range(len(rows)), list(rows)[::-1])
     ax.set_ylim(-0.6, len(rows) - 0.4)
 
 
-def _divided(context: object) -> tuple[dict[str, int], dict[str, int], int]:
+def _split_tokens(context: object) -> tuple[dict[str, int], dict[str, int], int]:
     if isinstance(context, Context):
         known = {name: context.sections.get(name, 0) for name in _SECTIONS}
-        return known | dict(context.sections), _tiers_of_context(context), context.token_budget
+        return known | dict(context.sections), _count_tier_tokens(context), context.token_budget
     if isinstance(context, ContextBuildResult):
         sections, tiers = Counter[str](), Counter[str]()
         found = {hit.entry.id: hit.entry.tier for hit in context.retrieval_results}
         for item in context.allocation.items:
             sections[item.kind] += item.token_count
-            tiers[_TIERS.get(item.kind) or found.get(item.id, Tier.LONG_TERM)] += item.token_count
+            tiers[_TIERS_BY_ITEM_KIND.get(item.kind) or found.get(item.id, Tier.LONG_TERM)] += (
+                item.token_count
+            )
         used = sum(sections.values())
         return dict(sections), dict(tiers), max(used, context.budget.used + context.budget.available)
     raise InvalidInputError(
@@ -151,7 +153,7 @@ def _divided(context: object) -> tuple[dict[str, int], dict[str, int], int]:
     )
 
 
-def _tiers_of_context(context: Context) -> dict[str, int]:
+def _count_tier_tokens(context: Context) -> dict[str, int]:
     sections = Counter(context.sections)
     tiers = Counter[str](
         {
@@ -160,11 +162,11 @@ def _tiers_of_context(context: Context) -> dict[str, int]:
             Tier.KNOWLEDGE: sections["known"],
         }
     )
-    tiers.update(_shared(sections["memories"], context.recalled or context.left_out))
+    tiers.update(_distribute_tokens(sections["memories"], context.recalled or context.left_out))
     return dict(tiers)
 
 
-def _shared(tokens: int, hits: Sequence[Hit]) -> dict[str, int]:
+def _distribute_tokens(tokens: int, hits: Sequence[Hit]) -> dict[str, int]:
     # Whole tokens whose sum is what the memories take, however the shares are rounded.
     weights = Counter[str]()
     for hit in hits:
@@ -178,6 +180,6 @@ def _shared(tokens: int, hits: Sequence[Hit]) -> dict[str, int]:
     return shares or {Tier.SHORT_TERM: tokens}
 
 
-def _reserves(window: TokenBudget, used: int) -> dict[str, int]:
+def _build_reserves(window: TokenBudget, used: int) -> dict[str, int]:
     sizes = (window.system_tokens, window.tools_tokens, window.working_tokens, window.response_tokens, used)
-    return {**dict(zip(_RESERVES, sizes, strict=True)), _FREE: window.available - used}
+    return {**dict(zip(_RESERVE_NAMES, sizes, strict=True)), _FREE: window.available - used}

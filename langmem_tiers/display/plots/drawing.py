@@ -41,77 +41,77 @@ _WIDE_FONTS = (
     "Segoe UI Emoji",
 )
 """Families that hold what matplotlib's own lack, where they are installed."""
-_NO_GLYPH = "□"
+_MISSING_GLYPH = "□"
 
 
-def cut(text: object, most: int = 48) -> str:
+def truncate_label(text: object, most: int = 48) -> str:
     """A text on one line, of so many characters at most."""
-    line = " ".join(_printable(str(text)[: most * 20]).split())
+    line = " ".join(_replace_unprintable(str(text)[: most * 20]).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
-def plain(text: Text) -> Text:
+def disable_text_markup(text: Text) -> Text:
     """A text that stands there letter by letter: no formula, no TeX, in fonts that have its letters."""
     text.set_parse_math(False)
     text.set_usetex(False)
     if not text.get_text().isascii():
-        text.set_fontfamily(list(_families()))
-        text.set_text(legible(text.get_text()))
+        text.set_fontfamily(list(_list_font_families()))
+        text.set_text(replace_missing_glyphs(text.get_text()))
     return text
 
 
-def legible(said: str) -> str:
+def replace_missing_glyphs(said: str) -> str:
     """A text with a mark in place of each letter that no font has. Labels of ticks are asked for it beforehand."""
     if said.isascii():
         return said
-    there = _letters(_families())
-    return "".join(one if ord(one) in there else _NO_GLYPH for one in said)
+    there = _collect_glyphs(_list_font_families())
+    return "".join(one if ord(one) in there else _MISSING_GLYPH for one in said)
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     # Marks that turn the direction of all that follows, or that end lines, have no place in a label.
     return "".join(
         one if unicodedata.category(one) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else " " for one in text
     )
 
 
-def _families() -> tuple[str, ...]:
+def _list_font_families() -> tuple[str, ...]:
     from matplotlib import rcParams  # noqa: PLC0415 - an extra, and here it is in use
 
-    return (*rcParams["font.family"], *_installed())
+    return (*rcParams["font.family"], *_list_installed_fonts())
 
 
 @lru_cache(maxsize=1)
-def _installed() -> tuple[str, ...]:
+def _list_installed_fonts() -> tuple[str, ...]:
     from matplotlib.font_manager import fontManager  # noqa: PLC0415 - an extra, and here it is in use
 
     there = {font.name for font in fontManager.ttflist}
     return tuple(name for name in _WIDE_FONTS if name in there)
 
 
-def _letters(families: Iterable[str]) -> frozenset[int]:
+def _collect_glyphs(families: Iterable[str]) -> frozenset[int]:
     from matplotlib.font_manager import FontProperties, findfont  # noqa: PLC0415 - as above
 
-    return frozenset().union(*(_letters_in(findfont(FontProperties(family=[name]))) for name in families))
+    return frozenset().union(*(_load_glyphs(findfont(FontProperties(family=[name]))) for name in families))
 
 
 @lru_cache(maxsize=64)
-def _letters_in(path: str) -> frozenset[int]:
+def _load_glyphs(path: str) -> frozenset[int]:
     # The letters are kept and not the font, which belongs to the thread that opened it.
     from matplotlib.font_manager import get_font  # noqa: PLC0415 - as above
 
     return frozenset(get_font(path).get_charmap())
 
 
-T = TypeVar("T")
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE6", "#A07855")
+_T = TypeVar("_T")
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C7AE6", "#A07855")
 """Of Okabe and Ito, without those that a light or a dark ground swallows, and two more."""
-GREY = "#8A8A8A"
+GRAY = "#8A8A8A"
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 """Where there are more things than colours."""
 
 
-def axes_for(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axes:
+def resolve_axes(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axes:
     """The axes that were handed in, or new ones.
 
     Raises:
@@ -121,13 +121,13 @@ def axes_for(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axe
     try:
         from matplotlib.axes import Axes as Known  # noqa: PLC0415 - an extra, and not before it is needed
 
-        from langmem_tiers.display.plots.notebook_axes import new_axes  # noqa: PLC0415 - as above
+        from langmem_tiers.display.plots.notebook_axes import create_axes  # noqa: PLC0415 - as above
     except ImportError as error:
         raise MissingExtraError(
             "langmem_tiers.display.plots needs matplotlib: pip install 'langmem-tiers[notebook]'"
         ) from error
     if ax is None:
-        return new_axes(width, height)
+        return create_axes(width, height)
     given: object = ax
     if not isinstance(given, Known):
         raise InvalidInputError(
@@ -136,7 +136,7 @@ def axes_for(ax: Axes | None, *, width: float = 8.0, height: float = 3.6) -> Axe
     return ax
 
 
-def drawn(values: object, kind: type[T], how: str) -> list[T]:
+def check_plot_values(values: object, kind: type[_T], how: str) -> list[_T]:
     """What is to be drawn, in a list.
 
     Args:
@@ -147,7 +147,7 @@ def drawn(values: object, kind: type[T], how: str) -> list[T]:
     Raises:
         InvalidInputError: They are something else.
     """
-    found: list[T] = []
+    found: list[_T] = []
     for one in values if isinstance(values, Iterable) else [values]:
         if not isinstance(one, kind):
             raise InvalidInputError(
@@ -157,30 +157,30 @@ def drawn(values: object, kind: type[T], how: str) -> list[T]:
     return found
 
 
-def colour(index: int) -> str:
+def get_color(index: int) -> str:
     """The colour of the n-th thing."""
-    return COLOURS[index % len(COLOURS)]
+    return COLORS[index % len(COLORS)]
 
 
-def hatch(index: int) -> str:
+def get_hatch(index: int) -> str:
     """What tells the n-th thing from the one with the same colour."""
-    return HATCHES[index // len(COLOURS) % len(HATCHES)]
+    return HATCHES[index // len(COLORS) % len(HATCHES)]
 
 
-def empty(ax: Axes, title: str, why: str) -> Axes:
+def draw_empty_plot(ax: Axes, title: str, why: str) -> Axes:
     """Axes that say that there is nothing to draw, and why."""
-    entitle(ax, title)
+    set_plot_title(ax, title)
     ax.set_axis_off()
-    ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes, color=GREY)
+    ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes, color=GRAY)
     return ax
 
 
-def entitle(ax: Axes, title: str) -> None:
+def set_plot_title(ax: Axes, title: str) -> None:
     """A title that stands where the axes begin."""
-    plain(ax.set_title(title, loc="left", fontsize="medium"))
+    disable_text_markup(ax.set_title(title, loc="left", fontsize="medium"))
 
 
-def legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, right: float = 1.01) -> Legend:
+def draw_legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, right: float = 1.01) -> Legend:
     """A legend beside the axes, so that it hides nothing.
 
     Args:
@@ -199,11 +199,11 @@ def legend(ax: Axes, handles: Iterable[Artist], labels: Sequence[str], *, right:
         borderaxespad=0.0,
     )
     for text in made.get_texts():
-        plain(text)
+        disable_text_markup(text)
     return made
 
 
-def tidy(ax: Axes, *, grid: str | None = None) -> None:
+def style_axes(ax: Axes, *, grid: str | None = None) -> None:
     """Without the lines that say nothing, and with those that help reading."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)

@@ -6,17 +6,17 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from langmem_tiers.display.plots.drawing import (
-    GREY,
-    axes_for,
-    colour,
-    cut,
-    drawn,
-    empty,
-    entitle,
-    legend,
-    tidy,
+    GRAY,
+    check_plot_values,
+    draw_empty_plot,
+    draw_legend,
+    get_color,
+    resolve_axes,
+    set_plot_title,
+    style_axes,
+    truncate_label,
 )
-from langmem_tiers.episodes.models import KEY_MOMENT, EpisodeKind, NarrativeArc
+from langmem_tiers.episodes.models import MIN_KEY_MOMENT_SIGNIFICANCE, EpisodeKind, NarrativeArc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ _MARKERS = {
     EpisodeKind.TASK_COMPLETED: "s",
     EpisodeKind.PIVOT: "o",
 }
-_MOST_NAMED = 8
-_TOP = 1.12
+_MAX_NAMED = 8
+_Y_AXIS_MAX = 1.12
 
 
 def arc(story: NarrativeArc, *, named: int = 6, ax: Axes | None = None) -> Axes:
@@ -47,28 +47,32 @@ def arc(story: NarrativeArc, *, named: int = 6, ax: Axes | None = None) -> Axes:
         named: How many of the key moments are named, the most significant first; 8 at most.
         ax: Where to draw.
     """
-    (story,) = drawn((story,), NarrativeArc, "session.arc()")
+    (story,) = check_plot_values((story,), NarrativeArc, "session.arc()")
     episodes = [*story.beginning, *story.middle, *story.end]
-    ax = axes_for(ax, width=9.0)
+    ax = resolve_axes(ax, width=9.0)
     if not episodes:
-        return empty(ax, f"The story of “{cut(story.session)}”", "no episodes: session.learn() finds them")
-    handles, labels = _draw(ax, episodes)
-    line = ax.axhline(KEY_MOMENT, color=GREY, linestyle=":", linewidth=1.0)
-    felt = _draw_feeling(ax, episodes)
+        return draw_empty_plot(
+            ax, f"The story of “{truncate_label(story.session)}”", "no episodes: session.learn() finds them"
+        )
+    handles, labels = _draw_episodes(ax, episodes)
+    line = ax.axhline(MIN_KEY_MOMENT_SIGNIFICANCE, color=GRAY, linestyle=":", linewidth=1.0)
+    felt = _draw_valence(ax, episodes)
     handles, labels = [*handles, felt, line], [*labels, "how it felt (right)", "key moments lie above"]
-    for number, one in enumerate(_telling(story)[: max(0, min(named, _MOST_NAMED))], start=1):
-        place = (_middle(one), one.significance)
+    for number, one in enumerate(_rank_key_moments(story)[: max(0, min(named, _MAX_NAMED))], start=1):
+        place = (_compute_middle_turn(one), one.significance)
         ax.annotate(str(number), place, (0, 6), textcoords="offset points", ha="center", fontsize="small")
         handles.append(ax.plot([], [], linestyle="none")[0])
-        labels.append(f"{number}  {cut(one.title, 34)}")
-    legend(ax, handles, labels, right=1.15)
+        labels.append(f"{number}  {truncate_label(one.title, 34)}")
+    draw_legend(ax, handles, labels, right=1.15)
     _draw_thirds(ax, story, episodes)
     key = len(story.key_moments)
-    entitle(ax, f"The story of “{cut(story.session)}”: {len(episodes):,} episodes, {key:,} key moments")
+    set_plot_title(
+        ax, f"The story of “{truncate_label(story.session)}”: {len(episodes):,} episodes, {key:,} key moments"
+    )
     return ax
 
 
-def _telling(story: NarrativeArc) -> list[Episode]:
+def _rank_key_moments(story: NarrativeArc) -> list[Episode]:
     # By turns from each third, so that a story is not told by its beginning alone.
     thirds = (
         sorted((one for one in third if one.is_key_moment), key=lambda one: -one.significance)
@@ -77,7 +81,7 @@ def _telling(story: NarrativeArc) -> list[Episode]:
     return [one for rank in zip_longest(*thirds) for one in rank if one is not None]
 
 
-def _draw(ax: Axes, episodes: Sequence[Episode]) -> tuple[list[Artist], list[str]]:
+def _draw_episodes(ax: Axes, episodes: Sequence[Episode]) -> tuple[list[Artist], list[str]]:
     handles: list[Artist] = []
     labels: list[str] = []
     for index, (kind, marker) in enumerate(_MARKERS.items()):
@@ -85,9 +89,9 @@ def _draw(ax: Axes, episodes: Sequence[Episode]) -> tuple[list[Artist], list[str
         if those:
             heights = [one.significance for one in those]
             starts, ends = [one.first_turn for one in those], [one.last_turn for one in those]
-            ax.hlines(heights, starts, ends, color=colour(index), linewidth=2.0, alpha=0.45, zorder=2)
-            middles = [_middle(one) for one in those]
-            look = {"marker": marker, "color": colour(index), "s": 46, "linewidths": 0, "zorder": 3}
+            ax.hlines(heights, starts, ends, color=get_color(index), linewidth=2.0, alpha=0.45, zorder=2)
+            middles = [_compute_middle_turn(one) for one in those]
+            look = {"marker": marker, "color": get_color(index), "s": 46, "linewidths": 0, "zorder": 3}
             handles.append(ax.scatter(middles, heights, **look))  # type: ignore[arg-type]  # as its own names
             labels.append(f"{kind.replace('_', ' ')}: {len(those):,}")
     return handles, labels
@@ -98,32 +102,32 @@ def _draw_thirds(ax: Axes, story: NarrativeArc, episodes: Sequence[Episode]) -> 
     parts = {"beginning": story.beginning, "middle": story.middle, "end": story.end}
     for number, (name, those) in enumerate(parts.items()):
         if number:
-            ax.axvline(last * number / 3 + 0.5, color=GREY, linewidth=0.8, alpha=0.5)
+            ax.axvline(last * number / 3 + 0.5, color=GRAY, linewidth=0.8, alpha=0.5)
         middle = (number + 0.5) / 3
         said = f"{name}: {len(those):,}"
-        ax.text(middle, 0.02, said, transform=ax.transAxes, ha="center", color=GREY, fontsize="small")
+        ax.text(middle, 0.02, said, transform=ax.transAxes, ha="center", color=GRAY, fontsize="small")
     ax.set_xlim(0.5, last + 0.5)
-    ax.set_ylim(0, _TOP)
+    ax.set_ylim(0, _Y_AXIS_MAX)
     ax.set_xlabel("turn")
     ax.set_ylabel("significance")
-    tidy(ax, grid="y")
+    style_axes(ax, grid="y")
 
 
-def _draw_feeling(ax: Axes, episodes: Sequence[Episode]) -> Line2D:
+def _draw_valence(ax: Axes, episodes: Sequence[Episode]) -> Line2D:
     beside = ax.twinx()
     (line,) = beside.plot(
-        [_middle(one) for one in episodes],
+        [_compute_middle_turn(one) for one in episodes],
         [one.valence for one in episodes],
-        color=GREY,
+        color=GRAY,
         linewidth=1.0,
         alpha=0.6,
     )
-    beside.set_ylim(-1, 2 * _TOP - 1)  # from 0 to 1 on the left
+    beside.set_ylim(-1, 2 * _Y_AXIS_MAX - 1)  # from 0 to 1 on the left
     beside.set_yticks([-1, 0, 1], ["bad", "neutral", "good"])
     beside.set_ylabel("how it felt")
     beside.spines["top"].set_visible(False)
     return line
 
 
-def _middle(episode: Episode) -> float:
+def _compute_middle_turn(episode: Episode) -> float:
     return (episode.first_turn + episode.last_turn) / 2

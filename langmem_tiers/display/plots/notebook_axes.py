@@ -7,10 +7,10 @@ from io import BytesIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["ShownAxes", "new_axes"]
+__all__ = ["NotebookAxes", "create_axes"]
 
 
-class ShownAxes(Axes):
+class NotebookAxes(Axes):
     """Axes of a figure that pyplot does not know: they show themselves."""
 
     def _repr_png_(self) -> bytes:
@@ -19,7 +19,7 @@ class ShownAxes(Axes):
         return out.getvalue()
 
 
-def new_axes(width: float, height: float) -> Axes:
+def create_axes(width: float, height: float) -> Axes:
     """Axes in a figure of their own, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure.add_subplot(axes_class=ShownAxes)
+    return figure.add_subplot(axes_class=NotebookAxes)

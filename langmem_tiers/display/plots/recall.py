@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langmem_tiers.display.plots.drawing import (
-    axes_for,
-    colour,
-    cut,
-    drawn,
-    empty,
-    entitle,
-    hatch,
-    legend,
-    legible,
-    plain,
-    tidy,
+    check_plot_values,
+    disable_text_markup,
+    draw_empty_plot,
+    draw_legend,
+    get_color,
+    get_hatch,
+    replace_missing_glyphs,
+    resolve_axes,
+    set_plot_title,
+    style_axes,
+    truncate_label,
 )
 from langmem_tiers.recall.models import Hit, Recall
 
@@ -34,13 +34,13 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
         limit: Hits that are drawn at most; the title says how many are left out.
         ax: Where to draw.
     """
-    found = drawn(hits, Hit, "recall() or search()")
+    found = check_plot_values(hits, Hit, "recall() or search()")
     shown = found[: max(1, limit)]
-    ax = axes_for(ax, height=max(2.4, 1.1 + 0.3 * len(shown)))
-    query = f" for “{cut(hits.query)}”" if isinstance(hits, Recall) else ""
+    ax = resolve_axes(ax, height=max(2.4, 1.1 + 0.3 * len(shown)))
+    query = f" for “{truncate_label(hits.query)}”" if isinstance(hits, Recall) else ""
     if not shown:
-        return empty(ax, f"Nothing was found{query}", "no hits")
-    signals = _signals(shown)
+        return draw_empty_plot(ax, f"Nothing was found{query}", "no hits")
+    signals = _rank_signals(shown)
     handles: list[Artist] = []
     rights, lefts = [0.0] * len(shown), [0.0] * len(shown)
     for index, signal in enumerate(signals):
@@ -49,7 +49,7 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
             right if value >= 0 else left for value, right, left in zip(gave, rights, lefts, strict=True)
         ]
         bars = ax.barh(
-            range(len(shown)), gave, left=starts, height=0.72, color=colour(index), hatch=hatch(index)
+            range(len(shown)), gave, left=starts, height=0.72, color=get_color(index), hatch=get_hatch(index)
         )
         handles.append(bars.patches[0])
         rights = [right + max(0.0, value) for right, value in zip(rights, gave, strict=True)]
@@ -63,20 +63,24 @@ def scores(hits: Recall | Iterable[Hit], *, limit: int = 20, ax: Axes | None = N
             va="center",
             fontsize="small",
         )
-    ax.set_yticks(range(len(shown)), [legible(cut(_said(hit))) for hit in shown], fontsize="small")
+    ax.set_yticks(
+        range(len(shown)),
+        [replace_missing_glyphs(truncate_label(_get_hit_text(hit))) for hit in shown],
+        fontsize="small",
+    )
     for label in ax.get_yticklabels():
-        plain(label)
+        disable_text_markup(label)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.margins(x=0.09)
     ax.set_xlabel("score, by what gave it")
-    legend(ax, handles, [signal.replace("_", " ") for signal in signals])
+    draw_legend(ax, handles, [signal.replace("_", " ") for signal in signals])
     more = f", {len(found) - len(shown):,} more not drawn" if len(found) > len(shown) else ""
-    entitle(ax, f"{len(found):,} hits{query}{more}")
-    tidy(ax, grid="x")
+    set_plot_title(ax, f"{len(found):,} hits{query}{more}")
+    style_axes(ax, grid="x")
     return ax
 
 
-def _signals(hits: Sequence[Hit]) -> list[str]:
+def _rank_signals(hits: Sequence[Hit]) -> list[str]:
     # Those that gave most come first, and so stand at the beginning of the bars.
     totals: dict[str, float] = {}
     for hit in hits:
@@ -85,5 +89,5 @@ def _signals(hits: Sequence[Hit]) -> list[str]:
     return sorted((name for name, total in totals.items() if total > 0), key=lambda name: -totals[name])
 
 
-def _said(hit: Hit) -> str:
-    return hit.knowledge.told if hit.knowledge is not None else hit.entry.content
+def _get_hit_text(hit: Hit) -> str:
+    return hit.knowledge.text if hit.knowledge is not None else hit.entry.content

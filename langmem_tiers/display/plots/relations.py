@@ -5,7 +5,16 @@ from __future__ import annotations
 from math import cos, pi, sin
 from typing import TYPE_CHECKING, Literal
 
-from langmem_tiers.display.plots.drawing import GREY, axes_for, colour, cut, empty, entitle, legend, plain
+from langmem_tiers.display.plots.drawing import (
+    GRAY,
+    disable_text_markup,
+    draw_empty_plot,
+    draw_legend,
+    get_color,
+    resolve_axes,
+    set_plot_title,
+    truncate_label,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +25,8 @@ if TYPE_CHECKING:
     from langmem_tiers.common.entries import Entry
     from langmem_tiers.long_term.models import Related, Relation
 
-Place = tuple[float, float]
-_CROWDED = 12
+_Point = tuple[float, float]
+_CROWDED_ENTRY_COUNT = 12
 """Beyond so many entries their texts are cut shorter, so that they hide each other less."""
 
 
@@ -32,11 +41,11 @@ def relations(start: Entry, related: Iterable[Related], *, limit: int = 40, ax: 
     """
     found = list(related)
     shown = found[: max(1, limit)]
-    is_crowded = len(shown) > _CROWDED
-    ax = axes_for(ax, width=10.0 if is_crowded else 8.6, height=8.0 if is_crowded else 6.0)
-    about = f"“{cut(start.content)}”"
+    is_crowded = len(shown) > _CROWDED_ENTRY_COUNT
+    ax = resolve_axes(ax, width=10.0 if is_crowded else 8.6, height=8.0 if is_crowded else 6.0)
+    about = f"“{truncate_label(start.content)}”"
     if not shown:
-        return empty(ax, f"Relations of {about}", "no relations: long_term.relate() makes them")
+        return draw_empty_plot(ax, f"Relations of {about}", "no relations: long_term.relate() makes them")
     known = {start.id} | {one.entry.id for one in shown}
     edges = {
         (relation.source, relation.target, relation.kind): relation
@@ -44,22 +53,22 @@ def relations(start: Entry, related: Iterable[Related], *, limit: int = 40, ax: 
         for relation in one.path
         if relation.source in known and relation.target in known
     }
-    places = _places(start.id, shown)
+    places = _compute_positions(start.id, shown)
     _draw_entries(ax, start, shown, places, 16 if is_crowded else 30)
     _draw_arrows(ax, list(edges.values()), places)
     more = f", {len(found) - len(shown):,} more not drawn" if len(found) > len(shown) else ""
-    entitle(ax, f"{len(found):,} entries around {about}{more}")
+    set_plot_title(ax, f"{len(found):,} entries around {about}{more}")
     return ax
 
 
-def _places(start: str, related: Sequence[Related]) -> dict[str, Place]:
+def _compute_positions(start: str, related: Sequence[Related]) -> dict[str, _Point]:
     """One ring for each step from the start; each entry on the side of the one that it was reached from."""
-    before = {one.entry.id: _before(one) for one in related}
+    before = {one.entry.id: _find_parent_id(one) for one in related}
     below: dict[str, list[str]] = {}
     for name, parent in before.items():
         below.setdefault(parent if parent in before else start, []).append(name)
-    leaves = _leaves(start, below)
-    places: dict[str, Place] = {start: (0.0, 0.0)}
+    leaves = _count_leaves(start, below)
+    places: dict[str, _Point] = {start: (0.0, 0.0)}
     waiting = [(start, 0.0, 2 * pi, 0)]
     while waiting:
         parent, begin, end, depth = waiting.pop()
@@ -73,13 +82,13 @@ def _places(start: str, related: Sequence[Related]) -> dict[str, Place]:
     return places
 
 
-def _before(related: Related) -> str:
+def _find_parent_id(related: Related) -> str:
     # The end of the last relation that is not the entry itself.
     last = related.path[-1]
     return last.source if last.target == related.entry.id else last.target
 
 
-def _leaves(start: str, below: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _count_leaves(start: str, below: Mapping[str, Sequence[str]]) -> dict[str, int]:
     order, waiting = list[str](), [start]
     while waiting:
         name = waiting.pop()
@@ -92,7 +101,7 @@ def _leaves(start: str, below: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def _draw_entries(
-    ax: Axes, start: Entry, related: Sequence[Related], places: Mapping[str, Place], characters: int
+    ax: Axes, start: Entry, related: Sequence[Related], places: Mapping[str, _Point], characters: int
 ) -> None:
     reach = max(max(abs(x), abs(y)) for x, y in places.values()) + 0.4
     ax.set_xlim(-reach * 1.2, reach * 1.2)
@@ -101,10 +110,10 @@ def _draw_entries(
     for entry in (start, *(one.entry for one in related)):
         x, y = places[entry.id]
         is_start = entry.id == start.id
-        ax.scatter([x], [y], s=150 if is_start else 50, color=colour(1) if is_start else GREY, zorder=4)
-        across, up, side = (0, -11, "center") if is_start else _beside(x, y)
+        ax.scatter([x], [y], s=150 if is_start else 50, color=get_color(1) if is_start else GRAY, zorder=4)
+        across, up, side = (0, -11, "center") if is_start else _compute_label_offset(x, y)
         text = ax.annotate(
-            cut(entry.content, characters),
+            truncate_label(entry.content, characters),
             (x, y),
             (across, up),
             textcoords="offset points",
@@ -119,25 +128,25 @@ def _draw_entries(
                 "alpha": 0.8,
             },
         )
-        plain(text)
+        disable_text_markup(text)
 
 
-def _beside(x: float, y: float) -> tuple[int, int, Literal["left", "center", "right"]]:
+def _compute_label_offset(x: float, y: float) -> tuple[int, int, Literal["left", "center", "right"]]:
     """Where the words of an entry stand: away from the middle, so that they do not lie over what is nearer to it."""
     if abs(x) < abs(y) / 12:
         return 0, 8 if y > 0 else -8, "center"
     return (7, 0, "left") if x > 0 else (-7, 0, "right")
 
 
-def _draw_arrows(ax: Axes, edges: Sequence[Relation], places: Mapping[str, Place]) -> None:
+def _draw_arrows(ax: Axes, edges: Sequence[Relation], places: Mapping[str, _Point]) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415 - an extra, and here it is in use
 
     kinds = sorted({edge.kind for edge in edges})
     for edge in edges:
         style = {
-            "arrowstyle": "-|>", "color": colour(kinds.index(edge.kind)), "lw": 0.8 + 2.2 * edge.strength,
+            "arrowstyle": "-|>", "color": get_color(kinds.index(edge.kind)), "lw": 0.8 + 2.2 * edge.strength,
             "shrinkA": 7, "shrinkB": 7, "connectionstyle": "arc3,rad=0.08",
         }  # fmt: skip
         ax.annotate("", places[edge.target], places[edge.source], arrowprops=style, zorder=2)
-    handles: list[Artist] = [Line2D([], [], color=colour(n), linewidth=2) for n in range(len(kinds))]
-    legend(ax, handles, [cut(kind.replace("_", " "), 30) for kind in kinds])
+    handles: list[Artist] = [Line2D([], [], color=get_color(n), linewidth=2) for n in range(len(kinds))]
+    draw_legend(ax, handles, [truncate_label(kind.replace("_", " "), 30) for kind in kinds])

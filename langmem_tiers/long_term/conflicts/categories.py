@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from langmem_tiers.long_term.conflicts.vocabulary import key_of
+from langmem_tiers.long_term.conflicts.vocabulary import get_canonical_key
 
 _KINDS = """
 instrument: piano guitar violin cello drum flute clarinet trumpet saxophone harp bass banjo ukulele oboe
@@ -50,7 +50,7 @@ def _members() -> dict[str, frozenset[str]]:
     for line in _KINDS.replace("\n    ", " ").strip().splitlines():
         kind, _, members = line.partition(":")
         for member in members.split():
-            above.setdefault(key_of(member) or member, set()).add(key_of(kind) or kind)
+            above.setdefault(get_canonical_key(member) or member, set()).add(get_canonical_key(kind) or kind)
     return {member: frozenset(kinds) for member, kinds in above.items()}
 
 

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from langmem_tiers.long_term.conflicts.categories import are_of_one_kind
-from langmem_tiers.long_term.conflicts.contradiction import contradiction
-from langmem_tiers.long_term.conflicts.differences import difference
+from langmem_tiers.long_term.conflicts.contradiction import find_contradiction
+from langmem_tiers.long_term.conflicts.differences import compute_difference
 from langmem_tiers.long_term.conflicts.inflection import stem
 from langmem_tiers.long_term.conflicts.models import VERB
-from langmem_tiers.long_term.conflicts.role_swaps import swapped_roles
+from langmem_tiers.long_term.conflicts.role_swaps import find_swapped_roles
 from langmem_tiers.long_term.conflicts.single_value_slots import PLANS
 from langmem_tiers.long_term.conflicts.vocabulary import (
     CLASSES,
@@ -20,15 +20,15 @@ from langmem_tiers.long_term.conflicts.vocabulary import (
     SCOPES,
     are_complements,
     are_opposite,
-    keys_of,
-    share_class,
+    find_shared_class,
+    get_canonical_keys,
 )
-from langmem_tiers.long_term.conflicts.word_families import are_akin, are_derived
+from langmem_tiers.long_term.conflicts.word_families import are_derived, are_related_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langmem_tiers.long_term.conflicts.differences import Difference
+    from langmem_tiers.long_term.conflicts.differences import StatementDifference
     from langmem_tiers.long_term.conflicts.models import Atom
     from langmem_tiers.long_term.conflicts.statement import Statement
 
@@ -59,24 +59,24 @@ _FLAGS = {
 }
 
 
-def why_not_same(old: Statement, new: Statement, found: Difference) -> str:
+def find_difference_reason(old: Statement, new: Statement, found: StatementDifference) -> str:
     """Why the two do not say the same; nothing if they do."""
-    is_turned = _is_turned(old, new, found)
+    is_turned = _is_negated_opposite(old, new, found)
     if (found.old or found.new) and not is_turned and not _is_converse(old, new, found):
-        return _unshared(found)
+        return _describe_unshared(found)
     for flag in old.flags ^ new.flags:
-        if flag in _FLAGS and not (flag == "past" and _are_both_told(old, new, found)):
+        if flag in _FLAGS and not (flag == "past" and _are_both_past(old, new, found)):
             return _FLAGS[flag]
     if old.persons and new.persons and old.persons != new.persons:
-        return f"{_listed(old.persons)} against {_listed(new.persons)}"
+        return f"{_join_sorted(old.persons)} against {_join_sorted(new.persons)}"
     if not _have_like_modals(old, new):
-        return f"{_listed(old.modals) or 'a fact'} against {_listed(new.modals) or 'a fact'}"
+        return f"{_join_sorted(old.modals) or 'a fact'} against {_join_sorted(new.modals) or 'a fact'}"
     if is_turned:
         return ""
-    return _denied_otherwise(old, new, found) or ("" if found.old else swapped_roles(old, new))
+    return _find_denial_difference(old, new, found) or ("" if found.old else find_swapped_roles(old, new))
 
 
-def _are_both_told(old: Statement, new: Statement, found: Difference) -> bool:
+def _are_both_past(old: Statement, new: Statement, found: StatementDifference) -> bool:
     # "My wedding was in 2016", "I got married in 2016"
     other = new if "past" in old.flags else old
     return "told" in other.flags or any(
@@ -84,7 +84,7 @@ def _are_both_told(old: Statement, new: Statement, found: Difference) -> bool:
     )
 
 
-def _is_turned(old: Statement, new: Statement, found: Difference) -> bool:
+def _is_negated_opposite(old: Statement, new: Statement, found: StatementDifference) -> bool:
     """Whether one denies the opposite of what the other says: who fails does not pass."""
     if len(found.old) != 1 or len(found.new) != 1 or abs(len(old.denials) - len(new.denials)) != 1:
         return False
@@ -94,7 +94,7 @@ def _is_turned(old: Statement, new: Statement, found: Difference) -> bool:
     return is_of_it and (one.role == VERB) == (other.role == VERB) and are_complements(one.key, other.key)
 
 
-def _denied_otherwise(old: Statement, new: Statement, found: Difference) -> str:
+def _find_denial_difference(old: Statement, new: Statement, found: StatementDifference) -> str:
     if len(old.denials) != len(new.denials):
         return "one of them denies it"
     if len(old.clauses) == len(new.clauses) == 1:
@@ -105,7 +105,7 @@ def _denied_otherwise(old: Statement, new: Statement, found: Difference) -> str:
     return "" if len(old.clauses) != len(new.clauses) or ones == others else "what is said of what"
 
 
-def _is_converse(old: Statement, new: Statement, found: Difference) -> bool:
+def _is_converse(old: Statement, new: Statement, found: StatementDifference) -> bool:
     """Whether one says "A before B" and the other "B after A"."""
     ones, others = ([atom.key for atom in atoms] for atoms in (found.old, found.new))
     if len(ones) != 1 or len(others) != 1 or {ones[0], others[0]} != {"before", "after"}:
@@ -146,17 +146,17 @@ def _has_time(one: Statement) -> bool:
     return any(atom.kind in {"date", "time", "day"} for atom in one.atoms)
 
 
-def _unshared(found: Difference) -> str:
+def _describe_unshared(found: StatementDifference) -> str:
     if found.old and found.new:
-        return f"'{_texts(found.old)}' against '{_texts(found.new)}'"
-    return f"only one of them says '{_texts(found.old or found.new)}'"
+        return f"'{_join_texts(found.old)}' against '{_join_texts(found.new)}'"
+    return f"only one of them says '{_join_texts(found.old or found.new)}'"
 
 
-def _texts(atoms: Sequence[Atom]) -> str:
+def _join_texts(atoms: Sequence[Atom]) -> str:
     return " ".join(atom.text for atom in atoms[:4])
 
 
-def _listed(words: Iterable[str]) -> str:
+def _join_sorted(words: Iterable[str]) -> str:
     return ", ".join(sorted(words))
 
 
@@ -174,12 +174,12 @@ _MOST: Final = 6
 """Leftover words on a side: with more of them, two statements speak of different things."""
 _DEMONYMS: Final = ("ian", "ish", "ese", "an", "n", "i", "ean", "ien")
 _FIXED_ROLES: Final = frozenset({"preposition", "conjunction"})
-_NEVER: Final = (PLANS - {"want"}) | keys_of(
+_NEVER: Final = (PLANS - {"want"}) | get_canonical_keys(
     "always never sometimes often rarely only new also more less first last"
 )
 
 
-def aligned(new: Statement, found: Difference, kin: Kin | None) -> Statement:
+def align_words(new: Statement, found: StatementDifference, kin: Kin | None) -> Statement:
     """The new statement with the words of the old one where it has others for the same."""
     if not found.common and len(found.old) + len(found.new) > 2:
         return new
@@ -197,10 +197,10 @@ def aligned(new: Statement, found: Difference, kin: Kin | None) -> Statement:
         if others[to].key not in keys and ones[at].key not in taken:
             keys[others[to].key] = ones[at].key
             taken.add(ones[at].key)
-    return _renamed(new, keys) if keys else new
+    return _rename_keys(new, keys) if keys else new
 
 
-def rephrased(new: Statement, found: Difference, kin: Kin) -> Statement:
+def align_phrase(new: Statement, found: StatementDifference, kin: Kin) -> Statement:
     """The new statement with all that is left over in the old one for all that is left over in it, if they are near."""
     both = (*found.old, *found.new)
     if max(len(found.old), len(found.new)) > _LONGEST_PHRASE or len(both) < 3 or not found.common:
@@ -222,11 +222,11 @@ def rephrased(new: Statement, found: Difference, kin: Kin) -> Statement:
         roles={key: roles for key, roles in new.roles.items() if key not in left}
         | {atom.key: frozenset({atom.role}) for atom in found.old[len(found.new) :]},
     )
-    return _renamed(kept, keys)
+    return _rename_keys(kept, keys)
 
 
 def _rule_out(one: str, other: str) -> bool:
-    return are_opposite(one, other) or bool(share_class(one, other)) or are_of_one_kind(one, other)
+    return are_opposite(one, other) or bool(find_shared_class(one, other)) or are_of_one_kind(one, other)
 
 
 def _candidates(atoms: tuple[Atom, ...]) -> list[Atom]:
@@ -240,13 +240,13 @@ def _candidates(atoms: tuple[Atom, ...]) -> list[Atom]:
 def _nearness(one: Atom, other: Atom, kin: Kin | None) -> float:
     if _is_name(one) or _is_name(other):
         return _SURE if _is_demonym(one.key, other.key) else 0.0
-    if _are_of_one_word(one, other) and not are_opposite(one.key, other.key):
+    if _share_root(one, other) and not are_opposite(one.key, other.key):
         return _SURE
     if are_of_one_kind(one.key, other.key) or {one.key, other.key} <= SCOPES:
         return 0.0
     is_like_part = (one.role == VERB) == (other.role == VERB) or one.text.endswith("ing")
     is_like_part = is_like_part or other.text.endswith("ing")
-    if is_like_part and are_akin(one.key, other.key):
+    if is_like_part and are_related_words(one.key, other.key):
         return 2.0
     is_open = (
         not _is_exclusive(one.key) and not _is_exclusive(other.key) and not _rule_out(one.key, other.key)
@@ -263,7 +263,7 @@ def _is_demonym(one: str, other: str) -> bool:
     return short in REGIONS and any(long == short.rstrip("aey") + ending for ending in _DEMONYMS)
 
 
-def _are_of_one_word(one: Atom, other: Atom) -> bool:
+def _share_root(one: Atom, other: Atom) -> bool:
     if are_derived(one.key, other.key):
         return True
     return are_derived(stem(one.text.lower()), stem(other.text.lower()))
@@ -277,7 +277,7 @@ def _is_name(atom: Atom) -> bool:
     return atom.is_capital and not atom.is_start
 
 
-def _renamed(one: Statement, keys: dict[str, str]) -> Statement:
+def _rename_keys(one: Statement, keys: dict[str, str]) -> Statement:
     """The same statement with other keys for some words."""
     roles: dict[str, frozenset[str]] = {}
     for key, some in one.roles.items():
@@ -307,30 +307,32 @@ def compare(old: Statement, new: Statement, kin: Kin | None = None) -> Compariso
     if not old.atoms or not new.atoms:
         return Comparison(Verdict.DIFFERENT, "nothing to compare", 0.0)
     written = new
-    found = difference(old, new)
-    if found.old and found.new and (matched := aligned(new, found, kin)) is not new:
+    found = compute_difference(old, new)
+    if found.old and found.new and (matched := align_words(new, found, kin)) is not new:
         new = matched
-        found = difference(old, new)
-    if not (why_not := why_not_same(old, new, found)) or (kin and _is_same_phrased(old, new, found, kin)):
+        found = compute_difference(old, new)
+    if not (why_not := find_difference_reason(old, new, found)) or (
+        kin and _is_paraphrase(old, new, found, kin)
+    ):
         return Comparison(Verdict.SAME, "the same in other words", 1.0)
-    if why := contradiction(old, new, found):
+    if why := find_contradiction(old, new, found):
         return Comparison(Verdict.CONTRADICTS, why, found.similarity)
     for part in written.parts if "question" not in written.flags else ():
-        if why := _part_against(old, part, kin):
+        if why := _find_clause_contradiction(old, part, kin):
             return Comparison(Verdict.CONTRADICTS, why, found.similarity)
     return Comparison(Verdict.DIFFERENT, why_not, found.similarity)
 
 
-def _is_same_phrased(old: Statement, new: Statement, found: Difference, kin: Kin) -> bool:
-    if not found.old or not found.new or (other := rephrased(new, found, kin)) is new:
+def _is_paraphrase(old: Statement, new: Statement, found: StatementDifference, kin: Kin) -> bool:
+    if not found.old or not found.new or (other := align_phrase(new, found, kin)) is new:
         return False
-    return not why_not_same(old, other, difference(old, other))
+    return not find_difference_reason(old, other, compute_difference(old, other))
 
 
-def _part_against(old: Statement, part: Statement, kin: Kin | None) -> str:
+def _find_clause_contradiction(old: Statement, part: Statement, kin: Kin | None) -> str:
     """Why one clause of the new statement contradicts the old one; nothing if it does not."""
-    found = difference(old, part)
+    found = compute_difference(old, part)
     if found.old and found.new:
-        part = aligned(part, found, kin)
-        found = difference(old, part)
-    return contradiction(old, part, found) if why_not_same(old, part, found) else ""
+        part = align_words(part, found, kin)
+        found = compute_difference(old, part)
+    return find_contradiction(old, part, found) if find_difference_reason(old, part, found) else ""

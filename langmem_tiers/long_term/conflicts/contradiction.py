@@ -23,29 +23,29 @@ from langmem_tiers.long_term.conflicts.models import (
     SUBJECT,
     VERB,
 )
-from langmem_tiers.long_term.conflicts.role_swaps import swapped_roles
+from langmem_tiers.long_term.conflicts.role_swaps import find_swapped_roles
 from langmem_tiers.long_term.conflicts.single_value_slots import MULTI, PLANS, SHARED, is_exclusive
 from langmem_tiers.long_term.conflicts.vocabulary import (
     CLASSES,
     are_complements,
     are_opposite,
-    key_of,
-    keys_of,
-    share_class,
+    find_shared_class,
+    get_canonical_key,
+    get_canonical_keys,
 )
-from langmem_tiers.long_term.conflicts.word_families import are_akin
+from langmem_tiers.long_term.conflicts.word_families import are_related_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langmem_tiers.long_term.conflicts.differences import Difference
+    from langmem_tiers.long_term.conflicts.differences import StatementDifference
     from langmem_tiers.long_term.conflicts.models import Atom
     from langmem_tiers.long_term.conflicts.statement import Statement
 
 
-_REPLACE: Final = key_of("replace")
+_REPLACE: Final = get_canonical_key("replace")
 _ENDS: Final = {
-    key_of(verb): key_of(state)
+    get_canonical_key(verb): get_canonical_key(state)
     for verb, state in (
         ("retire", "work"), ("resign", "work"), ("fire", "work"), ("stop", "work"), ("leave", "work"),
         ("divorce", "marry"),
@@ -56,26 +56,26 @@ _UNSAID = frozenset({"always", "all", "any"})
 _LOOSE_roles = frozenset({OBJECT, COMPLEMENT, "to", REASON, VERB, SUBJECT})
 
 
-_WHEN = keys_of("last week year month yesterday today ago recently finally yet")
-_GETTING = keys_of("buy get adopt inherit acquire")
+_WHEN = get_canonical_keys("last week year month yesterday today ago recently finally yet")
+_GETTING = get_canonical_keys("buy get adopt inherit acquire")
 """What one has got one owns from then on."""
-_HAVING = keys_of("take attend subscribe pay receive")
+_HAVING = get_canonical_keys("take attend subscribe pay receive")
 _MUSIC = frozenset({"musical"})  # no kind of its own beside an instrument
 
 
 def is_denying(one: Statement) -> bool:
     """Whether it denies something, or says that something ended."""
-    return len(one.denials) % 2 == 1 or bool(_ended(one))
+    return len(one.denials) % 2 == 1 or bool(_find_termination_verbs(one))
 
 
-def _ended(one: Statement) -> frozenset[str]:
+def _find_termination_verbs(one: Statement) -> frozenset[str]:
     verbs = (atom for atom in one.atoms if atom.role == VERB and atom.key in GONE)
     return frozenset(
         atom.key for atom in verbs if is_past(word := atom.text.split()[0].lower()) or word in SAME_PASTS
     )
 
 
-def denied(old: Statement, new: Statement) -> str:
+def find_denial(old: Statement, new: Statement) -> str:
     """Why one denies what the other says; nothing if it does not.
 
     Who denies the general denies the particular, but not the other way around: "we do not deploy" rules out
@@ -84,8 +84,8 @@ def denied(old: Statement, new: Statement) -> str:
     if is_denying(old) == is_denying(new):
         return ""
     denying, affirming = (old, new) if is_denying(old) else (new, old)
-    ended = _ended(denying)
-    rest = _denied_of(denying, affirming, ended)
+    ended = _find_termination_verbs(denying)
+    rest = _find_denied_keys(denying, affirming, ended)
     said = affirming.keys | kinds_of(affirming.keys) | _MUSIC
     is_other = any(atom.determiner == "a" and atom.role == OBJECT for atom in denying.atoms)
     if ended and (is_other or "event" in affirming.flags):
@@ -96,16 +96,18 @@ def denied(old: Statement, new: Statement) -> str:
         not (rest or ended)
         or not rest <= said
         or (rest and rest <= _MUSIC)
-        or _is_given_up_there(rest, affirming)
+        or _is_abandoned_in(rest, affirming)
     ):
         return ""
     if not _can_be_denied(denying, affirming, is_end=bool(ended)):
         return ""
-    is_hit = _ends_it(denying, affirming, ended, rest) if ended else _shares_predicate(denying, affirming)
-    return f"one of them denies it: '{denying.text}'" if is_hit and not swapped_roles(old, new) else ""
+    is_hit = (
+        _ends_statement(denying, affirming, ended, rest) if ended else _shares_predicate(denying, affirming)
+    )
+    return f"one of them denies it: '{denying.text}'" if is_hit and not find_swapped_roles(old, new) else ""
 
 
-def _denied_of(denying: Statement, affirming: Statement, ended: frozenset[str]) -> frozenset[str]:
+def _find_denied_keys(denying: Statement, affirming: Statement, ended: frozenset[str]) -> frozenset[str]:
     """What must be said by the other for the denial to hit it."""
     rest = frozenset(atom.key for atom in denying.atoms if atom.role != REASON) - ended - _UNSAID
     rest -= _WHEN - affirming.keys
@@ -114,7 +116,7 @@ def _denied_of(denying: Statement, affirming: Statement, ended: frozenset[str]) 
     return rest - ({"allow"} if affirming.modals & {"may", "can", "must"} else set())
 
 
-def _is_given_up_there(keys: frozenset[str], affirming: Statement) -> bool:
+def _is_abandoned_in(keys: frozenset[str], affirming: Statement) -> bool:
     return any(
         affirming.roles[key] <= {REJECTED, "from"} for key in keys - {"from"} if key in affirming.roles
     )
@@ -122,7 +124,7 @@ def _is_given_up_there(keys: frozenset[str], affirming: Statement) -> bool:
 
 def _can_be_denied(denying: Statement, affirming: Statement, *, is_end: bool) -> bool:
     was_so = "past" in denying.flags and not is_end
-    if affirming.modals & {"may", "can"} and not _speaks_of_leave(denying):
+    if affirming.modals & {"may", "can"} and not _is_about_permission(denying):
         return False
     if affirming.predicates[0] in PLANS or ("past" in affirming.flags) != was_so:
         return False
@@ -132,7 +134,7 @@ def _can_be_denied(denying: Statement, affirming: Statement, *, is_end: bool) ->
     return "needless" not in denying.flags or "must" in affirming.modals or "need" in affirming.keys
 
 
-def _speaks_of_leave(one: Statement) -> bool:
+def _is_about_permission(one: Statement) -> bool:
     return bool(one.modals) or "imperative" in one.flags or "allow" in one.keys
 
 
@@ -140,7 +142,9 @@ def _subjects(one: Statement) -> set[str]:
     return {atom.key for atom in one.atoms if atom.role == SUBJECT} - {"project", "team"}
 
 
-def _ends_it(denying: Statement, affirming: Statement, ended: frozenset[str], rest: frozenset[str]) -> bool:
+def _ends_statement(
+    denying: Statement, affirming: Statement, ended: frozenset[str], rest: frozenset[str]
+) -> bool:
     # Who retired does not work any more, but may still live in Berlin; a subscription that stopped is no more.
     is_person = bool(denying.persons) or any(atom.is_capital for atom in denying.atoms if atom.key in rest)
     rest = frozenset(key for key in rest if ":" not in key)  # when it was says not what it was
@@ -148,7 +152,7 @@ def _ends_it(denying: Statement, affirming: Statement, ended: frozenset[str], re
     if is_person and is_subject_alone:
         ends = {_ENDS.get(key) for key in ended}
         return _subjects(affirming) == rest and affirming.predicates[0] in ends
-    if _only_stopped(affirming, denying):
+    if _is_only_stopped(affirming, denying):
         return False
     first = {atom.key for atom in affirming.atoms if atom.is_first and atom.role != VERB}
     return not first & rest or first <= rest  # the check that was cancelled is not the health check
@@ -166,15 +170,15 @@ def _shares_predicate(denying: Statement, affirming: Statement) -> bool:
     return bool(set(denying.predicates) & set(affirming.predicates))
 
 
-def given_up(keeping: Statement, leaving: Statement) -> str:
+def find_abandonment(keeping: Statement, leaving: Statement) -> str:
     """Why what the one says was given up for something else by the other; nothing if it was not."""
     if is_denying(keeping) or keeping.flags & {"past", "event"} or keeping.predicates[0] in PLANS | SHARED:
         return ""
-    if _is_of_somebody_else(keeping, leaving):
+    if _is_about_another_person(keeping, leaving):
         return ""
-    is_end = bool(_ended(leaving)) or leaving.predicates[0] == _REPLACE
-    left = _left(leaving, is_end=is_end)
-    if is_end and (not _is_head_kept(left, keeping) or _only_stopped(keeping, leaving)):
+    is_end = bool(_find_termination_verbs(leaving)) or leaving.predicates[0] == _REPLACE
+    left = _find_abandoned_atoms(leaving, is_end=is_end)
+    if is_end and (not _is_head_kept(left, keeping) or _is_only_stopped(keeping, leaving)):
         return ""
     kept = [
         atom for atom in left if atom.key in keeping.keys and not keeping.roles[atom.key] & {REJECTED, "from"}
@@ -193,16 +197,20 @@ def given_up(keeping: Statement, leaving: Statement) -> str:
     return "" if limits else f"'{kept[0].text}' was given up"
 
 
-def _is_of_somebody_else(keeping: Statement, leaving: Statement) -> bool:
+def _is_about_another_person(keeping: Statement, leaving: Statement) -> bool:
     # The user's brother left: the user did not.
     does = (any(role == SUBJECT for _, role in one.person_roles) for one in (keeping, leaving))
     owned = any(role == OWNER for _, role in leaving.person_roles)
     return next(does) and not next(does) and owned and bool(_subjects(leaving) - keeping.keys)
 
 
-def _only_stopped(keeping: Statement, leaving: Statement) -> bool:
+def _is_only_stopped(keeping: Statement, leaving: Statement) -> bool:
     # Who stopped the car still drives it.
-    return bool(leaving.persons) and _ended(leaving) == {"stop"} and keeping.predicates[0] not in _HAVING
+    return (
+        bool(leaving.persons)
+        and _find_termination_verbs(leaving) == {"stop"}
+        and keeping.predicates[0] not in _HAVING
+    )
 
 
 def _is_head_kept(left: list[Atom], keeping: Statement) -> bool:
@@ -213,7 +221,7 @@ def _is_head_kept(left: list[Atom], keeping: Statement) -> bool:
     return not objects or objects[-1] in keeping.keys
 
 
-def _left(leaving: Statement, *, is_end: bool) -> list[Atom]:
+def _find_abandoned_atoms(leaving: Statement, *, is_end: bool) -> list[Atom]:
     roles = {REJECTED}
     if leaving.predicates[0] in CHANGES:
         roles.add("from")
@@ -276,25 +284,27 @@ _PHRASES: Final = (
     (("come", "off"), "come off"), (("move", "out"), "move out"), (("drop", "out"), "drop out"),
     (("take", "off"), "come off"), (("get", "off"), "come off"), (("get", "over"), "recover"),
 )  # fmt: skip
-_LIGHT: Final = keys_of(
+_LIGHT: Final = get_canonical_keys(
     "new own take have get go be still currently looking member work on in at of the job own name"
 )
-_TIME_WORDS: Final = keys_of("last week year month day yesterday today ago recently finally again now since")
+_TIME_WORDS: Final = get_canonical_keys(
+    "last week year month day yesterday today ago recently finally again now since"
+)
 
 
-def _endings() -> dict[str, frozenset[str]]:
+def _parse_endings() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for line in _TABLE.strip().splitlines():
         verb, _, states = line.partition(":")
-        key = key_of(verb) if " " not in verb else verb
-        found[key] = found.get(key, frozenset()) | keys_of(states)
+        key = get_canonical_key(verb) if " " not in verb else verb
+        found[key] = found.get(key, frozenset()) | get_canonical_keys(states)
     return found
 
 
-_ENDINGS: Final = _endings()
+_ENDINGS: Final = _parse_endings()
 
 
-def ended_state(old: Statement, new: Statement) -> str:
+def find_ended_state(old: Statement, new: Statement) -> str:
     """Which verb of the new statement ends the state that the old one tells of; nothing if none does."""
     if old.denials or new.denials or old.flags & {"past", "event"} or new.modals or old.modals:
         return ""
@@ -302,13 +312,13 @@ def ended_state(old: Statement, new: Statement) -> str:
         return ""  # closed on Fridays
     if "back" in new.keys and any("from" in roles and key in old.keys for key, roles in new.roles.items()):
         return "it is over: somebody is back" if old.persons <= new.persons else ""
-    for verb, key in _ending_verbs(new):
+    for verb, key in _find_ending_verbs(new):
         if _is_ended(old, new, key):
             return f"'{verb}' ends it"
     return ""
 
 
-def _ending_verbs(one: Statement) -> list[tuple[str, str]]:
+def _find_ending_verbs(one: Statement) -> list[tuple[str, str]]:
     verbs = []
     keys = [atom.key for atom in one.atoms]
     for phrase, key in _PHRASES:
@@ -331,16 +341,16 @@ def _is_ended(old: Statement, new: Statement, verb: str) -> bool:
     if not state or not old.persons <= new.persons | {"we"} or verb in old.keys:
         return False
     left = {atom.key for atom in old.atoms if atom.kind == "word"} - state - _LIGHT - new.keys
-    left = {key for key in left if not any(are_akin(key, other) for other in new.keys)}
+    left = {key for key in left if not any(are_related_words(key, other) for other in new.keys)}
     if left:
         return False
     shared = (old.keys & new.keys) - _LIGHT
     if not shared and not (state - {"be", "own", "live", "work"} and old.persons == new.persons):
         return False
-    return not _tells_of_another(old, new, shared)
+    return not _is_about_another(old, new, shared)
 
 
-def _tells_of_another(old: Statement, new: Statement, shared: frozenset[str] | set[str]) -> bool:
+def _is_about_another(old: Statement, new: Statement, shared: frozenset[str] | set[str]) -> bool:
     """Whether somebody else did it, or did it to something else."""
     subjects = {
         atom.key for atom in new.atoms if atom.is_first and atom.role in {SUBJECT, OBJECT}
@@ -355,7 +365,7 @@ def _tells_of_another(old: Statement, new: Statement, shared: frozenset[str] | s
         and atom.kind == "word"
         and atom.key not in _TIME_WORDS | _LIGHT
     ]
-    return bool(objects) and not any(are_akin(objects[-1], key) for key in old.keys | shared)
+    return bool(objects) and not any(are_related_words(objects[-1], key) for key in old.keys | shared)
 
 
 _DIETS: Final = {
@@ -367,7 +377,7 @@ _DIETS: Final = {
 }
 
 
-def broken_diet(one: Statement, other: Statement) -> str:
+def find_diet_violation(one: Statement, other: Statement) -> str:
     """What the other eats or drinks although the one is on a diet without it; nothing if there is no such thing."""
     diets = one.keys & _DIETS.keys()
     if len(one.keys) != 1 or not diets or one.denials or other.denials or other.flags & {"past", "event"}:
@@ -380,34 +390,36 @@ def broken_diet(one: Statement, other: Statement) -> str:
 
 
 _FAMILIES: Final = (
-    keys_of("use choose switch migrate be build replace adopt"),
-    keys_of("live move locate be"),
-    keys_of("work join be"),
-    keys_of("be happen set cost"),
-    keys_of("be set change update switch"),
-    keys_of("name rename"),
-    keys_of("build write rewrite implement code create redo"),
-    keys_of("be happen start"),
+    get_canonical_keys("use choose switch migrate be build replace adopt"),
+    get_canonical_keys("live move locate be"),
+    get_canonical_keys("work join be"),
+    get_canonical_keys("be happen set cost"),
+    get_canonical_keys("be set change update switch"),
+    get_canonical_keys("name rename"),
+    get_canonical_keys("build write rewrite implement code create redo"),
+    get_canonical_keys("be happen start"),
 )
-_TO_VALUES: Final = CHANGES | keys_of("increase decrease postpone reschedule set")
-_MEASURING: Final = keys_of("own pay earn take last cost weigh need set happen wear hold measure charge") | {
+_TO_VALUES: Final = CHANGES | get_canonical_keys("increase decrease postpone reschedule set")
+_MEASURING: Final = get_canonical_keys(
+    "own pay earn take last cost weigh need set happen wear hold measure charge"
+) | {
     "be",
     "",
 }
 """Verbs by which a value is said of something."""
 _ORDERING: Final = frozenset({"over", "than", "before", "after", "above", "below", REJECTED})
-_NEWLY: Final = keys_of("new now instead next")
+_NEWLY: Final = get_canonical_keys("new now instead next")
 _CERTAIN: Final = frozenset({"must", "should", "will"})
-_SETTLED: Final = keys_of("use choose happen start end open close leave arrive") | {"be"}
+_SETTLED: Final = get_canonical_keys("use choose happen start end open close leave arrive") | {"be"}
 """Verbs that say the same of what is and of what is settled to be."""
-_DEMANDS: Final = keys_of("want need")
+_DEMANDS: Final = get_canonical_keys("want need")
 _LIKE_PLACES: Final = frozenset({OBJECT, COMPLEMENT, "to", "in", "on", "at", "for", "by", SUBJECT})
 _MEANS: Final = frozenset({"with", "in", "on"})
 _OBJECTS: Final = frozenset({OBJECT, COMPLEMENT})
 _MOST_ATOMS, _MOST_VALUES = 24, 4
 
 
-def contradiction(old: Statement, new: Statement, found: Difference) -> str:
+def find_contradiction(old: Statement, new: Statement, found: StatementDifference) -> str:
     """Why the two contradict each other; nothing if they do not."""
     if "question" in old.flags | new.flags or "might" in old.modals | new.modals:
         return ""
@@ -416,42 +428,42 @@ def contradiction(old: Statement, new: Statement, found: Difference) -> str:
     if not (found.common or old.persons & new.persons) or max(len(old.atoms), len(new.atoms)) > _MOST_ATOMS:
         return ""
     return (
-        denied(old, new)
-        or given_up(old, new)
-        or given_up(new, old)
-        or ended_state(old, new)
-        or broken_diet(old, new)
-        or broken_diet(new, old)
-        or _reordered(old, new, found)
-        or _opposed(old, new, found)
-        or _replaced(old, new, found)
+        find_denial(old, new)
+        or find_abandonment(old, new)
+        or find_abandonment(new, old)
+        or find_ended_state(old, new)
+        or find_diet_violation(old, new)
+        or find_diet_violation(new, old)
+        or _find_reordering(old, new, found)
+        or _find_opposition(old, new, found)
+        or _find_replacement(old, new, found)
     )
 
 
-def _reordered(old: Statement, new: Statement, found: Difference) -> str:
+def _find_reordering(old: Statement, new: Statement, found: StatementDifference) -> str:
     """The same parts in another order of rank: tea over coffee, coffee over tea."""
     if found.old or found.new or old.denials or new.denials:
         return ""
     moved = {
         role for atom in old.atoms for role in old.roles[atom.key] ^ new.roles.get(atom.key, frozenset())
     }
-    return swapped_roles(old, new) if moved & _ORDERING else ""
+    return find_swapped_roles(old, new) if moved & _ORDERING else ""
 
 
-def _opposed(old: Statement, new: Statement, found: Difference) -> str:
-    ones, others = _without_reasons(found.old), _without_reasons(found.new)
-    if old.denials or new.denials or not _hold_alike(old, new):
+def _find_opposition(old: Statement, new: Statement, found: StatementDifference) -> str:
+    ones, others = _drop_reasons(found.old), _drop_reasons(found.new)
+    if old.denials or new.denials or not _have_same_validity(old, new):
         return ""
     if len(ones) + len(others) == 1:
-        return _lacks(old, new) if others else _lacks(new, old)
+        return _find_missing_attribute(old, new) if others else _find_missing_attribute(new, old)
     if len(ones) != 1 or len(others) != 1 or not are_opposite(ones[0].key, others[0].key):
         return ""
     one, other = ones[0], others[0]
     if "told" in old.flags & new.flags and not are_complements(one.key, other.key):
         return ""  # what was bought can be sold later, but who failed did not pass
-    if _names_the_subject(old, new, one, other) or _holds_of_several(old, one, other):
+    if _names_the_subject(old, new, one, other) or _applies_to_several(old, one, other):
         return ""
-    is_swapped = one.role != "preposition" and swapped_roles(old, new)
+    is_swapped = one.role != "preposition" and find_swapped_roles(old, new)
     return "" if is_swapped else f"'{one.text}' against '{other.text}'"
 
 
@@ -462,25 +474,25 @@ def _names_the_subject(old: Statement, new: Statement, one: Atom, other: Atom) -
     return old.predicates[0] not in {"prefer", "choose"} or "passive" not in old.flags & new.flags
 
 
-def _holds_of_several(old: Statement, one: Atom, other: Atom) -> bool:
+def _applies_to_several(old: Statement, one: Atom, other: Atom) -> bool:
     # Two dogs, a big one and a small one; but hair is long or short.
     if old.predicates[0] not in MULTI or one.key == old.predicates[0] or old.predicates[0] in _DEMANDS:
         return False
     return old.predicates[0] != "own" or "a" in {one.determiner, other.determiner}
 
 
-def _lacks(having: Statement, lacking: Statement) -> str:
+def _find_missing_attribute(having: Statement, lacking: Statement) -> str:
     missed = [atom for atom in lacking.atoms if atom.role == "without"]
     if not missed or "with" not in having.roles.get(missed[0].key, ()):
         return ""
     return f"with and without '{missed[0].text}'"
 
 
-def _without_reasons(atoms: Iterable[Atom]) -> list[Atom]:
+def _drop_reasons(atoms: Iterable[Atom]) -> list[Atom]:
     return [atom for atom in atoms if REASON not in {atom.role, atom.key}]
 
 
-def _hold_alike(old: Statement, new: Statement) -> bool:
+def _have_same_validity(old: Statement, new: Statement) -> bool:
     is_change = new.predicates[0] in _TO_VALUES
     if not is_change and ("past" in old.flags or "past" in new.flags):
         measured = {"be", "cost", "weigh", "last"}
@@ -491,8 +503,13 @@ def _hold_alike(old: Statement, new: Statement) -> bool:
     return old.modals - _CERTAIN == new.modals - _CERTAIN
 
 
-def _replaced(old: Statement, new: Statement, found: Difference) -> str:
-    if is_denying(old) or is_denying(new) or "also" in old.flags | new.flags or not _hold_alike(old, new):
+def _find_replacement(old: Statement, new: Statement, found: StatementDifference) -> str:
+    if (
+        is_denying(old)
+        or is_denying(new)
+        or "also" in old.flags | new.flags
+        or not _have_same_validity(old, new)
+    ):
         return ""
     if (old.keys | new.keys) & PLANS - found.common or len(old.predicates) > 1:
         return ""
@@ -506,10 +523,12 @@ def _replaced(old: Statement, new: Statement, found: Difference) -> str:
     ):
         return ""
     is_word = any(atom.kind == "word" for atom in (*ones, *others))
-    if not _are_related(old, new, is_word=is_word) or not _stand_alike(ones, others):
+    if not _are_related(old, new, is_word=is_word) or not _have_matching_roles(ones, others):
         return ""
     is_other_claim = is_exclusive(old, new, ones, others)
-    return f"'{_said(ones)}' against '{_said(others)}' in the same place" if is_other_claim else ""
+    return (
+        f"'{_join_texts(ones)}' against '{_join_texts(others)}' in the same place" if is_other_claim else ""
+    )
 
 
 def _are_related(old: Statement, new: Statement, *, is_word: bool) -> bool:
@@ -531,14 +550,14 @@ def _values(one: Statement, atoms: Iterable[Atom]) -> list[Atom]:
     atoms = list(atoms)
     if any(atom.kind == "number" for atom in atoms):
         left_out |= {"only"}
-    return [atom for atom in _without_reasons(atoms) if atom.role != VERB and atom.key not in left_out]
+    return [atom for atom in _drop_reasons(atoms) if atom.role != VERB and atom.key not in left_out]
 
 
 def _is_list(atoms: Sequence[Atom]) -> bool:
     return len(atoms) > 1 and all(atom.key in CLASSES for atom in atoms)
 
 
-def _stand_alike(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
+def _have_matching_roles(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
     roles, other_roles = ({atom.role for atom in atoms} for atoms in (ones, others))
     both = (*ones, *others)
     is_word = any(atom.kind == "word" for atom in both)
@@ -547,7 +566,7 @@ def _stand_alike(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
         return roles == other_roles and not is_word and not any(atom.is_first for atom in both)
     if roles == other_roles:
         return True
-    if roles | other_roles <= _MEANS and share_class(ones[-1].key, others[-1].key):
+    if roles | other_roles <= _MEANS and find_shared_class(ones[-1].key, others[-1].key):
         return True
     if other_roles == {"to"} and roles == {"with"}:
         return True  # is with one bank, switched to another
@@ -555,5 +574,5 @@ def _stand_alike(ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
     return roles | other_roles <= loose
 
 
-def _said(atoms: Iterable[Atom]) -> str:
+def _join_texts(atoms: Iterable[Atom]) -> str:
     return " ".join(atom.text for atom in atoms)

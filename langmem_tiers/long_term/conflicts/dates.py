@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.pieces import Piece, word_at, written
+from langmem_tiers.long_term.conflicts.pieces import Piece, join_pieces, word_at
 from langmem_tiers.long_term.conflicts.quantities import (
     CURRENCIES,
     ORDINALS,
@@ -48,7 +48,7 @@ def is_day(word: str) -> bool:
     return word in _DAYS
 
 
-def fold(pieces: Sequence[Piece]) -> list[Piece]:
+def merge_values(pieces: Sequence[Piece]) -> list[Piece]:
     """The same pieces, with each number, date and time as one piece that holds its value."""
     folded: list[Piece] = []
     at = 0
@@ -85,13 +85,13 @@ def _plain_number(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         word_at(pieces, at - 1) == "at"
         and 0 <= number <= 24
         and number == int(number)
-        and _ends(pieces, stop)
+        and _is_at_end(pieces, stop)
     ):
-        return Piece("time", written(pieces, at, stop), f"{int(number):02}:00"), stop
+        return Piece("time", join_pieces(pieces, at, stop), f"{int(number):02}:00"), stop
     return None
 
 
-def _ends(pieces: Sequence[Piece], at: int) -> bool:
+def _is_at_end(pieces: Sequence[Piece], at: int) -> bool:
     word = word_at(pieces, at)
     return at >= len(pieces) or pieces[at].kind == "mark" or word in _BEHIND_TIMES or word in _DAYS
 
@@ -99,7 +99,7 @@ def _ends(pieces: Sequence[Piece], at: int) -> bool:
 def _date(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     piece = pieces[at]
     if piece.kind == "date":
-        return piece._replace(word=_iso(piece.word)), at + 1
+        return piece._replace(word=_to_iso(piece.word)), at + 1
     if piece.word in _MONTHS and piece.kind == "word":
         return _month_first(pieces, at)
     if (day := _day(pieces, at)) is None:
@@ -122,7 +122,7 @@ def _month_first(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     is_word = pieces[at].word in {"may", "march", "mar"} and not pieces[at].is_capital
     if not year and (is_word or at == 0):
         return None
-    return Piece("date", written(pieces, at, stop), f"{year}-{month:02}"), stop
+    return Piece("date", join_pieces(pieces, at, stop), f"{year}-{month:02}"), stop
 
 
 def _day(pieces: Sequence[Piece], at: int) -> tuple[int, int] | None:
@@ -138,10 +138,10 @@ def _year(pieces: Sequence[Piece], at: int) -> tuple[str, int]:
 
 
 def _day_piece(pieces: Sequence[Piece], place: tuple[int, int], year: str, month: int, day: int) -> Piece:
-    return Piece("date", written(pieces, *place), f"{year}-{month:02}-{day:02}")
+    return Piece("date", join_pieces(pieces, *place), f"{year}-{month:02}-{day:02}")
 
 
-def _iso(text: str) -> str:
+def _to_iso(text: str) -> str:
     parts = [int(part) for part in re.split("[-/.]", text)]
     if len(parts) == 2:
         return f"{parts[0]}-{parts[1]:02}"
@@ -156,7 +156,7 @@ def _iso(text: str) -> str:
 def _clock(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     piece = pieces[at]
     if piece.kind == "time" and (match := _TIME.match(piece.word)):
-        return _written_clock(pieces, at, match)
+        return _parse_written_time(pieces, at, match)
     if piece.word in {"noon", "midday", "midnight"}:
         return piece._replace(kind="time", word="00:00" if piece.word == "midnight" else "12:00"), at + 1
     if (
@@ -164,13 +164,13 @@ def _clock(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         and word_at(pieces, at + 1) in {"past", "to"}
         and at + 2 < len(pieces)
     ):
-        return _spoken(pieces, at)
+        return _parse_spoken_time(pieces, at)
     if word_at(pieces, at + 1) in {"o'clock", "oclock"} and (hour := number_at(pieces, at)) is not None:
-        return Piece("time", written(pieces, at, at + 2), f"{int(hour[0]):02}:00"), at + 2
+        return Piece("time", join_pieces(pieces, at, at + 2), f"{int(hour[0]):02}:00"), at + 2
     return _part_of_day(pieces, at)
 
 
-def _written_clock(pieces: Sequence[Piece], at: int, match: re.Match[str]) -> tuple[Piece, int]:
+def _parse_written_time(pieces: Sequence[Piece], at: int, match: re.Match[str]) -> tuple[Piece, int]:
     hour, minute, stop = int(match[1]), match[2] or "00", at + 1
     half = match[4]
     if half is None and word_at(pieces, stop) in {"am", "pm"}:
@@ -180,7 +180,7 @@ def _written_clock(pieces: Sequence[Piece], at: int, match: re.Match[str]) -> tu
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
     seconds = f":{match[3]}" if match[3] and match[3] != "00" else ""
-    return Piece("time", written(pieces, at, stop), f"{hour:02}:{minute}{seconds}"), stop
+    return Piece("time", join_pieces(pieces, at, stop), f"{hour:02}:{minute}{seconds}"), stop
 
 
 def _part_of_day(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
@@ -192,10 +192,10 @@ def _part_of_day(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     if found is None or not 0 < found[0] <= 12 or found[0] != int(found[0]):
         return None
     hour = int(found[0]) % 12 + (0 if words[2] == "morning" else 12)
-    return Piece("time", written(pieces, at, at + 4), f"{hour:02}:00"), at + 4
+    return Piece("time", join_pieces(pieces, at, at + 4), f"{hour:02}:00"), at + 4
 
 
-def _spoken(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
+def _parse_spoken_time(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     found = number_at(pieces, at + 2)
     if found is None or not 0 < found[0] <= 24:
         return None
@@ -206,4 +206,4 @@ def _spoken(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         half, stop = _HALVES[word_at(pieces, stop + 2)], stop + 2
     if half in {"am", "pm"}:
         minutes, stop = minutes % 720 + (720 if half == "pm" else 0), stop + 1
-    return Piece("time", written(pieces, at, stop), f"{minutes // 60:02}:{minutes % 60:02}"), stop
+    return Piece("time", join_pieces(pieces, at, stop), f"{minutes // 60:02}:{minutes % 60:02}"), stop

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langmem_tiers.long_term.conflicts.dates import is_day
 from langmem_tiers.long_term.conflicts.models import COMPLEMENT, OBJECT, VERB
-from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, keys_of
+from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, get_canonical_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,14 @@ _DOUBLE = re.compile(r"(.)\1+")
 _LIGHT_WITH_AS = frozenset("use work serve act function".split())
 _OBLIGING = {"need": frozenset({"must"}), "allow": frozenset({"may", "can"})}
 """Verbs that say what modals say."""
-_STATES_OF = keys_of("have suffer get experience do make take")
+_STATES_OF = get_canonical_keys("have suffer get experience do make take")
 """Verbs of having or doing that say nothing beside what one has or does."""
-_MEASURES = dict.fromkeys(keys_of("last take cost weigh measure amount total name"), frozenset({"be"})) | {
-    "hold": frozenset({"happen"})
-}
+_MEASURES = dict.fromkeys(
+    get_canonical_keys("last take cost weigh measure amount total name"), frozenset({"be"})
+) | {"hold": frozenset({"happen"})}
 """Verbs that say no more than others: what costs 5 is 5, what is held happens."""
 _IMPLIED = {
-    verb: keys_of(nouns)
+    verb: get_canonical_keys(nouns)
     for verb, nouns in (
         ("pay", "rent fee bill mortgage"), ("wear", "size"), ("take", "dose dosage"), ("earn", "salary"),
         ("write", "thesis dissertation essay novel"), ("work", "job shift"), ("hold", "title record"),
@@ -42,12 +42,12 @@ _IMPLIED = {
 }  # fmt: skip
 """Verbs that their objects say already."""
 _ABOUT_TIMES = frozenset("date time day year month".split())
-_ABOUT_SPANS = keys_of("long last take duration period length")
-_ABOUT_NUMBERS = keys_of("old age number dose dosage amount total count threshold")
+_ABOUT_SPANS = get_canonical_keys("long last take duration period length")
+_ABOUT_NUMBERS = get_canonical_keys("old age number dose dosage amount total count threshold")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StatementDifference:
     """How two statements differ in what they are made of."""
 
     old: tuple[Atom, ...]
@@ -58,15 +58,15 @@ class Difference:
     similarity: float
 
 
-def difference(old: Statement, new: Statement) -> Difference:
+def compute_difference(old: Statement, new: Statement) -> StatementDifference:
     """What stands in only one of the two."""
     common = old.keys & new.keys
     similarity = len(common) / len(old.keys | new.keys)
-    only_old = [atom for atom in _only(old, new) if not _is_light(atom, old, new)]
-    only_new = [atom for atom in _only(new, old) if not _is_light(atom, new, old)]
+    only_old = [atom for atom in _find_unshared_atoms(old, new) if not _is_light(atom, old, new)]
+    only_new = [atom for atom in _find_unshared_atoms(new, old) if not _is_light(atom, new, old)]
     if only_old and only_new and _are_spelled_alike(only_old, only_new):
-        return Difference((), (), common, 1.0)
-    return Difference(tuple(only_old), tuple(only_new), common, similarity)
+        return StatementDifference((), (), common, 1.0)
+    return StatementDifference(tuple(only_old), tuple(only_new), common, similarity)
 
 
 def _are_spelled_alike(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
@@ -76,7 +76,7 @@ def _are_spelled_alike(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
     one, other = ("".join(atom.text.lower() for atom in atoms) for atoms in (ones, others))
     if _is_short_for(ones, others) or _is_short_for(others, ones):
         return True
-    return one == other or (min(len(one), len(other)) >= _LONG and _squeezed(one) == _squeezed(other))
+    return one == other or (min(len(one), len(other)) >= _LONG and _squeeze(one) == _squeeze(other))
 
 
 def _is_short_for(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
@@ -86,11 +86,11 @@ def _is_short_for(ones: Iterable[Atom], others: Iterable[Atom]) -> bool:
     return short.isupper() and len(short) > 1 and short.lower() == initials.lower()
 
 
-def _squeezed(word: str) -> str:
+def _squeeze(word: str) -> str:
     return _DOUBLE.sub(r"\1", word)
 
 
-def _only(one: Statement, other: Statement) -> list[Atom]:
+def _find_unshared_atoms(one: Statement, other: Statement) -> list[Atom]:
     return list({atom.key: atom for atom in one.atoms if atom.key not in other.keys}.values())
 
 
@@ -108,7 +108,7 @@ def _is_light(atom: Atom, one: Statement, other: Statement) -> bool:
             roles == {"from"} and {OBJECT, COMPLEMENT} & other.roles.get(key, frozenset())
             for key, roles in one.roles.items()
         )
-    return _repeats(atom, common | _values_of(one, other)) or _is_known_of(atom, one, common)
+    return _repeats_value(atom, common | _values_of(one, other)) or _is_known_of(atom, one, common)
 
 
 def _is_implied(verb: Atom, one: Statement, other: Statement) -> bool:
@@ -139,7 +139,7 @@ def _is_one_of(one: Statement, other: Statement) -> bool:
     )
 
 
-def _repeats(atom: Atom, common: frozenset[str]) -> bool:
+def _repeats_value(atom: Atom, common: frozenset[str]) -> bool:
     """Whether it only says what a value says already: the date of a date, the day of a date."""
     if atom.kind == "day":
         return any(key.startswith("date:") and key.count("-") == 2 for key in common)

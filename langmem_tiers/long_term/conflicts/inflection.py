@@ -102,7 +102,7 @@ IRREGULAR_BASES = frozenset(line.split()[0] for line in _IRREGULAR_VERBS.split("
 """Verbs with forms of their own."""
 
 
-def _irregular() -> dict[str, str]:
+def _parse_irregular_forms() -> dict[str, str]:
     forms: dict[str, str] = {}
     for line in (*_IRREGULAR_NOUNS.split(";"), *_IRREGULAR_VERBS.split(";")):
         base, *others = line.split() or [""]
@@ -110,7 +110,7 @@ def _irregular() -> dict[str, str]:
     return forms
 
 
-_IRREGULAR = _irregular()
+_IRREGULAR = _parse_irregular_forms()
 _IRREGULAR_PASTS = frozenset(
     form
     for line in _IRREGULAR_VERBS.split(";")
@@ -128,24 +128,24 @@ def stem(word: str) -> str:
     """The stem of a word in lower case."""
     if (irregular := _IRREGULAR.get(word)) is not None:
         return irregular
-    word = _american(word)
+    word = _americanize(word)
     if word in _KEPT or len(word) <= 3 or not word.isalpha() or not word.isascii():
         return word
-    singular = _without_plural(word)
+    singular = _strip_plural(word)
     if singular.endswith("ie") and len(singular) > 4:
         return f"{singular[:-2]}y"  # "movies" have lost it already
     if (irregular := _IRREGULAR.get(singular)) is not None:
         return irregular
-    return _without_e(_without_verb_ending(singular))
+    return _strip_final_e(_strip_verb_ending(singular))
 
 
 @lru_cache(maxsize=50_000)
 def is_past(word: str) -> bool:
     """Whether it is the past form of a verb, as far as its letters tell."""
-    return word in _IRREGULAR_PASTS or (word.endswith("ed") and stem(word) != _without_e(word))
+    return word in _IRREGULAR_PASTS or (word.endswith("ed") and stem(word) != _strip_final_e(word))
 
 
-def _american(word: str) -> str:
+def _americanize(word: str) -> str:
     if word in _SPELLINGS:
         return _SPELLINGS[word]
     base = word.removesuffix("s")
@@ -162,7 +162,7 @@ def _american(word: str) -> str:
     return word
 
 
-def _without_plural(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "shes", "ches", "xes", "zzes")):
@@ -174,7 +174,7 @@ def _without_plural(word: str) -> str:
     return word
 
 
-def _without_verb_ending(word: str) -> str:
+def _strip_verb_ending(word: str) -> str:
     if word.endswith("ied") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith("ed") and not word.endswith("eed"):
@@ -192,6 +192,6 @@ def _without_verb_ending(word: str) -> str:
     return base + "e" if len(base) < _SHORT and _LOST_E.search(base) else base
 
 
-def _without_e(word: str) -> str:
+def _strip_final_e(word: str) -> str:
     # Short words keep it: a plane is no plan. Long ones lose it, as their forms in -ed and -ing have.
     return word[:-1] if len(word) > _SHORT and word.endswith("e") and not word.endswith("ee") else word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from langmem_tiers.long_term.conflicts.dates import fold, is_day
+from langmem_tiers.long_term.conflicts.dates import is_day, merge_values
 from langmem_tiers.long_term.conflicts.function_words import (
     ASSISTANTS,
     BE,
@@ -20,8 +20,8 @@ from langmem_tiers.long_term.conflicts.function_words import (
     PREPOSITIONS,
 )
 from langmem_tiers.long_term.conflicts.inflection import is_past, stem
-from langmem_tiers.long_term.conflicts.rates import rated
-from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, NOUNS_TOO, PHRASES, VERBS, key_of
+from langmem_tiers.long_term.conflicts.rates import merge_rates
+from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, NOUNS_TOO, PHRASES, VERBS, get_canonical_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +58,19 @@ def is_letter(pieces: Sequence[Piece], place: int) -> bool:
     behind = pieces[place + 1] if place + 1 < len(pieces) else None
     if behind is None or behind.word in BE:
         return True
-    return behind.word.endswith("s") and key_of(behind.word) in VERBS and key_of(behind.word) not in NOUNS_TOO
+    return (
+        behind.word.endswith("s")
+        and get_canonical_key(behind.word) in VERBS
+        and get_canonical_key(behind.word) not in NOUNS_TOO
+    )
 
 
-def was_habit(pieces: Sequence[Piece], at: int) -> bool:
+def is_past_habit(pieces: Sequence[Piece], at: int) -> bool:
     """Whether it begins "used to live", but not "is used to store"."""
     if [piece.word for piece in pieces[at : at + 2]] != ["used", "to"] or at + 2 >= len(pieces):
         return False
     is_passive = at > 0 and pieces[at - 1].word in BE
-    return not is_passive and (pieces[at + 2].word == "be" or key_of(pieces[at + 2].word) in VERBS)
+    return not is_passive and (pieces[at + 2].word == "be" or get_canonical_key(pieces[at + 2].word) in VERBS)
 
 
 def is_participle(behind: Piece | None) -> bool:
@@ -85,7 +89,7 @@ def is_speaker(piece: Piece, behind: Piece | None) -> bool:
         return True
     if behind.word in BE or behind.word in NEGATIONS or behind.word in DO or behind.word == "'s":
         return True
-    key = key_of(behind.word)
+    key = get_canonical_key(behind.word)
     if not key or key in VERBS or key in MODALS or key in PREPOSITIONS or key in CONJUNCTIONS:
         return True
     return behind.word not in _OF_USERS and (is_past(behind.word) or ends_like_verb(behind.word))
@@ -105,9 +109,9 @@ def is_noun(piece: Piece, key: str, behind: Piece | None, *, is_start: bool) -> 
     if is_start and (piece.word.endswith("s") or (key in _NUMBERED and behind and behind.kind == "number")):
         return True  # no command ends in s: "tests run in parallel"; and "step 2" is none
     word = behind.word if behind is not None else ""
-    if word.endswith("s") and not piece.word.endswith("s") and key_of(word) in VERBS:
+    if word.endswith("s") and not piece.word.endswith("s") and get_canonical_key(word) in VERBS:
         return not is_start  # "the health check runs"
-    return word in BE or word == "'s" or key_of(word) in MODALS or word in COPULAS or word == "of"
+    return word in BE or word == "'s" or get_canonical_key(word) in MODALS or word in COPULAS or word == "of"
 
 
 _VERBS_IN_ING = {
@@ -133,7 +137,7 @@ _ABOUT_NUMBERS = {
 _PARTS = (("modal", MODALS), ("preposition", PREPOSITIONS), ("conjunction", CONJUNCTIONS), ("verb", VERBS))
 
 
-class Item(NamedTuple):
+class SentenceItem(NamedTuple):
     """One part of a sentence."""
 
     part: str
@@ -148,12 +152,12 @@ class Item(NamedTuple):
     word: str = ""
 
 
-def items_of(pieces: Sequence[Piece]) -> list[Item]:
+def build_items(pieces: Sequence[Piece]) -> list[SentenceItem]:
     """The items of a text, in their order."""
-    return _with_verbs(_phrased(_determined(fold(rated(pieces)))))
+    return _tag_missing_verbs(_merge_phrases(_attach_determiners(merge_values(merge_rates(pieces)))))
 
 
-def _with_verbs(items: list[Item]) -> list[Item]:
+def _tag_missing_verbs(items: list[SentenceItem]) -> list[SentenceItem]:
     # A clause has a verb: where none is known, it is the first word in -ed or -s behind another word.
     start = 0
     for place in range(len(items) + 1):
@@ -171,7 +175,7 @@ def _with_verbs(items: list[Item]) -> list[Item]:
     return items
 
 
-def _starts_with_person(items: list[Item], start: int, stop: int) -> bool:
+def _starts_with_person(items: list[SentenceItem], start: int, stop: int) -> bool:
     # "The user abstains": behind a person stands a verb, known or not.
     if start >= stop or items[start].part != "person":
         return False
@@ -179,12 +183,12 @@ def _starts_with_person(items: list[Item], start: int, stop: int) -> bool:
     return at < stop and _looks_like_verb(items[at])
 
 
-def _looks_like_verb(item: Item) -> bool:
+def _looks_like_verb(item: SentenceItem) -> bool:
     is_form = item.is_past or ends_like_verb(item.word)
     return item.part == "content" and item.kind == "word" and not item.determiner and is_form
 
 
-def _determined(pieces: Sequence[Piece]) -> list[Piece]:
+def _attach_determiners(pieces: Sequence[Piece]) -> list[Piece]:
     # Articles go, and what follows them keeps which one it was.
     found: list[Piece] = []
     determiner = ""
@@ -198,12 +202,12 @@ def _determined(pieces: Sequence[Piece]) -> list[Piece]:
     return found
 
 
-def _phrased(pieces: Sequence[Piece]) -> list[Item]:
+def _merge_phrases(pieces: Sequence[Piece]) -> list[SentenceItem]:
     stems = [stem(piece.word) if piece.kind == "word" else piece.word for piece in pieces]
-    found: list[Item] = []
+    found: list[SentenceItem] = []
     at = 0
     while at < len(pieces):
-        canonical, stop = _phrase(pieces, stems, at)
+        canonical, stop = _find_phrase(pieces, stems, at)
         if stop > at + 1:
             if canonical:
                 found.append(_phrase_item(canonical, pieces[at:stop]))
@@ -213,32 +217,34 @@ def _phrased(pieces: Sequence[Piece]) -> list[Item]:
     return found
 
 
-def _runs_on(pieces: Sequence[Piece], at: int) -> bool:
+def _is_platform(pieces: Sequence[Piece], at: int) -> bool:
     # On a product, not on a day.
     if at >= len(pieces) or is_day(pieces[at].word):
         return False
-    return pieces[at].is_capital or key_of(pieces[at].word) in CLASSES
+    return pieces[at].is_capital or get_canonical_key(pieces[at].word) in CLASSES
 
 
-def _phrase(pieces: Sequence[Piece], stems: Sequence[str], at: int) -> tuple[str, int]:
+def _find_phrase(pieces: Sequence[Piece], stems: Sequence[str], at: int) -> tuple[str, int]:
     for rest, canonical in PHRASES.get(stems[at], ()):
         stop = at + 1 + len(rest)
         if not canonical and rest == ("cours",) and at + 1 < len(pieces) and pieces[at + 1].determiner:
             continue  # the start of the course
         if tuple(stems[at + 1 : stop]) == rest and (
-            rest != ("on",) or canonical != "use" or _runs_on(pieces, stop)
+            rest != ("on",) or canonical != "use" or _is_platform(pieces, stop)
         ):
             return canonical, stop
     return "", at + 1
 
 
-def _phrase_item(canonical: str, pieces: Sequence[Piece]) -> Item:
+def _phrase_item(canonical: str, pieces: Sequence[Piece]) -> SentenceItem:
     text = " ".join(piece.text for piece in pieces)
     if canonical == "no longer":
-        return Item("no", "no longer", text)
+        return SentenceItem("no", "no longer", text)
     part = _part(canonical)
     past = any(is_past(piece.word) for piece in pieces) and canonical != "own"
-    return Item(part, canonical, text, determiner=pieces[0].determiner, is_past=past, word=pieces[0].word)
+    return SentenceItem(
+        part, canonical, text, determiner=pieces[0].determiner, is_past=past, word=pieces[0].word
+    )
 
 
 def _part(key: str) -> str:
@@ -248,7 +254,7 @@ def _part(key: str) -> str:
     return "content"
 
 
-def _item(pieces: Sequence[Piece], at: int) -> Item | None:
+def _item(pieces: Sequence[Piece], at: int) -> SentenceItem | None:
     piece = pieces[at]
     behind = pieces[at + 1] if at + 1 < len(pieces) else None
     if piece.kind == "mark":
@@ -256,72 +262,78 @@ def _item(pieces: Sequence[Piece], at: int) -> Item | None:
     if piece.kind != "word" or is_day(piece.word):
         return _value_item(piece)
     if piece.word in ASSISTANTS and at > 0 and pieces[at - 1].word == "'s":
-        return Item("content", key_of(piece.word), piece.text, word=piece.word)  # somebody's assistant
+        return SentenceItem(
+            "content", get_canonical_key(piece.word), piece.text, word=piece.word
+        )  # somebody's assistant
     if behind is not None and behind.kind == "number" and (sign := _sign(piece.word)):
-        return Item("content", sign, piece.text)
-    if was_habit(pieces, at):
-        return Item("no", "no longer", piece.text)
+        return SentenceItem("content", sign, piece.text)
+    if is_past_habit(pieces, at):
+        return SentenceItem("no", "no longer", piece.text)
     is_after_be = at > 0 and pieces[at - 1].word in BE and not piece.determiner
     return _small_word(piece, behind) or _content(piece, behind, is_start=at == 0, is_after_be=is_after_be)
 
 
-def _value_item(piece: Piece) -> Item:
+def _value_item(piece: Piece) -> SentenceItem:
     if piece.kind == "word":
-        return Item("content", key_of(piece.word), piece.text, "day", "", piece.determiner)
+        return SentenceItem("content", get_canonical_key(piece.word), piece.text, "day", "", piece.determiner)
     value = f"{piece.word} {piece.unit}".strip()
     if piece.kind == "version":
         value = value.removeprefix("v")
     # A year is a number as well, and so is a version of one number.
     kind = "number" if piece.kind in {"date", "version"} and value.isdecimal() else piece.kind
-    return Item("content", f"{kind}:{value}", piece.text, piece.kind, piece.unit, piece.determiner)
+    return SentenceItem("content", f"{kind}:{value}", piece.text, piece.kind, piece.unit, piece.determiner)
 
 
 def _sign(word: str) -> str:
-    return _ABOUT_NUMBERS.get(word) or ("about" if key_of(word) == "about" else "")
+    return _ABOUT_NUMBERS.get(word) or ("about" if get_canonical_key(word) == "about" else "")
 
 
-def _mark_item(piece: Piece, behind: Piece | None) -> Item | None:
+def _mark_item(piece: Piece, behind: Piece | None) -> SentenceItem | None:
     if piece.word in _SIGNS:
-        return Item("content", _SIGNS[piece.word], piece.text)
+        return SentenceItem("content", _SIGNS[piece.word], piece.text)
     if piece.word in COPULAS:
-        return Item("be", "be", piece.text, word=piece.word)
+        return SentenceItem("be", "be", piece.text, word=piece.word)
     if piece.word in _ARROWS:
-        return Item("preposition", "to", piece.text)
+        return SentenceItem("preposition", "to", piece.text)
     if piece.word == "&":
-        return Item("conjunction", "and", piece.text)
+        return SentenceItem("conjunction", "and", piece.text)
     if piece.word == "~" and behind is not None and behind.kind == "number":
-        return Item("content", "about", piece.text)
-    return Item("mark", piece.word, piece.text) if piece.word in ",.;!?()-" else None
+        return SentenceItem("content", "about", piece.text)
+    return SentenceItem("mark", piece.word, piece.text) if piece.word in ",.;!?()-" else None
 
 
-def _small_word(piece: Piece, behind: Piece | None) -> Item | None:
+def _small_word(piece: Piece, behind: Piece | None) -> SentenceItem | None:
     word = piece.word
     for person, words in PERSONS.items():
         if word in words:
-            return Item("owner" if word in OWNERS else "person", person, piece.text)
+            return SentenceItem("owner" if word in OWNERS else "person", person, piece.text)
     if word in BE:
-        return Item("be", "be", piece.text, is_past=word in {"was", "were"}, word=word)
+        return SentenceItem("be", "be", piece.text, is_past=word in {"was", "were"}, word=word)
     if word in NEGATIONS:
-        return Item("no", word, piece.text, determiner=piece.determiner)
-    return Item("possessive", "'s", piece.text) if word == "'s" else _helper(piece, behind)
+        return SentenceItem("no", word, piece.text, determiner=piece.determiner)
+    return SentenceItem("possessive", "'s", piece.text) if word == "'s" else _helper(piece, behind)
 
 
-def _helper(piece: Piece, behind: Piece | None) -> Item | None:
+def _helper(piece: Piece, behind: Piece | None) -> SentenceItem | None:
     word = piece.word
     if word in GET and behind is not None and is_past(behind.word):
-        return Item("be", "be", piece.text, word="be")  # "got married"
+        return SentenceItem("be", "be", piece.text, word="be")  # "got married"
     if word in DO and behind is not None and behind.determiner and word != "do":
-        return Item("verb", "do", piece.text, is_past=word == "did", word=word)  # does the dishes
+        return SentenceItem("verb", "do", piece.text, is_past=word == "did", word=word)  # does the dishes
     if word in DO or (word in HAVE and is_participle(behind)):
-        return Item("helper", word, piece.text, is_past=word == "did")
+        return SentenceItem("helper", word, piece.text, is_past=word == "did")
     return None
 
 
-def _content(piece: Piece, behind: Piece | None, *, is_start: bool, is_after_be: bool) -> Item | None:
+def _content(piece: Piece, behind: Piece | None, *, is_start: bool, is_after_be: bool) -> SentenceItem | None:
     word = piece.word
     if (word == "user" or word in ASSISTANTS) and is_speaker(piece, behind):
-        return Item("person", "user" if word == "user" else "you", piece.text)
-    key = key_of(_VERBS_IN_ING[word]) if word in _VERBS_IN_ING and is_after_be else key_of(word)
+        return SentenceItem("person", "user" if word == "user" else "you", piece.text)
+    key = (
+        get_canonical_key(_VERBS_IN_ING[word])
+        if word in _VERBS_IN_ING and is_after_be
+        else get_canonical_key(word)
+    )
     if not key or (word == "own" and piece.determiner):  # "her own flat"
         return None
     part = _part(key)
@@ -330,4 +342,4 @@ def _content(piece: Piece, behind: Piece | None, *, is_start: bool, is_after_be:
     if part == "verb" and is_noun(piece, key, behind, is_start=is_start):
         part = "content"
     was = is_past(word) or (is_after_be and word in SAME_PARTICIPLES)
-    return Item(part, key, piece.text, "word", "", piece.determiner, piece.is_capital, was, word)
+    return SentenceItem(part, key, piece.text, "word", "", piece.determiner, piece.is_capital, was, word)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from langmem_tiers.long_term.conflicts.vocabulary import keys_of
+from langmem_tiers.long_term.conflicts.vocabulary import get_canonical_keys
 
 SUBJECT, OBJECT, COMPLEMENT, VERB, OWNER = "subject", "object", "complement", "verb", "'s"
 REJECTED, REASON = "instead of", "because"
-GONE: Final = keys_of(
+GONE: Final = get_canonical_keys(
     "cancel abandon discontinue revoke revert withdraw deprecate sell leave divorce undo drop stop resign retire fire"
 )
 """Verbs that end what was."""
-CHANGES: Final = keys_of("switch migrate change move replace convert rename upgrade downgrade update")
+CHANGES: Final = get_canonical_keys(
+    "switch migrate change move replace convert rename upgrade downgrade update"
+)
 """Verbs that put something in the place of another."""
-STATES: Final = keys_of(
+STATES: Final = get_canonical_keys(
     "use live work like prefer own need want locate store host run cost manage lead report"
 )
 """Verbs of what holds on: in the past, they say that it may have ended."""

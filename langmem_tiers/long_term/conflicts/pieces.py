@@ -81,12 +81,12 @@ class Piece(NamedTuple):
     """the, a or whose, if such a word stands before it."""
 
 
-def plain(text: str) -> str:
+def normalize_statement_text(text: str) -> str:
     """The text without differences of width, quotation marks, space and case."""
     return " ".join(unicodedata.normalize("NFKC", text).translate(_NOT_LINKED).casefold().split())
 
 
-def _bare(text: str) -> str:
+def _strip_accents(text: str) -> str:
     # Latin letters without accents; other scripts stay as they are.
     text = unicodedata.normalize("NFKC", text).translate(_NOT_LINKED)
     if text.isascii():
@@ -95,9 +95,9 @@ def _bare(text: str) -> str:
     return unicodedata.normalize("NFC", _LATIN_ACCENTS.sub(r"\1", apart)).translate(_OTHER_LETTERS)
 
 
-def pieces_of(text: str) -> list[Piece]:
+def split_pieces(text: str) -> list[Piece]:
     """The pieces of a text in their order."""
-    text = _MOMENT.sub(r"\1 \2", _bare(text)).replace("US$", "$")
+    text = _MOMENT.sub(r"\1 \2", _strip_accents(text)).replace("US$", "$")
     text = _SQUARES.sub(r"sq\1", text)
     text = _PRONOUNS.sub(lambda match: match.group().replace("/", ""), text)
     text = _JOINT.sub(r"\1", _DASHED.sub(r"\1 \2 \3", text))
@@ -108,12 +108,12 @@ def pieces_of(text: str) -> list[Piece]:
             found += _words(written)
         elif kind == "address":
             found.append(Piece(kind, written, written.rstrip(".,;:!?)/").lower()))
-        elif kind != "mark" or not _is_unsaid(text, match):
+        elif kind != "mark" or not _is_silent_mark(text, match):
             found.append(Piece(kind, written, "," if _is_dash(text, match) else written.lower()))
     return found
 
 
-def _is_unsaid(text: str, match: re.Match[str]) -> bool:
+def _is_silent_mark(text: str, match: re.Match[str]) -> bool:
     """Whether a mark only joins or quotes: of hyphens, those of participles and numbers are kept."""
     mark, start, end = match.group(), match.start(), match.end()
     if mark == ".":
@@ -152,6 +152,6 @@ def word_at(pieces: Sequence[Piece], index: int) -> str:
     return pieces[index].word if 0 <= index < len(pieces) else ""
 
 
-def written(pieces: Sequence[Piece], start: int, stop: int) -> str:
+def join_pieces(pieces: Sequence[Piece], start: int, stop: int) -> str:
     """The pieces from one up to another, as they were written."""
     return " ".join(piece.text for piece in pieces[start:stop])

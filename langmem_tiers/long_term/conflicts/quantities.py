@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.long_term.conflicts.pieces import Piece, word_at, written
+from langmem_tiers.long_term.conflicts.pieces import Piece, join_pieces, word_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,9 @@ def ordinal_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         return pieces[at]._replace(kind="number", word=f"#{ORDINALS[word]}"), at + 1
     found = number_at(pieces, at)
     if found is not None and word_at(pieces, found[1]) in {"st", "nd", "rd", "th"}:
-        return Piece("number", written(pieces, at, found[1] + 1), f"#{_shown(found[0])}"), found[1] + 1
+        return Piece("number", join_pieces(pieces, at, found[1] + 1), f"#{_format_number(found[0])}"), found[
+            1
+        ] + 1
     return None
 
 
@@ -103,13 +105,13 @@ def quantity_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
     number, stop, sign = found
     unit, stop = _unit(pieces, (at, stop), sign)
     if unit in _YEARS and word_at(pieces, stop + (word_at(pieces, stop) == "-")) == "old":
-        return Piece("number", written(pieces, at, stop), _shown(number)), stop
+        return Piece("number", join_pieces(pieces, at, stop), _format_number(number)), stop
     factor, base = _UNITS.get(unit, (Decimal(1), unit if unit in _HEAT_UNITS else ""))
     if base == "byte" and number >= 1024 and number % 1024 == 0:
         number = number / 1024 * 1000  # 1024 MB are said for 1 GB
-    while base in {"s", "month"} and (more := _same_again(pieces, stop, base)):
+    while base in {"s", "month"} and (more := _parse_continued_amount(pieces, stop, base)):
         number, stop = number + more[0] / factor, more[1]
-    return Piece("number", written(pieces, at, stop), _shown(number * factor), unit=base), stop
+    return Piece("number", join_pieces(pieces, at, stop), _format_number(number * factor), unit=base), stop
 
 
 def _part_at(pieces: Sequence[Piece], at: int) -> _Number | None:
@@ -134,7 +136,7 @@ def _share_at(pieces: Sequence[Piece], at: int) -> tuple[Piece, int] | None:
         return None
     if word_at(pieces, start) != "half" and word_at(pieces, start + 1) != "of":
         return None
-    return Piece("number", written(pieces, at, start + 1), str(part), unit="%"), start + 1
+    return Piece("number", join_pieces(pieces, at, start + 1), str(part), unit="%"), start + 1
 
 
 def _unit(pieces: Sequence[Piece], place: tuple[int, int], sign: str) -> tuple[str, int]:
@@ -151,7 +153,7 @@ def _unit(pieces: Sequence[Piece], place: tuple[int, int], sign: str) -> tuple[s
     return (heat, behind + 2) if heat else (unit, behind + 1)
 
 
-def _same_again(pieces: Sequence[Piece], at: int, base: str) -> tuple[Decimal, int] | None:
+def _parse_continued_amount(pieces: Sequence[Piece], at: int, base: str) -> tuple[Decimal, int] | None:
     # The 30 minutes of "1 hour and 30 minutes".
     start = at + (word_at(pieces, at) in {"and", ","})
     found = number_at(pieces, start) if start < len(pieces) else None
@@ -165,38 +167,38 @@ def number_at(pieces: Sequence[Piece], at: int) -> _Number | None:
     """The number that begins there, in digits or words."""
     piece = pieces[at]
     if piece.kind == "number":
-        return _in_digits(pieces, at)
+        return _parse_digits(pieces, at)
     if piece.kind == "word" and piece.word in _SMALL:
-        return _in_words(pieces, at)
-    return _with_article(pieces, at) if piece.word in {"a", "an"} else None
+        return _parse_number_words(pieces, at)
+    return _parse_article_number(pieces, at) if piece.word in {"a", "an"} else None
 
 
-def _in_digits(pieces: Sequence[Piece], at: int) -> _Number | None:
+def _parse_digits(pieces: Sequence[Piece], at: int) -> _Number | None:
     match = _PART.match(pieces[at].word)
     if match is None or len(match[2]) > _MOST_DIGITS:
         return None
     number = Decimal(match[2].replace(",", "")) * _MONEY_SCALES.get(match[3] or "", 1)
-    return (*_scaled(pieces, number, at + 1), match[1] or "")
+    return (*_apply_scale(pieces, number, at + 1), match[1] or "")
 
 
-def _in_words(pieces: Sequence[Piece], at: int) -> _Number:
+def _parse_number_words(pieces: Sequence[Piece], at: int) -> _Number:
     number, stop = Decimal(_SMALL[pieces[at].word]), at + 1
     behind = stop + (word_at(pieces, stop) == "-")
     if number >= 20 and 0 < _SMALL.get(word_at(pieces, behind), 0) < 10:
         number, stop = number + _SMALL[word_at(pieces, behind)], behind + 1
-    return (*_scaled(pieces, number, stop), "")
+    return (*_apply_scale(pieces, number, stop), "")
 
 
-def _with_article(pieces: Sequence[Piece], at: int) -> _Number | None:
+def _parse_article_number(pieces: Sequence[Piece], at: int) -> _Number | None:
     counted = word_at(pieces, at + 1)
     if counted in {"hundred", "thousand", "million", "dozen"}:
-        return (*_scaled(pieces, Decimal(1), at + 1), "")
+        return (*_apply_scale(pieces, Decimal(1), at + 1), "")
     if counted in {"couple", "pair"} and word_at(pieces, at + 2) == "of":
         return Decimal(2), at + 3, ""
     return (Decimal(1), at + 1, "") if counted in _SPANS else None
 
 
-def _scaled(pieces: Sequence[Piece], number: Decimal, at: int) -> tuple[Decimal, int]:
+def _apply_scale(pieces: Sequence[Piece], number: Decimal, at: int) -> tuple[Decimal, int]:
     if [word_at(pieces, at + place) for place in range(3)] == ["and", "a", "half"]:
         return number + Decimal("0.5"), at + 3
     if at < len(pieces) and pieces[at].text in {"M", "B"}:
@@ -209,5 +211,5 @@ def _scaled(pieces: Sequence[Piece], number: Decimal, at: int) -> tuple[Decimal,
     return number, at
 
 
-def _shown(number: Decimal) -> str:
+def _format_number(number: Decimal) -> str:
     return f"{number.normalize():f}"

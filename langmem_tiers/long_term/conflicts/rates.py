@@ -22,7 +22,7 @@ _NEAR = 6
 """Pieces between a number and "a day" that it counts for."""
 
 
-def rated(pieces: Sequence[Piece]) -> list[Piece]:
+def merge_rates(pieces: Sequence[Piece]) -> list[Piece]:
     """The same pieces, with each rate as one word."""
     found: list[Piece] = []
     at = 0
@@ -47,10 +47,10 @@ def _rate(pieces: Sequence[Piece], at: int) -> str:
         return _SHORT_RATES.get(behind, "")
     if word == "per" and behind == "cent":
         return "percent"
-    return _RATES.get(behind, "") if word in {"per", "each", "every"} or _counts(pieces, at) else ""
+    return _RATES.get(behind, "") if word in {"per", "each", "every"} or _is_rate_article(pieces, at) else ""
 
 
-def _counts(pieces: Sequence[Piece], at: int) -> bool:
+def _is_rate_article(pieces: Sequence[Piece], at: int) -> bool:
     if pieces[at].word not in {"a", "an"}:
         return False
     return any(

@@ -21,7 +21,7 @@ _read = lru_cache(maxsize=4096)(read_statement)  # those that are often compared
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ConflictResolution:
     """What storing an entry comes to."""
 
     receipt: Receipt
@@ -34,7 +34,7 @@ class Settled:
     """Entries that are said again, with what is new about them."""
 
 
-def settle(
+def resolve_conflicts(
     new: Entry,
     there: Iterable[Entry],
     now: datetime,
@@ -42,7 +42,7 @@ def settle(
     importance: float | None = None,
     kin: Callable[[str, str], float] | None = None,
     is_copy: bool = False,
-) -> Settled:
+) -> ConflictResolution:
     """Store an entry among others: it may say what one of them says, or end those that it contradicts.
 
     Args:
@@ -57,46 +57,46 @@ def settle(
     same: list[tuple[Entry, str]] = []
     against: list[tuple[Entry, str]] = []
     for old in there:
-        if not _is_about_the_same(new, old) or not _meet(new, old):
+        if not _is_about_the_same(new, old) or not _overlaps(new, old):
             continue
         found = compare(_read(old.content), statement, kin)
         if found.verdict is Verdict.SAME:
             same.append((old, found.reason))
         elif found.verdict is Verdict.CONTRADICTS:
             against.append((old, found.reason))
-    later = [(old, why) for old, why in against if _start(old) > _start(new)]
-    new = _cut(new, later)
+    later = [(old, why) for old, why in against if _get_start(old) > _get_start(new)]
+    new = _truncate_validity(new, later)
     covered: list[tuple[Entry, str]] = []
     again: list[str] = []  # archived ones that are said again
-    for old, why in sorted(same, key=lambda pair: _start(pair[0])):
-        if not _meet(new, old):
+    for old, why in sorted(same, key=lambda pair: _get_start(pair[0])):
+        if not _overlaps(new, old):
             continue
         lasts = old.valid_until is None or (
             new.valid_until is not None and new.valid_until <= old.valid_until
         )
-        if lasts and (is_copy or _start(old) <= _start(new)):
-            return _duplicate(old, new, why, importance)
+        if lasts and (is_copy or _get_start(old) <= _get_start(new)):
+            return _resolve_duplicate(old, new, why, importance)
         if lasts:  # it is known already from there on
-            new = replace(new, valid_until=_start(old))
+            new = replace(new, valid_until=_get_start(old))
             again += [old.id] if old.state is EntryState.ARCHIVED else []
-        elif _start(old) > _start(new):  # the new one says so before and after it
+        elif _get_start(old) > _get_start(new):  # the new one says so before and after it
             covered.append((old, why))
         else:  # known until then, and true for longer
             new = replace(new, valid_from=old.valid_until)
             again += [old.id] if old.state is EntryState.ARCHIVED else []
     earlier = [pair for pair in against if pair not in later]
-    settled = _superseding(new, [*earlier, *covered], later, now)
+    settled = _resolve_superseding(new, [*earlier, *covered], later, now)
     return replace(settled, restore=tuple(again))
 
 
-def _cut(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
-    ends = [_start(old) for old, _ in later]
+def _truncate_validity(new: Entry, later: Sequence[tuple[Entry, str]]) -> Entry:
+    ends = [_get_start(old) for old, _ in later]
     if new.valid_until is not None:
         ends.append(new.valid_until)
     return replace(new, valid_until=min(ends, default=None))
 
 
-def _duplicate(old: Entry, new: Entry, why: str, given: float | None) -> Settled:
+def _resolve_duplicate(old: Entry, new: Entry, why: str, given: float | None) -> ConflictResolution:
     # What the new one knows besides comes along.
     importance = old.importance if given is None else max(old.importance, given)
     together = replace(
@@ -110,28 +110,28 @@ def _duplicate(old: Entry, new: Entry, why: str, given: float | None) -> Settled
     is_richer = together != old
     reason = f"{why}; its tags and importance were added" if is_richer else why
     receipt = Receipt(outcome=Outcome.DUPLICATE, reason=reason, entry=together, duplicate_of=old.id)
-    return Settled(
+    return ConflictResolution(
         receipt,
         restore=(old.id,) if old.state is EntryState.ARCHIVED else (),
         update=(together,) if is_richer else (),
     )
 
 
-def _superseding(
+def _resolve_superseding(
     new: Entry,
     earlier: Sequence[tuple[Entry, str]],
     later: Sequence[tuple[Entry, str]],
     now: datetime,
-) -> Settled:
-    start = _start(new)
-    ended = [(old, why) for old, why in earlier if _meet(new, old)]
-    close = {old.id: max(start, _start(old)) for old, _ in ended}
-    related = [_supersedes(new.id, old.id, now) for old, _ in ended]
+) -> ConflictResolution:
+    start = _get_start(new)
+    ended = [(old, why) for old, why in earlier if _overlaps(new, old)]
+    close = {old.id: max(start, _get_start(old)) for old, _ in ended}
+    related = [_build_supersedes_relation(new.id, old.id, now) for old, _ in ended]
     reasons = [f"{why}: {old.id!r} held until then" for old, why in ended]
     outcome, next_one = Outcome.SUPERSEDES if ended else Outcome.STORED, None
     if later:
-        next_one, why = min(later, key=lambda pair: _start(pair[0]))
-        related.append(_supersedes(next_one.id, new.id, now))
+        next_one, why = min(later, key=lambda pair: _get_start(pair[0]))
+        related.append(_build_supersedes_relation(next_one.id, new.id, now))
         reasons.append(f"{why}: {next_one.id!r} holds since then")
     if next_one is not None and new.valid_until is not None and new.valid_until <= now:
         outcome = Outcome.PAST
@@ -142,10 +142,10 @@ def _superseding(
         supersedes=tuple(close),
         superseded_by=None if next_one is None else next_one.id,
     )
-    return Settled(receipt, close, tuple(related))
+    return ConflictResolution(receipt, close, tuple(related))
 
 
-def _supersedes(new: str, old: str, now: datetime) -> Relation:
+def _build_supersedes_relation(new: str, old: str, now: datetime) -> Relation:
     return Relation(source=new, target=old, kind=RelationKind.SUPERSEDES, created_at=now)
 
 
@@ -153,16 +153,16 @@ def _is_about_the_same(new: Entry, old: Entry) -> bool:
     return new.category is None or old.category is None or new.category == old.category
 
 
-def _meet(new: Entry, old: Entry) -> bool:
-    return (old.valid_until is None or old.valid_until > _start(new)) and (
-        new.valid_until is None or new.valid_until > _start(old)
+def _overlaps(new: Entry, old: Entry) -> bool:
+    return (old.valid_until is None or old.valid_until > _get_start(new)) and (
+        new.valid_until is None or new.valid_until > _get_start(old)
     )
 
 
-def _start(entry: Entry) -> datetime:
+def _get_start(entry: Entry) -> datetime:
     return entry.valid_from or entry.created_at
 
 
-def let_go() -> None:
+def invalidate_statement_cache() -> None:
     """Hold no statement any more that was read."""
     _read.cache_clear()

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from langmem_tiers.long_term.conflicts.models import COMPLEMENT, OBJECT, OWNER, SUBJECT, VERB
-from langmem_tiers.long_term.conflicts.vocabulary import keys_of
+from langmem_tiers.long_term.conflicts.vocabulary import get_canonical_keys
 
 if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.models import Atom
@@ -24,7 +24,7 @@ _LIKE_JOINTS = (
     frozenset({"by agent", SUBJECT, OWNER, "by"}),
 )
 """Prepositions that can stand for each other."""
-_MUTUAL = keys_of(
+_MUTUAL = get_canonical_keys(
     "marry engaged friend sibling neighbor colleague twin equal meet cousin same identical roommate"
 )
 """Words of what holds in both directions."""
@@ -33,7 +33,7 @@ _MOST_ATOMS = 60
 """Of longer texts no order but the same is compared."""
 
 
-class _Move(NamedTuple):
+class _RoleChange(NamedTuple):
     """A part that has other roles in the one than in the other."""
 
     atom: Atom
@@ -41,59 +41,62 @@ class _Move(NamedTuple):
     after: frozenset[str]
 
 
-def swapped_roles(old: Statement, new: Statement) -> str:
+def find_swapped_roles(old: Statement, new: Statement) -> str:
     """The two parts that changed places, in words; nothing if none did."""
     is_alike = ("passive" in old.flags) == ("passive" in new.flags)
     if is_alike and [(atom.key, atom.role) for atom in old.atoms] == [
         (atom.key, atom.role) for atom in new.atoms
     ]:
         return ""
-    if joined := _joined_otherwise(old, new):
+    if joined := _find_changed_preposition(old, new):
         return joined
     if is_alike and [atom.key for atom in old.atoms] == [atom.key for atom in new.atoms]:
         return ""
     if not old.predicates[0] or not new.predicates[0] or max(len(old.atoms), len(new.atoms)) > _MOST_ATOMS:
         return "the order of the words"
-    return _changed_places(old, new)
+    return _find_changed_places(old, new)
 
 
-def _changed_places(old: Statement, new: Statement) -> str:
-    if _persons_swapped(old, new):
+def _find_changed_places(old: Statement, new: Statement) -> str:
+    if _are_persons_swapped(old, new):
         return "who does it to whom"
     mutual = (old.keys | new.keys) & _MUTUAL
     if any(OWNER not in old.roles.get(key, _NONE) | new.roles.get(key, _NONE) for key in mutual):
         return ""
     is_equation = set(old.predicates) == set(new.predicates) == {"be"}
     moved = [
-        _Move(atom, old.roles[atom.key], new.roles[atom.key])
+        _RoleChange(atom, old.roles[atom.key], new.roles[atom.key])
         for atom in old.atoms
         if atom.key in new.roles
         and old.roles[atom.key].isdisjoint(new.roles[atom.key])
         and atom.key != "what"
     ]
     for one, other in combinations(moved, 2):
-        if _exchange(one, other, is_equation=is_equation):
+        if _is_exchange(one, other, is_equation=is_equation):
             return f"'{one.atom.text}' and '{other.atom.text}' change places"
-    return _crossed(old, new)
+    return _find_crossed_parts(old, new)
 
 
-def _joined_otherwise(old: Statement, new: Statement) -> str:
+def _find_changed_preposition(old: Statement, new: Statement) -> str:
     """A part that another preposition joins: works for Bob, works with Bob."""
     for atom in old.atoms:
         if atom.kind != "word" or atom.key not in new.roles:
             continue
-        before, after = _marked(old.roles[atom.key]), _marked(new.roles[atom.key])
+        before, after = (
+            _drop_positional_roles(old.roles[atom.key]),
+            _drop_positional_roles(new.roles[atom.key]),
+        )
         both = before | after
         if before and after and before.isdisjoint(after) and not any(both <= group for group in _LIKE_JOINTS):
             return f"'{min(before)} {atom.text}' against '{min(after)} {atom.text}'"
     return ""
 
 
-def _persons_swapped(old: Statement, new: Statement) -> bool:
+def _are_persons_swapped(old: Statement, new: Statement) -> bool:
     """Whether "I pay Bob" became "Bob pays me"."""
     is_mutual = bool((old.keys | new.keys) & _MUTUAL)
     for person in old.persons & new.persons:
-        if _owner_for_doer(old, new, person):
+        if _is_owner_doer_swap(old, new, person):
             return True
         before = {role for key, role in old.person_roles if key == person} - {OWNER, COMPLEMENT}
         after = {role for key, role in new.person_roles if key == person} - {OWNER, COMPLEMENT}
@@ -104,7 +107,7 @@ def _persons_swapped(old: Statement, new: Statement) -> bool:
     return False
 
 
-def _owner_for_doer(old: Statement, new: Statement, person: str) -> bool:
+def _is_owner_doer_swap(old: Statement, new: Statement, person: str) -> bool:
     """Whether "I walk Bob's dog" became "Bob walks my dog"."""
     before, after = ({role for key, role in one.person_roles if key == person} for one in (old, new))
     if not (SUBJECT in before ^ after and OWNER in before & after | (before ^ after)):
@@ -117,7 +120,7 @@ def _owner_for_doer(old: Statement, new: Statement, person: str) -> bool:
     )
 
 
-def _crossed(old: Statement, new: Statement) -> str:
+def _find_crossed_parts(old: Statement, new: Statement) -> str:
     """Two parts that stand in each other's place, with something else between them: a dog here, a cat there."""
     if len(old.atoms) != len(new.atoms) or ("passive" in old.flags) != ("passive" in new.flags):
         return ""
@@ -134,12 +137,15 @@ def _crossed(old: Statement, new: Statement) -> str:
     return f"'{old.atoms[first].text}' and '{old.atoms[last].text}' change places"
 
 
-def _exchange(one: _Move, other: _Move, *, is_equation: bool) -> bool:
-    lost, gained = _marked(one.before) & _marked(other.after), _marked(one.after) & _marked(other.before)
+def _is_exchange(one: _RoleChange, other: _RoleChange, *, is_equation: bool) -> bool:
+    lost, gained = (
+        _drop_positional_roles(one.before) & _drop_positional_roles(other.after),
+        _drop_positional_roles(one.after) & _drop_positional_roles(other.before),
+    )
     if lost or gained:
         return True
     return not is_equation and bool(one.before & other.after and one.after & other.before)
 
 
-def _marked(roles: frozenset[str]) -> frozenset[str]:
+def _drop_positional_roles(roles: frozenset[str]) -> frozenset[str]:
     return roles - _PLACES

@@ -22,12 +22,12 @@ from langmem_tiers.long_term.conflicts.models import (
     Atom,
     Sentence,
 )
-from langmem_tiers.long_term.conflicts.vocabulary import NOUNS_TOO, keys_of
+from langmem_tiers.long_term.conflicts.vocabulary import NOUNS_TOO, get_canonical_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.long_term.conflicts.items import Item
+    from langmem_tiers.long_term.conflicts.items import SentenceItem
 
 
 SAID = frozenset(
@@ -53,7 +53,7 @@ LASTING: Final = (
     STATES
     | CHANGES
     | GONE
-    | keys_of(
+    | get_canonical_keys(
         """
         choose name birthday marry set increase decrease postpone reschedule release launch establish die join graduate
         approve agree enable disable allow forbid happen start end grow locate schedule assign build write
@@ -64,13 +64,15 @@ LASTING: Final = (
 """Verbs whose past still holds, or which happen once: others tell of one event among several."""
 
 
-def is_infinitive(item: Item) -> bool:
+def is_infinitive(item: SentenceItem) -> bool:
     """Whether it is one behind "to": "to plan", but neither "to trains" nor "to Go"."""
     is_plain = item.word.endswith("ss") or not item.word.endswith(("s", "ing"))
     return is_plain and not item.is_capital and not item.is_past
 
 
-def is_noun_here(item: Item, before: Item | None, behind: Item | None, *, is_behind_verb: bool) -> bool:
+def is_noun_here(
+    item: SentenceItem, before: SentenceItem | None, behind: SentenceItem | None, *, is_behind_verb: bool
+) -> bool:
     """Whether what can be a verb is a noun where it stands."""
     if behind is not None and behind.key == "-":
         return True  # "check-in"
@@ -86,7 +88,7 @@ def is_noun_here(item: Item, before: Item | None, behind: Item | None, *, is_beh
     return is_counted or before.part in {"owner", "possessive"} or before.key == "-"
 
 
-def _is_noun_behind_verb(item: Item, *, is_behind_be: bool) -> bool:
+def _is_noun_behind_verb(item: SentenceItem, *, is_behind_be: bool) -> bool:
     is_ing = item.text.lower().endswith("ing")
     if is_behind_be:
         return not item.is_past and not is_ing  # "the branch is develop"
@@ -101,14 +103,14 @@ def make_subject(atoms: list[Atom], start: int) -> None:
         atoms[place] = atom._replace(role=role, is_first=True)
 
 
-def end_front(atoms: list[Atom], start: int) -> None:
+def exclude_front_from_subject(atoms: list[Atom], start: int) -> None:
     """What stands before a comma and the subject says when or where: it is no part of the subject."""
     for place in range(start, len(atoms)):
         if atoms[place].role not in {SUBJECT, OWNER, VERB}:
             atoms[place] = atoms[place]._replace(is_first=False)
 
 
-def is_one_phrase(items: Sequence[Item], index: int) -> bool:
+def is_one_phrase(items: Sequence[SentenceItem], index: int) -> bool:
     """Whether nothing divides what stands before it, back to the last mark."""
     start = next((at + 1 for at in range(index - 1, -1, -1) if items[at].key in {".", ";", "!", "?", ","}), 0)
     return not any(
@@ -117,17 +119,17 @@ def is_one_phrase(items: Sequence[Item], index: int) -> bool:
     )
 
 
-def has_be(items: Sequence[Item], index: int) -> bool:
+def has_be(items: Sequence[SentenceItem], index: int) -> bool:
     """Whether a form of "be" stands right before it."""
     return any(item.part == "be" for item in items[max(0, index - 2) : index])
 
 
-def has_helper(items: Sequence[Item], index: int) -> bool:
+def has_helper(items: Sequence[SentenceItem], index: int) -> bool:
     """Whether it is said of now: is made, is being made."""
     return any(item.part == "be" and not item.is_past for item in items[max(0, index - 3) : index])
 
 
-def was(items: Sequence[Item], index: int) -> bool:
+def is_about_past(items: Sequence[SentenceItem], index: int) -> bool:
     """Whether a verb tells of what was: "used", "was using", "was used", but not "has used"."""
     before = items[max(0, index - 3) : index]
     if any(one.part == "be" and one.is_past for one in before):
@@ -136,7 +138,7 @@ def was(items: Sequence[Item], index: int) -> bool:
     return items[index].is_past and not is_helped
 
 
-def roles_of(items: Sequence[Item]) -> Sentence:
+def assign_roles(items: Sequence[SentenceItem]) -> Sentence:
     """The parts of a text with their roles."""
     return _Reader(items).read()
 
@@ -144,7 +146,7 @@ def roles_of(items: Sequence[Item]) -> Sentence:
 class _Reader:
     """Goes through the items once, and remembers what the next one depends on."""
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[SentenceItem]) -> None:
         self.items = items
         self.sentence = Sentence()
         self.role = SUBJECT
@@ -163,13 +165,13 @@ class _Reader:
         self._end_clause()
         return self.sentence
 
-    def _next(self, index: int) -> Item | None:
+    def _next(self, index: int) -> SentenceItem | None:
         for item in self.items[index + 1 :]:
             if item.part not in {"helper", "no"}:
                 return item
         return None
 
-    def _add(self, item: Item, role: str) -> None:
+    def _add(self, item: SentenceItem, role: str) -> None:
         if self.is_reason:
             role = REASON
         if self.is_denied:
@@ -180,7 +182,7 @@ class _Reader:
         said = (item.key, item.text, role, item.kind, item.unit, item.determiner, item.is_capital)
         self.sentence.atoms.append(Atom(*said, is_first, is_start))
 
-    def _content(self, item: Item, index: int) -> None:
+    def _content(self, item: SentenceItem, index: int) -> None:
         behind = self.items[index + 1] if index + 1 < len(self.items) else None
         if behind is not None and behind.part == "possessive":
             self._add(item, OWNER)
@@ -202,7 +204,7 @@ class _Reader:
         self._add(item, self.role)
         self.was_content = True
 
-    def _verb(self, item: Item, index: int) -> None:
+    def _verb(self, item: SentenceItem, index: int) -> None:
         before = self.items[index - 1] if index else None
         if item.key in DENYING_VERBS and self._denies(item, index):
             self._deny(item, index, before)
@@ -213,14 +215,14 @@ class _Reader:
             self._predicate(item, index, before)
         self.has_verb, self.role, self.was_content = True, OBJECT, False
 
-    def _predicate(self, item: Item, index: int, before: Item | None) -> None:
+    def _predicate(self, item: SentenceItem, index: int, before: SentenceItem | None) -> None:
         if before is not None and before.part in {"be", "no"} and item.is_past and has_be(self.items, index):
             if item.key in OBLIGING:
                 self._oblige(OBLIGING[item.key])
                 return
             self.is_passive = True
             self.sentence.flags.add("passive")
-        if item.key in STATES and was(self.items, index):
+        if item.key in STATES and is_about_past(self.items, index):
             self.sentence.flags.add("past")
         if item.is_past and item.key not in LASTING and not has_helper(self.items, index):
             self.sentence.flags.add("event")
@@ -240,22 +242,22 @@ class _Reader:
         self.sentence.modals.add("must" if modal == "optional" else modal)
         self.predicate = self.predicate or "be"
 
-    def _denies(self, item: Item, index: int) -> bool:
+    def _denies(self, item: SentenceItem, index: int) -> bool:
         behind = self._next(index)
         if item.key != "stop":
             return True
         return behind is not None and behind.part in {"verb", "content"} and behind.text.endswith("ing")
 
-    def _deny(self, item: Item, index: int, before: Item | None) -> None:
+    def _deny(self, item: SentenceItem, index: int, before: SentenceItem | None) -> None:
         self.sentence.denials.append(item.key)
         if meant := DENYING_VERBS[item.key]:
             self._predicate(item._replace(key=meant), index, before)
 
-    def _is_noun(self, item: Item, index: int, before: Item | None) -> bool:
+    def _is_noun(self, item: SentenceItem, index: int, before: SentenceItem | None) -> bool:
         behind = self.items[index + 1] if index + 1 < len(self.items) else None
         return is_noun_here(item, before, behind, is_behind_verb=self.has_verb and bool(self.predicate))
 
-    def _be(self, item: Item, index: int) -> None:
+    def _be(self, item: SentenceItem, index: int) -> None:
         behind = self._next(index)
         is_passive = behind is not None and behind.part == "verb"
         if item.is_past and not is_passive and (behind is None or not behind.is_past):
@@ -275,12 +277,12 @@ class _Reader:
             return False
         return is_one_phrase(self.items, index)
 
-    def _modal(self, item: Item, _index: int) -> None:
+    def _modal(self, item: SentenceItem, _index: int) -> None:
         self.sentence.modals.add(item.key)
         if self.is_denied and item.key == "must":
             self.sentence.flags.add("needless")  # "does not have to" forbids nothing
 
-    def _no(self, item: Item, index: int) -> None:
+    def _no(self, item: SentenceItem, index: int) -> None:
         before = self.items[index - 1] if index else None
         if before is not None and (before.key in {",", "and", "but", "-", "("} and self.has_verb):
             self.role = REJECTED  # "tabs, not spaces"
@@ -289,11 +291,11 @@ class _Reader:
             self.sentence.modals.add("can")
         self.is_denied = True
 
-    def _helper(self, item: Item, _index: int) -> None:
+    def _helper(self, item: SentenceItem, _index: int) -> None:
         if item.is_past and not self.predicate:
             self.sentence.flags.add("past")
 
-    def _preposition(self, item: Item, index: int) -> None:
+    def _preposition(self, item: SentenceItem, index: int) -> None:
         behind = self._next(index)
         if item.key == "on" and self._is_state(index, behind):
             self._verb(item._replace(part="verb", key="enable", is_past=True), index)
@@ -311,13 +313,13 @@ class _Reader:
             self._add(item, "preposition")
         self.was_content = False
 
-    def _is_state(self, index: int, behind: Item | None) -> bool:
+    def _is_state(self, index: int, behind: SentenceItem | None) -> bool:
         # "Logging is on", "is off by default"
         if not index or self.items[index - 1].part != "be":
             return False
         return behind is None or behind.part in {"mark", "preposition"} or behind.key == "default"
 
-    def _role_of(self, item: Item, behind: Item) -> str:
+    def _role_of(self, item: SentenceItem, behind: SentenceItem) -> str:
         if item.key == "of":
             return OWNER
         if item.key == "by" and self.is_passive and behind.kind == "word":
@@ -326,11 +328,11 @@ class _Reader:
             return REJECTED
         return item.key
 
-    def _conjunction(self, item: Item, _index: int) -> None:
+    def _conjunction(self, item: SentenceItem, _index: int) -> None:
         if item.key == "or":
             self._add(item, "conjunction")
 
-    def _person(self, item: Item, index: int) -> None:
+    def _person(self, item: SentenceItem, index: int) -> None:
         self.sentence.persons.add(item.key)
         if index + 1 < len(self.items) and self.items[index + 1].part == "possessive":
             self.clause_persons.append((item.key, OWNER))
@@ -339,19 +341,19 @@ class _Reader:
             self.role, self.was_content = SUBJECT, False
         self.clause_persons.append((item.key, self.role))
 
-    def _owner(self, item: Item, _index: int) -> None:
+    def _owner(self, item: SentenceItem, _index: int) -> None:
         self.sentence.persons.add(item.key)
         self.clause_persons.append((item.key, OWNER))
 
-    def _possessive(self, item: Item, index: int) -> None:
+    def _possessive(self, item: SentenceItem, index: int) -> None:
         """Read with what stands before it."""
 
-    def _mark(self, item: Item, index: int) -> None:
+    def _mark(self, item: SentenceItem, index: int) -> None:
         if item.key in {".", ";", "!", "?"}:
             if index + 1 < len(self.items):
                 self._end_clause()
         elif not self.has_verb:
-            end_front(self.sentence.atoms, self.clause_start)
+            exclude_front_from_subject(self.sentence.atoms, self.clause_start)
             self.role, self.was_content = SUBJECT, False
         elif self.role not in {OBJECT, COMPLEMENT}:
             self.was_content = True

@@ -40,7 +40,7 @@ _BARE_VALUES: Final = frozenset({"size", "marital status", "nationality", "diet"
 _LONGEST: Final = 3
 
 
-def _table() -> dict[tuple[str, ...], tuple[str, ...]]:
+def _parse_property_table() -> dict[tuple[str, ...], tuple[str, ...]]:
     found = {}
     for line in " ".join(_RELATIONS_OF_NOUNS.split()).split(";"):
         noun, _, verbs = line.strip().partition(":")
@@ -49,25 +49,25 @@ def _table() -> dict[tuple[str, ...], tuple[str, ...]]:
     return found
 
 
-_TABLE: Final = _table()
+_TABLE: Final = _parse_property_table()
 
 
-def as_relation(pieces: Sequence[Piece]) -> list[Piece] | None:
+def rewrite_property(pieces: Sequence[Piece]) -> list[Piece] | None:
     """The sentence with a verb for its property; nothing if it tells of none."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in BE or piece.word == ":"), 0)
     if not at or at + 1 >= len(pieces) or pieces[at].word not in {"is", "was", ":", "are"}:
         return None
-    parted = _owned(pieces[:at])
+    parted = _split_owner_and_property(pieces[:at])
     if parted is None:
         return None
     owner, noun = parted
     verbs, value = _TABLE[noun], list(pieces[at + 1 :])
     if not _fits(" ".join(noun), value):
         return None
-    return _joined(owner, list(verbs), value)
+    return _join_property(owner, list(verbs), value)
 
 
-def _owned(pieces: Sequence[Piece]) -> tuple[list[Piece], tuple[str, ...]] | None:
+def _split_owner_and_property(pieces: Sequence[Piece]) -> tuple[list[Piece], tuple[str, ...]] | None:
     """Whose property it is, and which: the price of the car, the car's price, car price."""
     words = [piece.word for piece in pieces]
     if "of" in words and words[0] == "the":
@@ -102,7 +102,7 @@ def _fits(noun: str, value: list[Piece]) -> bool:
     return value[0].word not in BE
 
 
-def _joined(owner: list[Piece], verbs: list[str], value: list[Piece]) -> list[Piece]:
+def _join_property(owner: list[Piece], verbs: list[str], value: list[Piece]) -> list[Piece]:
     if value[0].word in {"in", "at", "on", "about"} and verbs[-1] in {"in", "at", "on", "about", "as"}:
         verbs = verbs[:-1]
     if verbs == ["pays"]:
@@ -143,27 +143,36 @@ _LONGEST_NAME, _LONGEST_NOUN, _LONGEST_OWNER = 4, 4, 5
 _END: Final = frozenset(".;!?")
 
 
-def shaped(pieces: Sequence[Piece]) -> list[Piece]:
+def normalize_word_order(pieces: Sequence[Piece]) -> list[Piece]:
     """The same pieces in a plain order, sentence by sentence."""
     found: list[Piece] = []
     start = 0
-    untitled = _untitled(pieces)
+    untitled = _drop_titles(pieces)
     for place, piece in enumerate(untitled):
         if piece.kind == "mark" and piece.word in _END:
-            found += [*_sentence(untitled[start:place]), piece]
+            found += [*_normalize_sentence(untitled[start:place]), piece]
             start = place + 1
-    return found + _sentence(untitled[start:])
+    return found + _normalize_sentence(untitled[start:])
 
 
-def _sentence(pieces: list[Piece]) -> list[Piece]:
+def _normalize_sentence(pieces: list[Piece]) -> list[Piece]:
     if len(pieces) < 3:
         return pieces
-    for rewrite in (_compared, _by_means, _gathered, _reported, _existing, _relative, _inverted, as_relation):
+    for rewrite in (
+        _rewrite_comparative,
+        _rewrite_means_of_travel,
+        _rewrite_separated_particle,
+        _rewrite_reported_speech,
+        _rewrite_existential,
+        _rewrite_relative_clause,
+        _rewrite_inversion,
+        rewrite_property,
+    ):
         pieces = rewrite(pieces) or pieces
     return pieces
 
 
-def _compared(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_comparative(pieces: list[Piece]) -> list[Piece] | None:
     """Ann is younger than Bob: Bob is older than Ann."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in _LESSER), 0)
     if at < 2 or at + 2 >= len(pieces) or pieces[at + 1].word != "than" or pieces[at - 1].word not in BE:
@@ -172,7 +181,7 @@ def _compared(pieces: list[Piece]) -> list[Piece] | None:
     return [*pieces[at + 2 :], pieces[at - 1], greater, pieces[at + 1], *pieces[: at - 1]]
 
 
-def _by_means(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_means_of_travel(pieces: list[Piece]) -> list[Piece] | None:
     """Goes to school on foot: walks to school."""
     words = [piece.word for piece in pieces]
     at = next((place for place, word in enumerate(words) if word in _GOING), -1)
@@ -183,7 +192,7 @@ def _by_means(pieces: list[Piece]) -> list[Piece] | None:
     return None
 
 
-def _gathered(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_separated_particle(pieces: list[Piece]) -> list[Piece] | None:
     """Gave the vase back: gave back the vase."""
     last = len(pieces) - 1
     if pieces[last].word not in _PARTICLES:
@@ -194,7 +203,7 @@ def _gathered(pieces: list[Piece]) -> list[Piece] | None:
     return None
 
 
-def _untitled(pieces: Sequence[Piece]) -> list[Piece]:
+def _drop_titles(pieces: Sequence[Piece]) -> list[Piece]:
     """Without the titles of names: Dr. Weber is Weber."""
     return [
         piece
@@ -209,7 +218,7 @@ def _untitled(pieces: Sequence[Piece]) -> list[Piece]:
     ]
 
 
-def _reported(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_reported_speech(pieces: list[Piece]) -> list[Piece] | None:
     """What somebody says of something, without who says it."""
     words = [piece.word for piece in pieces[:3]]
     start = 2 if words[:2] == ["the", "user"] else 1 if words[0] in {"user", "i"} else 0
@@ -226,7 +235,7 @@ def _reported(pieces: list[Piece]) -> list[Piece] | None:
     return rest[1:] if rest[0].word == "that" else rest
 
 
-def _existing(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_existential(pieces: list[Piece]) -> list[Piece] | None:
     """There are two rooms in the flat: the flat has two rooms."""
     if pieces[0].word != "there" or word_at(pieces, 1) not in {"is", "are", "'s"}:
         return None
@@ -241,7 +250,7 @@ def _existing(pieces: list[Piece]) -> list[Piece] | None:
     return None
 
 
-def _relative(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_relative_clause(pieces: list[Piece]) -> list[Piece] | None:
     """I have a son who sings: my son sings. I have a son named Tom: my son is named Tom."""
     at = next(
         (place for place, piece in enumerate(pieces[:_LONGEST_OWNER]) if piece.word in {"has", "have"}), 0
@@ -254,19 +263,24 @@ def _relative(pieces: list[Piece]) -> list[Piece] | None:
         if pieces[place].kind == "mark" or word in PREPOSITIONS:
             return None
         if word in _NAMED:
-            return [*_owner(pieces[:at]), *pieces[at + 1 : place], Piece("word", "is", "is"), *pieces[place:]]
+            return [
+                *_to_possessive(pieces[:at]),
+                *pieces[at + 1 : place],
+                Piece("word", "is", "is"),
+                *pieces[place:],
+            ]
         if word in _RELATIVE and pieces[place + 1].kind == "word":
-            return [*_owner(pieces[:at]), *pieces[at + 1 : place], *pieces[place + 1 :]]
+            return [*_to_possessive(pieces[:at]), *pieces[at + 1 : place], *pieces[place + 1 :]]
     return None
 
 
-def _owner(pieces: list[Piece]) -> list[Piece]:
+def _to_possessive(pieces: list[Piece]) -> list[Piece]:
     if len(pieces) == 1 and pieces[0].word in _OWNERS:
         return [pieces[0]._replace(word=_OWNERS[pieces[0].word])]
     return [*pieces, Piece("word", "'s", "'s")]
 
 
-def _inverted(pieces: list[Piece]) -> list[Piece] | None:
+def _rewrite_inversion(pieces: list[Piece]) -> list[Piece] | None:
     """Carla is my wife: my wife is Carla. Only what is definite can be what a name stands for."""
     at = next((place for place, piece in enumerate(pieces) if piece.word in BE), 0)
     if not 0 < at <= _LONGEST_NAME or at + 2 > len(pieces) or pieces[at].word not in {"is", "was", "are"}:

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from langmem_tiers.long_term.conflicts.models import CHANGES, COMPLEMENT, OBJECT, OWNER, SUBJECT, VERB
-from langmem_tiers.long_term.conflicts.vocabulary import CLASSES, REGIONS, SCOPES, keys_of, share_class
+from langmem_tiers.long_term.conflicts.vocabulary import (
+    CLASSES,
+    REGIONS,
+    SCOPES,
+    find_shared_class,
+    get_canonical_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
     from langmem_tiers.long_term.conflicts.statement import Statement
 
 
-MULTI: Final = keys_of(
+MULTI: Final = get_canonical_keys(
     """
     like know speak visit buy include support contain meet see read watch play own attend interested want
     need love eat drink consume cook learn study try collect offer sell recommend follow accept add invite
@@ -23,20 +29,20 @@ MULTI: Final = keys_of(
     """
 )
 """Verbs that hold of several things at once."""
-SHARED: Final = keys_of(
+SHARED: Final = get_canonical_keys(
     """
     know like support include visit speak attend see read contain accept interested sell offer allow need
     """
 )
 """Those of them whose passive holds of several, too."""
-PLANS: Final = keys_of(
+PLANS: Final = get_canonical_keys(
     """
     want plan hope intend consider think try expect ask believe recommend suggest wish propose discuss evaluate
     explore investigate assess trial prototype experiment lean compare dream aim contemplate debate
     """
 )
 """Verbs of what is not so, or not yet."""
-TIMED: Final = keys_of(
+TIMED: Final = get_canonical_keys(
     """
     be happen start end leave depart arrive open close expire launch release land fly set schedule wake
     sleep birthday deadline establish die marry graduate renew return deliver ship retire join run last
@@ -44,8 +50,8 @@ TIMED: Final = keys_of(
     """
 )
 """Verbs whose time is a property of what they tell."""
-CHOICES: Final = keys_of("choose use switch migrate standardize adopt pick") | {"be"}
-SINGLE_NOUNS: Final = keys_of(
+CHOICES: Final = get_canonical_keys("choose use switch migrate standardize adopt pick") | {"be"}
+SINGLE_NOUNS: Final = get_canonical_keys(
     """
     name color status owner manager lead ceo cto cfo boss president director host address location venue
     capital title role language format database framework editor license deadline priority size theme
@@ -58,9 +64,11 @@ SINGLE_NOUNS: Final = keys_of(
     """
 )
 """Nouns of which there is one at a time."""
-DEVICES: Final = keys_of("phone laptop computer tablet watch camera car printer console editor browser")
+DEVICES: Final = get_canonical_keys(
+    "phone laptop computer tablet watch camera car printer console editor browser"
+)
 """Things of which most people use one."""
-SINGLE_WORDS: Final = keys_of(
+SINGLE_WORDS: Final = get_canonical_keys(
     "favorite default main current official preferred only best chosen final standard target top latest actual"
 )
 RELATIONS: Final = {
@@ -71,7 +79,7 @@ RELATIONS: Final = {
     "assign": "to",
 }  # fmt: skip
 """Verbs that hold of one thing at a time, with the roles that it has."""
-CLASSED: Final = keys_of(
+CLASSED: Final = get_canonical_keys(
     """host run write build store deploy license implement code serve track manage monitor hold keep record draw edit
     take"""
 )
@@ -81,7 +89,7 @@ PASSIVE_ROLES = frozenset({SUBJECT, "with", "on", "via", "to", "under", "at", "i
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class _ValuePair:
     """The words that stand in the same place of the two."""
 
     ones: Sequence[Atom]
@@ -90,7 +98,7 @@ class _Values:
     @property
     def shared(self) -> str:
         """A class that both are of; nothing if there is none."""
-        names = (share_class(one.key, other.key) for one in self.ones for other in self.others)
+        names = (find_shared_class(one.key, other.key) for one in self.ones for other in self.others)
         return next(filter(None, names), "")
 
     @property
@@ -101,7 +109,7 @@ class _Values:
 
 def is_exclusive(old: Statement, new: Statement, ones: Sequence[Atom], others: Sequence[Atom]) -> bool:
     """Whether only one of the two values can stand where they stand."""
-    ones, others = _without_models(ones), _without_models(others)
+    ones, others = _drop_model_numbers(ones), _drop_model_numbers(others)
     both = (*ones, *others)
     if ones[0].kind != "word" and all(atom.kind == ones[0].kind for atom in both):
         return _takes_one_value(old, new, ones[-1], others[-1])
@@ -111,13 +119,13 @@ def is_exclusive(old: Statement, new: Statement, ones: Sequence[Atom], others: S
         return _is_reversed(old, ones) and _is_reversed(new, others)
     if ones[0].role in SCOPE_ROLES and (ones[0].key in SCOPES or others[0].key in SCOPES):
         return False
-    values = _Values(ones, others)
+    values = _ValuePair(ones, others)
     if {old.predicates[0], new.predicates[0]} == {"own", "be"}:
-        return _colors_one(values)
+        return _takes_one_color(values)
     return _takes_one_word(old, new, values)
 
 
-def _without_models(values: Sequence[Atom]) -> Sequence[Atom]:
+def _drop_model_numbers(values: Sequence[Atom]) -> Sequence[Atom]:
     # An iPhone 13 is an iPhone.
     if values[0].kind == "word" and values[0].is_capital and values[-1].kind in {"number", "version"}:
         return [atom for atom in values if atom.kind == "word"]
@@ -225,22 +233,22 @@ def _purpose(one: Statement) -> frozenset[str]:
     return frozenset(atom.key for atom in one.atoms if atom.role in {"as", "for"})
 
 
-def _takes_one_word(old: Statement, new: Statement, values: _Values) -> bool:
+def _takes_one_word(old: Statement, new: Statement, values: _ValuePair) -> bool:
     predicate = old.predicates[0]
     if values.shared == "frequency":
         return predicate not in MULTI and "event" not in old.flags
     if "event" in old.flags or "event" in new.flags or _is_one_of_several(old) or _is_one_of_several(new):
         return False
     if predicate in {"be", "set", "happen"}:
-        return _equates_one(old, new, values)
+        return _takes_one_complement(old, new, values)
     if predicate in CHOICES:
-        return _chooses_one(old, new, values)
+        return _takes_one_choice(old, new, values)
     if predicate == "prefer":
         return bool(values.shared) or (values.are_names and len(old.keys & new.keys) > 1)
-    return _relates_one(old, new, values)
+    return _takes_one_relation(old, new, values)
 
 
-def _colors_one(values: _Values) -> bool:
+def _takes_one_color(values: _ValuePair) -> bool:
     # Has brown eyes, the eyes are green; but not: has a brown dog.
     return values.shared == "color" and "a" not in {values.ones[0].determiner, values.others[0].determiner}
 
@@ -252,7 +260,7 @@ def _is_one_of_several(one: Statement) -> bool:
     )
 
 
-def _relates_one(old: Statement, new: Statement, values: _Values) -> bool:
+def _takes_one_relation(old: Statement, new: Statement, values: _ValuePair) -> bool:
     predicate = old.predicates[0]
     one, other = values.ones[-1], values.others[-1]
     if predicate in RELATIONS:
@@ -262,10 +270,10 @@ def _relates_one(old: Statement, new: Statement, values: _Values) -> bool:
         return is_place and (values.are_names or bool(values.shared) or one.role == "as" or is_named)
     if predicate in CLASSED and (bool(values.shared) or _is_kept_in(old, new, values)):
         return True
-    return _names_one(old, new, values)
+    return _takes_one_agent(old, new, values)
 
 
-def _is_kept_in(old: Statement, new: Statement, values: _Values) -> bool:
+def _is_kept_in(old: Statement, new: Statement, values: _ValuePair) -> bool:
     """Whether it says with which tool something is made or kept: my notes in Obsidian."""
     one, other = values.ones[-1], values.others[-1]
     is_tool = one.role == other.role and one.role in {"in", "with", "on", "to"} and values.are_names
@@ -273,7 +281,7 @@ def _is_kept_in(old: Statement, new: Statement, values: _Values) -> bool:
     return is_tool and bool(kept - {old.predicates[0]})
 
 
-def _names_one(old: Statement, new: Statement, values: _Values) -> bool:
+def _takes_one_agent(old: Statement, new: Statement, values: _ValuePair) -> bool:
     """Whether it says by whom, with what or where something is done: is handled by Stripe, is built with Vite."""
     role = values.ones[-1].role
     if not values.are_names or "passive" not in old.flags & new.flags or role != values.others[-1].role:
@@ -282,7 +290,7 @@ def _names_one(old: Statement, new: Statement, values: _Values) -> bool:
     return role in PASSIVE_ROLES and not is_shared and old.predicates[0] != "use"
 
 
-def _equates_one(old: Statement, new: Statement, values: _Values) -> bool:
+def _takes_one_complement(old: Statement, new: Statement, values: _ValuePair) -> bool:
     place = [atom for atom in old.atoms if atom.is_first and atom.key in new.keys]
     one, other = values.ones[0], values.others[0]
     if any(atom.key in SINGLE_WORDS for atom in place):
@@ -305,7 +313,7 @@ def _equates_one(old: Statement, new: Statement, values: _Values) -> bool:
     )
 
 
-def _is_one_thing(old: Statement, place: Sequence[Atom], values: _Values) -> bool:
+def _is_one_thing(old: Statement, place: Sequence[Atom], values: _ValuePair) -> bool:
     """Whether what stands before the verb is one thing that has one name, or one value."""
     heads = [atom for atom in place if atom.role == SUBJECT]
     if heads and heads[-1].key in SINGLE_NOUNS:
@@ -318,7 +326,7 @@ def _is_plural(heads: Sequence[Atom]) -> bool:
     return bool(heads) and heads[-1].text.lower().endswith("s") and not heads[-1].text.lower().endswith("ss")
 
 
-def _chooses_one(old: Statement, new: Statement, values: _Values) -> bool:
+def _takes_one_choice(old: Statement, new: Statement, values: _ValuePair) -> bool:
     if _purpose(old) & _purpose(new):
         return bool(values.shared) or values.are_names
     if not values.shared:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from langmem_tiers.long_term.conflicts.function_words import is_adding
-from langmem_tiers.long_term.conflicts.items import items_of
-from langmem_tiers.long_term.conflicts.pieces import pieces_of, plain
-from langmem_tiers.long_term.conflicts.roles import roles_of
-from langmem_tiers.long_term.conflicts.sentence_forms import shaped
+from langmem_tiers.long_term.conflicts.items import build_items
+from langmem_tiers.long_term.conflicts.pieces import normalize_statement_text, split_pieces
+from langmem_tiers.long_term.conflicts.roles import assign_roles
+from langmem_tiers.long_term.conflicts.sentence_forms import normalize_word_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langmem_tiers.long_term.conflicts.items import Item
+    from langmem_tiers.long_term.conflicts.items import SentenceItem
     from langmem_tiers.long_term.conflicts.models import Atom, Sentence
 
 
@@ -24,13 +24,13 @@ _JOINTS: Final = frozenset({"and", "but"})
 _MOST_PARTS: Final = 4
 
 
-def parts_of(items: Sequence[Item]) -> list[list[Item]]:
+def split_clauses(items: Sequence[SentenceItem]) -> list[list[SentenceItem]]:
     """The items of each clause, with the subject of the first in front of those that have none."""
     cuts = [place for place in range(1, len(items) - 1) if _is_cut(items, place)]
     if not cuts or len(cuts) >= _MOST_PARTS:
         return []
-    found: list[list[Item]] = []
-    subject: list[Item] = []
+    found: list[list[SentenceItem]] = []
+    subject: list[SentenceItem] = []
     for start, stop in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(items)], strict=True):
         part = list(items[start:stop])
         while part and part[0].part == "mark":
@@ -40,17 +40,17 @@ def parts_of(items: Sequence[Item]) -> list[list[Item]]:
         if part[0].part in _STARTS and found:
             part = [*subject, *part]
         else:
-            subject = _subject(part)
+            subject = _find_subject(part)
         found.append(part)
     return found if len(found) > 1 else []
 
 
-def _subject(part: Sequence[Item]) -> list[Item]:
+def _find_subject(part: Sequence[SentenceItem]) -> list[SentenceItem]:
     at = next((place for place, item in enumerate(part) if item.part in _STARTS), 0)
     return list(part[:at])
 
 
-def _is_cut(items: Sequence[Item], place: int) -> bool:
+def _is_cut(items: Sequence[SentenceItem], place: int) -> bool:
     """Whether a clause of its own begins behind it."""
     item, behind = items[place], items[place + 1]
     if item.part == "mark":
@@ -66,7 +66,7 @@ def _is_cut(items: Sequence[Item], place: int) -> bool:
     return behind.part == "verb" and not behind.determiner and _is_finite(behind)
 
 
-def _is_finite(verb: Item) -> bool:
+def _is_finite(verb: SentenceItem) -> bool:
     return verb.is_past or (verb.word.endswith("s") and not verb.word.endswith("ss"))
 
 
@@ -112,33 +112,33 @@ def read_statement(text: str) -> Statement:
     Args:
         text: A sentence or a few; of more than 400 words only the whole is compared.
     """
-    simple = plain(text)
+    simple = normalize_statement_text(text)
     if len(simple) > _MAX_CHARACTERS or simple.count(" ") >= MAX_WORDS:
         return Statement(text, simple)
-    pieces = shaped(pieces_of(text))
-    items = items_of(pieces)
-    sentence = roles_of(items)
+    pieces = normalize_word_order(split_pieces(text))
+    items = build_items(pieces)
+    sentence = assign_roles(items)
     if is_adding([piece.word for piece in pieces]):
         sentence.flags.add("also")
-    if simple.endswith("?") or _asks([piece.word for piece in pieces[:2]]):
+    if simple.endswith("?") or _is_question([piece.word for piece in pieces[:2]]):
         sentence.flags.add("question")
     if any(piece.word in _NOW for piece in pieces):
         sentence.flags.add("now")
-    whole = _statement(text, simple, sentence)
-    parts = parts_of(items)
+    whole = _build_statement(text, simple, sentence)
+    parts = split_clauses(items)
     if len(parts) < 2:
         return whole
-    return replace(whole, parts=tuple(_statement(text, "", roles_of(part)) for part in parts))
+    return replace(whole, parts=tuple(_build_statement(text, "", assign_roles(part)) for part in parts))
 
 
-def _asks(first: list[str]) -> bool:
+def _is_question(first: list[str]) -> bool:
     # "what is it", "is it", but not "what I need is".
     if len(first) < 2:
         return False
     return (first[0] in _ASKING and first[1] in _HELPERS) or first[0] in _HELPERS - {"do", "have"}
 
 
-def _statement(text: str, simple: str, sentence: Sentence) -> Statement:
+def _build_statement(text: str, simple: str, sentence: Sentence) -> Statement:
     roles: dict[str, set[str]] = {}
     for atom in sentence.atoms:
         roles.setdefault(atom.key, set()).add(atom.role)

@@ -492,7 +492,7 @@ automatic: automatically
 """
 
 
-def entries_of(table: str) -> dict[str, str]:
+def parse_synonym_table(table: str) -> dict[str, str]:
     """What stands for each word or phrase of a table, in which a line that is indented goes on with the one before."""
     found: dict[str, str] = {}
     for line in table.replace("\n    ", " ").strip().splitlines():
@@ -502,7 +502,7 @@ def entries_of(table: str) -> dict[str, str]:
     return found
 
 
-SYNONYMS = entries_of(_VERBS) | entries_of(NOUNS) | entries_of(_OTHERS)
+SYNONYMS = parse_synonym_table(_VERBS) | parse_synonym_table(NOUNS) | parse_synonym_table(_OTHERS)
 """Each word or phrase with what stands for it."""
-VERB_KEYS = frozenset(entries_of(_VERBS).values()) - {"birthday", "name", "date"}
+VERB_KEYS = frozenset(parse_synonym_table(_VERBS).values()) - {"birthday", "name", "date"}
 """What stands for verbs."""

@@ -75,7 +75,7 @@ _FILLER_STEMS = frozenset(FILLERS)
 
 
 @lru_cache(maxsize=50_000)
-def key_of(word: str) -> str:
+def get_canonical_key(word: str) -> str:
     """What stands for a word in lower case and for its synonyms; nothing for one that can be left out."""
     if word in _FILLER_STEMS:
         return ""
@@ -83,42 +83,44 @@ def key_of(word: str) -> str:
     return _SINGLES.get(root, root)
 
 
-def keys_of(words: str) -> frozenset[str]:
+def get_canonical_keys(words: str) -> frozenset[str]:
     """The keys of some words."""
-    return frozenset(key_of(word) or word for word in words.split())
+    return frozenset(get_canonical_key(word) or word for word in words.split())
 
 
-def _by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+def _group_by_key(table: dict[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for word, names in table.items():
-        key = key_of(word) or word
+        key = get_canonical_key(word) or word
         found[key] = found.get(key, frozenset()) | names
     return found
 
 
-VERBS: Final = keys_of(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
+VERBS: Final = get_canonical_keys(" ".join(verbs.VERBS)) | VERB_KEYS | (IRREGULAR_BASES - {"be", "do"})
 """Keys that can be the verb of a sentence."""
-NOUNS_TOO: Final = keys_of(" ".join(verbs.NOUNS_TOO))
+NOUNS_TOO: Final = get_canonical_keys(" ".join(verbs.NOUNS_TOO))
 """Those that can as well be a noun."""
-CLASSES: Final = _by_key(word_classes.CLASSES)
+CLASSES: Final = _group_by_key(word_classes.CLASSES)
 """The classes that a key is a member of."""
 OPPOSITES: Final = (
     frozenset(
-        (" ".join(map(key_of, one.split())), " ".join(map(key_of, other.split())))
+        (" ".join(map(get_canonical_key, one.split())), " ".join(map(get_canonical_key, other.split())))
         for one, other in word_classes.OPPOSITES
     )
     | word_classes.OPPOSITES
 )
 """Pairs of keys, in both orders."""
-COMPLEMENTS: Final = frozenset((key_of(one), key_of(other)) for one, other in word_classes.COMPLEMENTS)
+COMPLEMENTS: Final = frozenset(
+    (get_canonical_key(one), get_canonical_key(other)) for one, other in word_classes.COMPLEMENTS
+)
 """Those of them between which there is nothing."""
-SCOPES: Final = frozenset(key_of(word) for word in word_classes.SCOPES)
-REGIONS: Final = frozenset(key_of(word) for word in word_classes.REGIONS)
+SCOPES: Final = frozenset(get_canonical_key(word) for word in word_classes.SCOPES)
+REGIONS: Final = frozenset(get_canonical_key(word) for word in word_classes.REGIONS)
 
 
 def are_opposite(one: str, other: str) -> bool:
     """Whether the two keys say the opposite, or one is the other with a denying prefix."""
-    if (one, other) in OPPOSITES or (_adjective(one), _adjective(other)) in OPPOSITES:
+    if (one, other) in OPPOSITES or (_to_adjective(one), _to_adjective(other)) in OPPOSITES:
         return True
     short, long = sorted((one, other), key=len)
     return len(short) > 3 and any(
@@ -133,15 +135,15 @@ def are_complements(one: str, other: str) -> bool:
     return are_opposite(one, other) and (one, other) not in OPPOSITES
 
 
-def _adjective(key: str) -> str:
+def _to_adjective(key: str) -> str:
     # "lazily" is "lazy", "quickly" is "quick".
     if not key.endswith("ly"):
         return key
     bare = key[:-2]
-    return key_of(f"{bare[:-1]}y" if bare.endswith("i") else bare)
+    return get_canonical_key(f"{bare[:-1]}y" if bare.endswith("i") else bare)
 
 
-def share_class(one: str, other: str) -> str:
+def find_shared_class(one: str, other: str) -> str:
     """The name of a class that both keys are members of; nothing if there is none."""
     both = CLASSES.get(one, frozenset()) & CLASSES.get(other, frozenset())
     return min(both, default="")

@@ -174,7 +174,7 @@ illinois massachusetts georgia virginia quebec
 """
 
 
-def _pairs(table: str) -> frozenset[tuple[str, str]]:
+def _parse_pairs(table: str) -> frozenset[tuple[str, str]]:
     found = set()
     for pair in table.replace("\n", " ").split(","):
         one, _, other = pair.strip().partition("/")
@@ -182,7 +182,7 @@ def _pairs(table: str) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def _members(table: str) -> dict[str, frozenset[str]]:
+def _parse_members(table: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for line in table.replace("\n    ", " ").strip().splitlines():
         name, _, members = line.partition(":")
@@ -191,11 +191,11 @@ def _members(table: str) -> dict[str, frozenset[str]]:
     return {member: frozenset(names) for member, names in found.items()}
 
 
-COMPLEMENTS = _pairs(_EITHER)
+COMPLEMENTS = _parse_pairs(_EITHER)
 """Opposites between which there is nothing."""
-OPPOSITES = _pairs(_STATES) | COMPLEMENTS
+OPPOSITES = _parse_pairs(_STATES) | COMPLEMENTS
 """Pairs of plain words, in both orders."""
-CLASSES = _members(_CLASSES)
+CLASSES = _parse_members(_CLASSES)
 """The names of the classes that a word is a member of."""
 SCOPES = frozenset(_SCOPES.split())
 """Words that say where or for whom something holds: what holds for one need not hold for the other."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from langmem_tiers.long_term.conflicts.inflection import stem
-from langmem_tiers.long_term.conflicts.vocabulary import are_opposite, key_of
+from langmem_tiers.long_term.conflicts.vocabulary import are_opposite, get_canonical_key
 
 _GROUPS = """
 afraid fear fearful scared phobia terrified dread; attend take go join visit frequent; class lesson course
@@ -96,12 +96,12 @@ establish; foundation establish
 """
 
 
-def _irregular() -> dict[str, str]:
+def _parse_irregular_pairs() -> dict[str, str]:
     return dict(pair.split() for pair in _IRREGULAR_PAIRS.split(";") if pair.strip())
 
 
 GROUPS: Final = tuple(tuple(group.split()) for group in _GROUPS.split(";"))
-IRREGULAR: Final = _irregular()
+IRREGULAR: Final = _parse_irregular_pairs()
 """Words whose family their letters do not show."""
 
 
@@ -124,18 +124,18 @@ _ENDING: Final = re.compile(r"(?:[aeiy]|(?P<twice>[bdgklmnprt])(?P=twice))\Z")
 
 
 @lru_cache(maxsize=20_000)
-def roots_of(word: str) -> frozenset[str]:
+def find_roots(word: str) -> frozenset[str]:
     """What may be left of a word without the endings that make another kind of word of it."""
     word = _IRREGULAR.get(word, word)
-    found = {_bare(word)}
+    found = {_strip_ending(word)}
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= _SHORTEST:
-            found.add(_bare(word[: -len(suffix)]))
+            found.add(_strip_ending(word[: -len(suffix)]))
             break
     return frozenset(found)
 
 
-def _bare(word: str) -> str:
+def _strip_ending(word: str) -> str:
     match = _ENDING.search(word)
     return word[:-1] if match and len(word) > _SHORTEST else word
 
@@ -145,28 +145,28 @@ def _groups_of(key: str) -> frozenset[int]:
     return GROUPS_BY_KEY.get(key, frozenset())
 
 
-def _by_key() -> dict[str, frozenset[int]]:
+def _index_groups_by_key() -> dict[str, frozenset[int]]:
     found: dict[str, set[int]] = {}
     for number, group in enumerate(GROUPS):
         for word in group:
-            key = key_of(word) if " " not in word else word
+            key = get_canonical_key(word) if " " not in word else word
             found.setdefault(key or word, set()).add(number)
     return {key: frozenset(numbers) for key, numbers in found.items()}
 
 
-GROUPS_BY_KEY: Final = _by_key()
+GROUPS_BY_KEY: Final = _index_groups_by_key()
 """The groups of words alike that a key is in."""
 
 
 @lru_cache(maxsize=50_000)
-def are_akin(one: str, other: str) -> bool:
+def are_related_words(one: str, other: str) -> bool:
     """Whether two keys are of one family, or often stand for each other."""
     if are_opposite(one, other):
         return False
-    return bool(_groups_of(one) & _groups_of(other)) or are_derived(one, other) or _is_cut(one, other)
+    return bool(_groups_of(one) & _groups_of(other)) or are_derived(one, other) or _is_truncation(one, other)
 
 
-def _is_cut(one: str, other: str) -> bool:
+def _is_truncation(one: str, other: str) -> bool:
     # "retro" for "retrospective"
     short, long = sorted((one, other), key=len)
     return len(short) >= _CUT and long.startswith(short) and short.isalpha()
@@ -175,4 +175,4 @@ def _is_cut(one: str, other: str) -> bool:
 @lru_cache(maxsize=50_000)
 def are_derived(one: str, other: str) -> bool:
     """Whether two keys are of one family: allergy and allergic, approve and approval."""
-    return bool(roots_of(one) & roots_of(other)) and one.isalpha() and other.isalpha()
+    return bool(find_roots(one) & find_roots(other)) and one.isalpha() and other.isalpha()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langmem_tiers.common import fork_safety
 from langmem_tiers.common.checks import check_whole
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError, LangmemTiersError
-from langmem_tiers.recall.embedders.vectors import checked
+from langmem_tiers.recall.embedders.vectors import validate_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("langmem_tiers")
 
-_NAMES = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
-_DEPLOYMENTS = {"deployment", "azure_deployment"}
-_SIZES = ("dimensions", "output_dimensionality", "output_dimension")
-_NO_NAMES = {"", "unknown"}
-_MAY_HOLD_A_SECRET = re.compile(r"://.*[@?#]")
-_SAMPLE = "dimension"
-_MOST_NUMBERS = 2**20
+_NAME_ATTRIBUTES = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
+_DEPLOYMENT_ATTRIBUTES = {"deployment", "azure_deployment"}
+_SIZE_ATTRIBUTES = ("dimensions", "output_dimensionality", "output_dimension")
+_PLACEHOLDER_NAMES = {"", "unknown"}
+_SECRET_PATTERN = re.compile(r"://.*[@?#]")
+_SAMPLE_TEXT = "dimension"
+_MAX_DIMENSION = 2**20
 
 
 class CheckedEmbedder:
@@ -49,12 +49,16 @@ class CheckedEmbedder:
         self, model: object, methods: tuple[str, str], *, identity: str | None, dimension: int | None
     ) -> None:
         embed_documents, embed_query = methods
-        self._documents = _method(model, embed_documents)
-        self._query = _method(model, embed_query)
-        self._identity = _found(model, type(self)) if identity is None else _given(identity)
-        self._dimension = None if dimension is None else check_whole(dimension, 1, "dimension", _MOST_NUMBERS)
+        self._documents_method = _get_method(model, embed_documents)
+        self._query_method = _get_method(model, embed_query)
+        self._identity = (
+            _derive_identity(model, type(self)) if identity is None else _check_identity(identity)
+        )
+        self._dimension = (
+            None if dimension is None else check_whole(dimension, 1, "dimension", _MAX_DIMENSION)
+        )
         self._lock = threading.Lock()
-        fork_safety.watch(self)
+        fork_safety.register_fork_aware(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(identity={self._identity!r}, dimension={self._dimension!r})"
@@ -70,8 +74,8 @@ class CheckedEmbedder:
         if self._dimension is None:
             with self._lock:
                 if self._dimension is None:
-                    sample = self._ask(self._documents, [_SAMPLE])
-                    self._dimension = checked(sample, 1, None, model=self._called()).shape[1]
+                    sample = self._call_model(self._documents_method, [_SAMPLE_TEXT])
+                    self._dimension = validate_vectors(sample, 1, None, model=self._describe_model()).shape[1]
         return self._dimension
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -83,10 +87,10 @@ class CheckedEmbedder:
         """
         if isinstance(texts, str):
             raise InvalidInputError("texts is one text: give a list of texts")
-        ready = [_sendable(text) for text in texts]
+        ready = [_to_sendable_text(text) for text in texts]
         dimension = self.dimension
-        answer = self._ask(self._documents, ready) if ready else []
-        return checked(answer, len(ready), dimension, model=self._called())
+        answer = self._call_model(self._documents_method, ready) if ready else []
+        return validate_vectors(answer, len(ready), dimension, model=self._describe_model())
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """One vector, of the model's query side.
@@ -95,9 +99,9 @@ class CheckedEmbedder:
             InvalidInputError: It is no text, or the model's answer cannot be used.
             LangmemTiersError: The model failed.
         """
-        ready, dimension = _sendable(text), self.dimension
-        answer = [self._ask(self._query, ready)]
-        vector: NDArray[np.float32] = checked(answer, 1, dimension, model=self._called())[0]
+        ready, dimension = _to_sendable_text(text), self.dimension
+        answer = [self._call_model(self._query_method, ready)]
+        vector: NDArray[np.float32] = validate_vectors(answer, 1, dimension, model=self._describe_model())[0]
         return vector
 
     def before_fork(self) -> None:
@@ -110,24 +114,24 @@ class CheckedEmbedder:
         """The lock may be held by a thread that this process does not have."""
         self._lock = threading.Lock()
 
-    def _called(self) -> str:
+    def _describe_model(self) -> str:
         return f"the embedding model {self._identity!r}"
 
-    def _ask(self, method: Callable[[Any], object], what: object) -> object:
+    def _call_model(self, method: Callable[[Any], object], what: object) -> object:
         try:
             return method(what)
         except Exception as error:  # noqa: BLE001 - whatever a model raises, callers see one kind of error
-            _log.debug("%s failed", self._called(), exc_info=True)
+            _log.debug("%s failed", self._describe_model(), exc_info=True)
             status = getattr(error, "status_code", None)
             problem = type(error).__name__ + (f", status {status}" if isinstance(status, int) else "")
         # Raised out here, so not chained: a client's error may quote an address with its key, or the texts.
         raise LangmemTiersError(
-            f"{self._called()} failed ({problem}): check its key, limits and network, then try again; "
+            f"{self._describe_model()} failed ({problem}): check its key, limits and network, then try again; "
             "logging of 'langmem_tiers' at level DEBUG shows all of it"
         )
 
 
-def _method(model: object, name: str) -> Callable[[Any], object]:
+def _get_method(model: object, name: str) -> Callable[[Any], object]:
     method: Callable[[Any], object] | None = getattr(model, name, None)
     if isinstance(model, type):
         raise InvalidInputError(f"{model.__name__} is a class: give an object of it")
@@ -136,7 +140,7 @@ def _method(model: object, name: str) -> Callable[[Any], object]:
     return method
 
 
-def _given(identity: object) -> str:
+def _check_identity(identity: object) -> str:
     if not isinstance(identity, str):  # not shown: a model's repr may hold its key
         raise InvalidConfigError(f"identity must be a name, got a {type(identity).__name__}")
     if not identity.strip() or not identity.isprintable():
@@ -144,26 +148,26 @@ def _given(identity: object) -> str:
     return identity.strip()
 
 
-def _found(model: object, adapter: type) -> str:
+def _derive_identity(model: object, adapter: type) -> str:
     """The class, the names and the sizes that the model tells about itself; nothing else is looked at."""
     kind = type(model).__name__
-    names = dict.fromkeys(name for attribute in _NAMES if (name := _name(model, attribute)))
+    names = dict.fromkeys(name for attribute in _NAME_ATTRIBUTES if (name := _read_name(model, attribute)))
     if not names:
         raise InvalidConfigError(
             f"nothing names the model of this {kind}, so its vectors could be taken for those of another: "
             f"use {adapter.__name__}(..., identity='NAME'), with a new NAME whenever the vectors change"
         )
-    sizes = ((attribute, getattr(model, attribute, None)) for attribute in _SIZES)
+    sizes = ((attribute, getattr(model, attribute, None)) for attribute in _SIZE_ATTRIBUTES)
     return ":".join([kind, *names, *(f"{name}={size}" for name, size in sizes if isinstance(size, int))])
 
 
-def _name(model: object, attribute: str) -> str | None:
+def _read_name(model: object, attribute: str) -> str | None:
     value = getattr(model, attribute, None)
-    if not isinstance(value, str) or not value.isprintable() or _MAY_HOLD_A_SECRET.search(value):
+    if not isinstance(value, str) or not value.isprintable() or _SECRET_PATTERN.search(value):
         return None
-    if attribute in _DEPLOYMENTS and _is_left_at_default(model, attribute):
+    if attribute in _DEPLOYMENT_ATTRIBUTES and _is_left_at_default(model, attribute):
         return None  # OpenAI's default deployment is called like its oldest model, whichever is used
-    return None if value.strip().lower() in _NO_NAMES else value.strip()
+    return None if value.strip().lower() in _PLACEHOLDER_NAMES else value.strip()
 
 
 def _is_left_at_default(model: object, attribute: str) -> bool:
@@ -171,7 +175,7 @@ def _is_left_at_default(model: object, attribute: str) -> bool:
     return isinstance(chosen, set) and attribute not in chosen
 
 
-def _sendable(text: object) -> str:
+def _to_sendable_text(text: object) -> str:
     if not isinstance(text, str):
         raise InvalidInputError(f"a text to embed must be a str, got a {type(text).__name__}")
     return text.encode("utf-8", "replace").decode()  # lone surrogates, which no model takes

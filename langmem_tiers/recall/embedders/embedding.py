@@ -15,8 +15,8 @@ from cachetools import TTLCache
 
 from langmem_tiers.common import fork_safety
 from langmem_tiers.errors import EmbeddingError, LangmemTiersError
-from langmem_tiers.recall.embedders.vectors import checked
-from langmem_tiers.telemetry.instruments import SILENT, Verb
+from langmem_tiers.recall.embedders.vectors import validate_vectors
+from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from langmem_tiers.telemetry.instruments import Instruments
 
 _log = logging.getLogger("langmem_tiers")
-MAX_CHARACTERS = 8000
+MAX_EMBEDDED_CHARACTERS = 8000
 """Of a text that are embedded; models look no further, or make a mush of it."""
-_ITSELF, _DOCUMENTS, _QUERIES = _SIDES = ("itself", "documents", "queries")
+_METADATA, _DOCUMENTS, _QUERIES = _CALL_KINDS = ("itself", "documents", "queries")
 """What an embedder is asked about; each is left alone for itself after it failed."""
-_WRITTEN_AT_ONCE = 16
+_CACHE_WRITE_BATCH_SIZE = 16
 """Queries whose vectors are written to the cache in the database together."""
-_NOTED_EACH = timedelta(days=1)
+_USAGE_UPDATE_INTERVAL = timedelta(days=1)
 """How often it is noted that a model is in use."""
-_SHOWN = "logging of 'langmem_tiers' at level DEBUG shows all of it"
-_PLAIN = "hello"
+_DEBUG_LOG_HINT = "logging of 'langmem_tiers' at level DEBUG shows all of it"
+_PROBE_TEXT = "hello"
 """A word that every embedder takes."""
 
 
@@ -49,18 +49,18 @@ class _RefusedError(EmbeddingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddingResult:
     """What came of some texts; those that are neither done nor refused had no time."""
 
     vectors: NDArray[np.float32]
     """One row per text."""
-    done: list[int]
+    embedded_numbers: list[int]
     """The numbers of those that have one."""
-    refused: list[int]
+    refused_numbers: list[int]
     """The numbers of those that the embedder refuses."""
 
 
-class Embedding:
+class EmbeddingClient:
     """An embedder with a time limit, checks and a cache for queries, in memory and in the database.
 
     Vectors of messages are stored with them, so they are not in the cache.
@@ -79,7 +79,7 @@ class Embedding:
         store: VectorStore,
         config: EmbeddingConfig,
         clock: Clock,
-        instruments: Instruments = SILENT,
+        instruments: Instruments = SILENT_INSTRUMENTS,
     ) -> None:
         self._instruments = instruments
         self.embedder = embedder
@@ -88,42 +88,42 @@ class Embedding:
         self._clock = clock
         self.is_quick = bool(getattr(embedder, "is_quick", False))
         self.share: float | None = getattr(embedder, "share", None)
-        self._recent: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
+        self._query_cache: TTLCache[bytes, NDArray[np.float32]] = TTLCache(
             config.cache_entries, config.cache_hours * 3600, timer=clock.monotonic
         )
         self._unwritten: dict[bytes, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
-        self._left_behind: threading.Thread | None = None
+        self._abandoned_thread: threading.Thread | None = None
         self._identity: str | None = None
-        self._model: int | None = None
-        self._noted_at = clock.now()
+        self._model_key: int | None = None
+        self._usage_updated_at = clock.now()
         self._retry_at: dict[str, float] = {}
-        fork_safety.watch(self)
+        fork_safety.register_fork_aware(self)
 
     @property
     def identity(self) -> str:
         """Names the model; what it is called before it has said so is its class."""
         return self._identity or type(self.embedder).__name__
 
-    def model(self, patience_seconds: float | None = None) -> int:
+    def get_model_key(self, patience_seconds: float | None = None) -> int:
         """The key of the model's vectors; the first look may ask the embedder for its dimension."""
         now = self._clock.now()
-        if self._model is None:
+        if self._model_key is None:
             try:
-                self._identity, self._dimension = self._told_of_itself()
+                self._identity, self._dimension = self._read_metadata()
             except EmbeddingError:  # asked again at once it would say the same
-                if self._clock.monotonic() >= self._retry_at.get(_ITSELF, 0.0):
-                    self._leave_alone(*_SIDES)
+                if self._clock.monotonic() >= self._retry_at.get(_METADATA, 0.0):
+                    self._back_off(*_CALL_KINDS)
                 raise
-        if self._model is None or now >= self._noted_at + _NOTED_EACH:
-            self._model = self.store.model(
+        if self._model_key is None or now >= self._usage_updated_at + _USAGE_UPDATE_INTERVAL:
+            self._model_key = self.store.register_model(
                 self.identity, self._dimension, now, patience_seconds=patience_seconds
             )
-            self._noted_at = now
-        return self._model
+            self._usage_updated_at = now
+        return self._model_key
 
-    def _told_of_itself(self) -> tuple[str, int]:
-        told: Any = self._asked(_ITSELF, lambda: (self.embedder.identity, self.embedder.dimension))
+    def _read_metadata(self) -> tuple[str, int]:
+        told: Any = self._call_embedder(_METADATA, lambda: (self.embedder.identity, self.embedder.dimension))
         identity, dimension = told
         if not isinstance(identity, str) or not identity:
             raise EmbeddingError(f"the embedder's identity must be a name, got a {type(identity).__name__}")
@@ -142,40 +142,40 @@ class Embedding:
     @property
     def dimension(self) -> int:
         """The length of its vectors."""
-        self.model()
+        self.get_model_key()
         return self._dimension
 
-    def query(self, text: str) -> NDArray[np.float32]:
+    def embed_query(self, text: str) -> NDArray[np.float32]:
         """The vector of a query, of length 1."""
-        text = text[:MAX_CHARACTERS]
+        text = text[:MAX_EMBEDDED_CHARACTERS]
         if self.is_quick:
-            return self._asked_query(text)
+            return self._embed_query_text(text)
         key = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
         with self._lock:
-            known = self._recent.get(key)
+            known = self._query_cache.get(key)
         if known is not None:
             return known
-        kept = self._kept(key)
-        known = self._asked_query(text) if kept is None else kept
+        kept = self._get_cached_vector(key)
+        known = self._embed_query_text(text) if kept is None else kept
         with self._lock:
-            self._recent[key] = known
+            self._query_cache[key] = known
             if kept is None:
                 self._unwritten[key] = known
         return known
 
     @property
-    def has_much_to_write(self) -> bool:
+    def has_full_cache_batch(self) -> bool:
         """Whether it is time to write what was asked since."""
-        return len(self._unwritten) >= _WRITTEN_AT_ONCE
+        return len(self._unwritten) >= _CACHE_WRITE_BATCH_SIZE
 
-    def write(self, patience_seconds: float | None = None) -> None:
+    def write_cache(self, patience_seconds: float | None = None) -> None:
         """Write the vectors of queries to the cache in the database; only a cache, so a failure loses nothing."""
         with self._lock:
             fresh, self._unwritten = self._unwritten, {}
         if fresh:
             now, most = self._clock.now(), self._config.cache_entries
-            self.store.cache(
-                self.model(),
+            self.store.insert_cached_vectors(
+                self.get_model_key(),
                 {key: vector.astype("<f4").tobytes() for key, vector in list(fresh.items())[-most:]},
                 now,
                 until=now + timedelta(hours=self._config.cache_hours),
@@ -183,7 +183,9 @@ class Embedding:
                 patience_seconds=patience_seconds,
             )
 
-    def documents(self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True) -> Embedded:
+    def embed_documents(
+        self, texts: Sequence[str], go_on: Callable[[], bool] = lambda: True
+    ) -> EmbeddingResult:
         """One row per text, in batches; texts that say nothing get no direction.
 
         A batch that fails is cut in two, again and again, until what the embedder refuses stands alone.
@@ -198,7 +200,7 @@ class Embedding:
         import numpy as np  # noqa: PLC0415 - not before something is embedded
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        short = [text[:MAX_CHARACTERS] for text in texts]
+        short = [text[:MAX_EMBEDDED_CHARACTERS] for text in texts]
         said = [number for number, text in enumerate(short) if text.strip()]
         size = self._config.batch_size
         todo = [said[start : start + size] for start in range(0, len(said), size)]
@@ -209,21 +211,23 @@ class Embedding:
                 late += some
                 continue
             try:
-                vectors[some] = self._answered(_DOCUMENTS, [short[number] for number in some])
+                vectors[some] = self._embed_batch(_DOCUMENTS, [short[number] for number in some])
             except _RefusedError as error:
                 if not failed:
-                    self._check_that_it_works(_DOCUMENTS, error)
+                    self._probe(_DOCUMENTS, error)
                 failed = True
                 half = len(some) // 2
                 todo[:0] = [some[:half], some[half:]] if half else []
                 refused += [] if half else some
         left = {*refused, *late}
-        return Embedded(vectors, [number for number in range(len(texts)) if number not in left], refused)
+        return EmbeddingResult(
+            vectors, [number for number in range(len(texts)) if number not in left], refused
+        )
 
-    def let_go(self) -> None:
+    def invalidate(self) -> None:
         """Hold no vector of a query any more."""
         with self._lock:
-            self._recent.clear()
+            self._query_cache.clear()
             self._unwritten = {}
 
     def before_fork(self) -> None:
@@ -235,45 +239,47 @@ class Embedding:
     def after_fork_in_child(self) -> None:
         """The lock may be held by a thread that this process does not have."""
         self._lock = threading.Lock()
-        self._left_behind = None
+        self._abandoned_thread = None
         self._unwritten = {}  # the parent writes them
 
-    def _asked_query(self, text: str) -> NDArray[np.float32]:
+    def _embed_query_text(self, text: str) -> NDArray[np.float32]:
         try:
-            vector: NDArray[np.float32] = self._answered(_QUERIES, [text])[0]
+            vector: NDArray[np.float32] = self._embed_batch(_QUERIES, [text])[0]
         except _RefusedError as error:
-            self._check_that_it_works(_QUERIES, error)
+            self._probe(_QUERIES, error)
             raise
         return vector
 
-    def _answered(self, side: str, texts: list[str]) -> NDArray[np.float32]:
-        from langmem_tiers.recall.vector_index import unit  # noqa: PLC0415 - numpy, not before it is needed
+    def _embed_batch(self, side: str, texts: list[str]) -> NDArray[np.float32]:
+        from langmem_tiers.recall.vector_index import normalize_vectors  # noqa: PLC0415 - numpy, not before it is needed
 
         dimension = self.dimension
-        with self._instruments.watch(Verb.EMBED) as watch:
-            watch.note(texts=len(texts))
+        with self._instruments.measure(Operation.EMBED) as watch:
+            watch.record(texts=len(texts))
             if side == _QUERIES:
-                answer: object = [self._asked(side, lambda: self.embedder.embed_query(texts[0]))]
+                answer: object = [self._call_embedder(side, lambda: self.embedder.embed_query(texts[0]))]
             else:
-                answer = self._asked(side, lambda: self.embedder.embed_documents(texts))
+                answer = self._call_embedder(side, lambda: self.embedder.embed_documents(texts))
         try:
-            return unit(checked(answer, len(texts), dimension, model=f"the embedder {self.identity!r}"))
+            return normalize_vectors(
+                validate_vectors(answer, len(texts), dimension, model=f"the embedder {self.identity!r}")
+            )
         except LangmemTiersError as error:
             raise _RefusedError(str(error)) from None
 
-    def _check_that_it_works(self, side: str, refusal: EmbeddingError) -> None:
+    def _probe(self, side: str, refusal: EmbeddingError) -> None:
         # Is it the text or the embedder? One that refuses a plain word as well is left alone for a while.
         try:
-            self._answered(side, [_PLAIN])
+            self._embed_batch(side, [_PROBE_TEXT])
         except EmbeddingError:
-            self._leave_alone(side)
+            self._back_off(side)
             raise refusal from None
 
-    def _leave_alone(self, *sides: str) -> None:
+    def _back_off(self, *sides: str) -> None:
         until = self._clock.monotonic() + self._config.retry_seconds
         self._retry_at.update(dict.fromkeys(sides, until))
 
-    def _asked(self, side: str, question: Callable[[], object]) -> object:
+    def _call_embedder(self, side: str, question: Callable[[], object]) -> object:
         wait = self._retry_at.get(side, 0.0) - self._clock.monotonic()
         if wait > 0:
             raise EmbeddingError(
@@ -283,43 +289,45 @@ class Embedding:
             try:
                 return question()
             except Exception as raised:
-                raise self._refusal(raised) from raised
+                raise self._build_refused_error(raised) from raised
         box: queue.Queue[tuple[object, BaseException | None]] = queue.Queue(1)
-        if self._left_behind is not None and self._left_behind.is_alive():
+        if self._abandoned_thread is not None and self._abandoned_thread.is_alive():
             raise EmbeddingError(f"the embedder {self.identity!r} has not come back from an earlier question")
         # In the caller's context: models of frameworks look there for what they were asked by.
         context = contextvars.copy_context()
         thread = threading.Thread(
-            target=context.run, args=(_ask, question, box), name="langmem-tiers-embedder", daemon=True
+            target=context.run, args=(_put_answer, question, box), name="langmem-tiers-embedder", daemon=True
         )
         thread.start()
         try:
             answer, error = box.get(timeout=self._config.time_limit_seconds)
         except queue.Empty:
-            self._left_behind = thread
-            self._leave_alone(*_SIDES)
+            self._abandoned_thread = thread
+            self._back_off(*_CALL_KINDS)
             raise EmbeddingError(
                 f"the embedder {self.identity!r} gave no answer within {self._config.time_limit_seconds:g} s"
             ) from None
         if error is not None:
-            raise self._refusal(error)
+            raise self._build_refused_error(error)
         return answer
 
-    def _refusal(self, error: BaseException) -> _RefusedError:
+    def _build_refused_error(self, error: BaseException) -> _RefusedError:
         if isinstance(error, LangmemTiersError):  # of an adapter, which says what is wrong and quotes no text
             return _RefusedError(str(error))
         return _RefusedError(
-            f"the embedder {self.identity!r} raised {type(error).__name__}: check it; {_SHOWN}"
+            f"the embedder {self.identity!r} raised {type(error).__name__}: check it; {_DEBUG_LOG_HINT}"
         )
 
-    def _kept(self, key: bytes) -> NDArray[np.float32] | None:
+    def _get_cached_vector(self, key: bytes) -> NDArray[np.float32] | None:
         import numpy as np  # noqa: PLC0415 - not before something is embedded
 
-        kept = self.store.cached(self.model(), [key], self._clock.now()).get(key)
+        kept = self.store.get_cached_vectors(self.get_model_key(), [key], self._clock.now()).get(key)
         return None if kept is None else np.frombuffer(kept, "<f4")
 
 
-def _ask(question: Callable[[], object], box: queue.Queue[tuple[object, BaseException | None]]) -> None:
+def _put_answer(
+    question: Callable[[], object], box: queue.Queue[tuple[object, BaseException | None]]
+) -> None:
     try:
         box.put((question(), None))
     except BaseException as error:  # noqa: BLE001 - whatever an embedder raises, recall goes on without it

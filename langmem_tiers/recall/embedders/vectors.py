@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def checked(
+def validate_vectors(
     vectors: object, count: int, dimension: int | None, *, model: str = "the embedding model"
 ) -> NDArray[np.float32]:
     """The vectors as a table of their own, one row for each text.
@@ -28,31 +28,31 @@ def checked(
     """
     import numpy as np  # noqa: PLC0415 - importing the package stays quick
 
-    given = _length(vectors)
+    given = _get_length(vectors)
     if given not in {None, count}:
         raise InvalidInputError(
             f"{model} gave {given} vectors for {count} texts: it must give one for each, in order"
         )
     if count == 0:
         return np.empty((0, dimension or 0), dtype=np.float32)
-    table = _as_numbers(vectors, model)
+    table = _to_float_table(vectors, model)
     if dimension is not None and table.shape[1] != dimension:
         raise InvalidInputError(
             f"{model} gave vectors of {table.shape[1]} numbers, not {dimension}: correct dimension=, "
             "or give a model that changed another identity="
         )
-    _refuse_infinite(table, model)
+    _check_finite(table, model)
     return table
 
 
-def _length(vectors: object) -> int | None:
+def _get_length(vectors: object) -> int | None:
     try:
         return len(vectors) if isinstance(vectors, Sized) else None
     except TypeError:  # a single number as an array
         return None
 
 
-def _as_numbers(vectors: object, model: str) -> NDArray[np.float32]:
+def _to_float_table(vectors: object, model: str) -> NDArray[np.float32]:
     import numpy as np  # noqa: PLC0415 - as above
 
     try:
@@ -67,7 +67,7 @@ def _as_numbers(vectors: object, model: str) -> NDArray[np.float32]:
         return np.array(given, dtype=np.float32, order="C")
 
 
-def _refuse_infinite(table: NDArray[np.float32], model: str) -> None:
+def _check_finite(table: NDArray[np.float32], model: str) -> None:
     import numpy as np  # noqa: PLC0415 - as above
 
     finite = np.isfinite(table).all(axis=1)

@@ -41,7 +41,7 @@ class OfflineEmbedder:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
-        fork_safety.watch(self)
+        fork_safety.register_fork_aware(self)
 
     def __repr__(self) -> str:
         return f"OfflineEmbedder({self.identity!r})"
@@ -70,7 +70,7 @@ class OfflineEmbedder:
 
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
-        model = self._loaded()
+        model = self._load_model()
         clean = [text.encode("utf-8", "replace").decode() or " " for text in texts]
         encoded = model.tokenizer.encode_batch(clean, add_special_tokens=False)
         # The mean over each text's own pieces: the same as the package's, without filling up to the longest.
@@ -86,7 +86,7 @@ class OfflineEmbedder:
         means[[n for n, text in enumerate(clean) if not text.isascii() and is_mostly_unspaced(text)]] = 0
         return means
 
-    def _loaded(self) -> Any:  # noqa: ANN401 - the library has no types
+    def _load_model(self) -> Any:  # noqa: ANN401 - the library has no types
         with OfflineEmbedder._lock:
             if OfflineEmbedder._model is None:
                 try:

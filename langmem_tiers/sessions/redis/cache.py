@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import TTLCache
 
-from langmem_tiers.common.fork_safety import watch
-from langmem_tiers.common.waiting import in_time
+from langmem_tiers.common.fork_safety import register_fork_aware
+from langmem_tiers.common.waiting import wait_until
 from langmem_tiers.errors import StorageUnavailableError
-from langmem_tiers.sessions.message_repository import no_session
-from langmem_tiers.sessions.models import IN_LIST, Tail
-from langmem_tiers.sessions.redis.connection import RedisLink
+from langmem_tiers.sessions.message_repository import build_session_not_found_error
+from langmem_tiers.sessions.models import IN_LIST, VersionedMessages
+from langmem_tiers.sessions.redis.connection import RedisConnection
 from langmem_tiers.sessions.redis.models import RedisStatus
-from langmem_tiers.sessions.redis.windows import Of, RedisWindows
-from langmem_tiers.sessions.session_version import SqlStamps, Written, stamp_of
+from langmem_tiers.sessions.redis.windows import RedisWindows, WindowKind
+from langmem_tiers.sessions.session_version import SessionWrite, SqlSessionVersions, to_session_version
 from langmem_tiers.storage.migrations import identity_of
 
 if TYPE_CHECKING:
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
     from langmem_tiers.common.messages import Message
     from langmem_tiers.common.ports import MessageStore, TranscriptStore
     from langmem_tiers.config import RedisConfig
-    from langmem_tiers.erasure.models import Erased
+    from langmem_tiers.erasure.models import ErasedIds
     from langmem_tiers.sessions.message_rows import AnyRow
-    from langmem_tiers.sessions.models import Appended, ListChange, Listing
-    from langmem_tiers.sessions.session_version import SessionStamp
+    from langmem_tiers.sessions.models import AppendResult, ListChange, Listing
+    from langmem_tiers.sessions.session_version import SessionVersion
     from langmem_tiers.storage.database import Database
 
 
-_AT_WORK = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
-_SUCCEEDED = ("aof_last_bgrewrite_status", "rdb_last_bgsave_status")
+_BUSY_FLAGS = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+_STATUS_FIELDS = ("aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
 
-def write_anew(client: Redis, patience_seconds: float) -> str | None:
+def rewrite_redis_files(client: Redis, patience_seconds: float) -> str | None:
     """Have Redis write its files anew, if it has any; what was not done, and what to do about it."""
     redis: Any = importlib.import_module("redis")
     for name, command in (("BGREWRITEAOF", client.bgrewriteaof), ("BGSAVE", client.bgsave)):
         try:
-            if not _is_needed(client, name):
+            if not _needs_rewrite(client, name):
                 continue
-            if not _is_quiet(client, patience_seconds):
+            if not _wait_until_idle(client, patience_seconds):
                 return f"it is at work on its files: run {name} there, later"
             command()
-            if not _is_quiet(client, patience_seconds):
+            if not _wait_until_idle(client, patience_seconds):
                 return f"{name} is still at work there: wait until it is done"
         except redis.ResponseError as error:
             return f"it refused ({type(error).__name__}): run {name} there"
     told = client.info("persistence")
-    failed = [name for name in _SUCCEEDED if told.get(name, "ok") != "ok"]
+    failed = [name for name in _STATUS_FIELDS if told.get(name, "ok") != "ok"]
     return f"it failed there ({', '.join(failed)}): see its log" if failed else None
 
 
-def _is_needed(client: Redis, name: str) -> bool:
+def _needs_rewrite(client: Redis, name: str) -> bool:
     told = client.info("persistence")
     if name == "BGREWRITEAOF":
         return bool(told.get("aof_enabled"))
@@ -69,16 +69,16 @@ def _is_needed(client: Redis, name: str) -> bool:
     return bool(told.get("rdb_last_save_time", 0) > started + 1)  # by hand, since then
 
 
-def _is_quiet(client: Redis, patience_seconds: float) -> bool:
+def _wait_until_idle(client: Redis, patience_seconds: float) -> bool:
     def is_at_work() -> bool:
         told = client.info("persistence")
-        return any(told.get(name) for name in _AT_WORK)
+        return any(told.get(name) for name in _BUSY_FLAGS)
 
-    return in_time(lambda: not is_at_work(), patience_seconds)
+    return wait_until(lambda: not is_at_work(), patience_seconds)
 
 
-_SESSIONS = 10_000
-_BELIEVED_SECONDS = (
+_MAX_SESSIONS = 10_000
+_VERSION_TTL_SECONDS = (
     60.0  # no backup of a database is restored in less, to the same revision, under a process at work
 )
 
@@ -95,76 +95,79 @@ class RedisCache:
     def __init__(self, config: RedisConfig, database: Database, timer: Callable[[], float]) -> None:
         self._label = config.label
         self._ttl_seconds = config.ttl_seconds
-        self._link = RedisLink(config, timer)
-        self._windows = RedisWindows(self._link, config, identity_of(database))
-        self._cached = CachedTails(self._windows, SqlStamps(database), timer)
+        self._connection = RedisConnection(config, timer)
+        self._windows = RedisWindows(self._connection, config, identity_of(database))
+        self._tails = TailCache(self._windows, SqlSessionVersions(database), timer)
 
-    def messages(self, record: MessageStore) -> RedisMessageStore:
+    def wrap_message_store(self, record: MessageStore) -> RedisMessageStore:
         """The record of the database, with its newest messages cached."""
-        return RedisMessageStore(record, self._cached)
+        return RedisMessageStore(record, self._tails)
 
-    def transcripts(self, lists: TranscriptStore) -> RedisTranscriptStore:
+    def wrap_transcript_store(self, lists: TranscriptStore) -> RedisTranscriptStore:
         """The lists of the database, so that what is written by them comes into the cache."""
-        return RedisTranscriptStore(lists, self._cached)
+        return RedisTranscriptStore(lists, self._tails)
 
-    def extend(self, written: Sequence[Written]) -> None:
+    def extend(self, written: Sequence[SessionWrite]) -> None:
         """Add to the windows what was written to many sessions at once, from the states that they were locked in."""
-        self._cached.extend_all(written)
+        self._tails.extend_all(written)
 
-    def found(self, row: AnyRow) -> None:
+    def record_session_row(self, row: AnyRow) -> None:
         """The row of a session was read: what is known of it spares a question before the first write."""
-        self._cached.note(row.pk, stamp_of(row))
+        self._tails.record_version(row.pk, to_session_version(row))
 
-    def erase(self, sessions: Iterable[int]) -> bool:
+    def invalidate_sessions(self, sessions: Iterable[int]) -> bool:
         """Remove what is cached of erased sessions, by their keys; False if Redis did not answer yet."""
-        return self._windows.erase(dict.fromkeys(sessions))
+        return self._windows.delete(dict.fromkeys(sessions))
 
-    def outdate(self, session: int, revision: int) -> bool:
+    def invalidate_before_revision(self, session: int, revision: int) -> bool:
         """Remove what is cached of a session from before a revision; False if Redis did not answer yet."""
-        return self._windows.erase({session: revision})
+        return self._windows.delete({session: revision})
 
-    def let_go(self, _erased: Erased) -> dict[str, int]:
+    def confirm_deleted(self, _erased: ErasedIds) -> dict[str, int]:
         """See that Redis was told of all that was erased.
 
         Raises:
             StorageUnavailableError: It was not.
         """
-        if not self._windows.erase({}):
+        if not self._windows.delete({}):
             raise StorageUnavailableError(
-                f"Redis at {self._label!r} does not answer and may hold {self._windows.unremoved} sessions: they are "
+                f"Redis at {self._label!r} does not answer and may hold "
+                f"{self._windows.pending_deletion_count} sessions: they are "
                 f"removed once it does, and gone after {self._ttl_seconds} s anyway"
             )
         return {}
 
-    def wipe(self, patience_seconds: float) -> str | None:
+    def scrub(self, patience_seconds: float) -> str | None:
         """Have Redis write its files anew, which hold what was erased; what was not done, and what to do about it."""
-        if self._windows.unremoved:
+        if self._windows.pending_deletion_count:
             return None  # it does not answer: let_go() has said so
-        told = self._link.ask(lambda: (write_anew(self._link.client, patience_seconds),))
+        told = self._connection.execute(
+            lambda: (rewrite_redis_files(self._connection.client, patience_seconds),)
+        )
         problem = "it does not answer: forget the same again" if told is None else told[0]
         return None if problem is None else f"files of Redis at {self._label!r} may hold it: {problem}"
 
     def status(self) -> RedisStatus:
         """How it serves. Asks Redis, unless it failed a moment ago."""
-        is_connected = self._link.ping()
+        is_connected = self._connection.ping()
         return RedisStatus(
             label=self._label,
             is_connected=is_connected,
             hits=self._windows.hits,
             misses=self._windows.misses,
-            failures=self._link.failures,
-            skipped=self._link.skipped,
-            unremoved=self._windows.unremoved,
+            failures=self._connection.failures,
+            skipped=self._connection.skipped,
+            unremoved=self._windows.pending_deletion_count,
         )
 
     def close(self) -> None:
         """Tell Redis what it could not be told before, and give its connections back."""
-        if self._windows.unremoved:
-            self._windows.erase({})
-        self._link.close()
+        if self._windows.pending_deletion_count:
+            self._windows.delete({})
+        self._connection.close()
 
 
-class CachedTails:
+class TailCache:
     """The newest messages of sessions, from Redis as long as it has them as they are now.
 
     A window is used only for the state that the session's row has now, so nothing that others write is missed,
@@ -172,35 +175,37 @@ class CachedTails:
     older window and never a wrong one.
     """
 
-    def __init__(self, windows: RedisWindows, stamps: SqlStamps, timer: Callable[[], float]) -> None:
+    def __init__(self, windows: RedisWindows, stamps: SqlSessionVersions, timer: Callable[[], float]) -> None:
         self.windows = windows
-        self.stamps = stamps
+        self.versions = stamps
         # The last known states of sessions, which others may have gone on from.
-        self._seen: TTLCache[int, SessionStamp] = TTLCache(_SESSIONS, _BELIEVED_SECONDS, timer)
+        self._last_versions: TTLCache[int, SessionVersion] = TTLCache(
+            _MAX_SESSIONS, _VERSION_TTL_SECONDS, timer
+        )
         self._lock = threading.RLock()
-        watch(self)
+        register_fork_aware(self)
 
-    def before(self, key: int) -> SessionStamp | None:
+    def get_version_before_write(self, key: int) -> SessionVersion | None:
         """The state of a session that is about to be written to, if the window is to be extended from there.
 
         Where nobody else writes, that is the state in which we left it, which spares a look. Else it may be an older
         one. What is known after the write tells.
         """
-        if not self.windows.serves():
+        if not self.windows.is_available():
             return None
         with self._lock:
-            seen = self._seen.get(key)
+            seen = self._last_versions.get(key)
         if seen is not None:
             return seen
-        stamp = self.stamps.get(key)
+        stamp = self.versions.get(key)
         if stamp is not None:
-            self.note(key, stamp)
+            self.record_version(key, stamp)
         return stamp
 
     def extend(
         self,
         key: int,
-        before: SessionStamp | None,
+        before: SessionVersion | None,
         added: Sequence[Message],
         revision: int | None,
         now: datetime,
@@ -219,31 +224,31 @@ class CachedTails:
         if before is None or not added or revision is None:
             return
         if was_at is not None:
-            before = before.after(revision - 1, was_at)
+            before = before.advance(revision - 1, was_at)
         if revision != before.revision + 1:
-            self.forget(key)
+            self.invalidate(key)
             return
-        after = before.after(revision, now)
-        self.note(key, after)
-        self.windows.extend([Written(key, before, after, added)])
+        after = before.advance(revision, now)
+        self.record_version(key, after)
+        self.windows.extend([SessionWrite(key, before, after, added)])
 
-    def note(self, key: int, stamp: SessionStamp) -> None:
+    def record_version(self, key: int, stamp: SessionVersion) -> None:
         """Remember a state of a session, which others may go on from."""
         with self._lock:
-            self._seen[key] = stamp
+            self._last_versions[key] = stamp
 
-    def extend_all(self, written: Sequence[Written]) -> None:
+    def extend_all(self, written: Sequence[SessionWrite]) -> None:
         """Add to many windows at once what was written while the rows of the sessions were locked."""
-        if not self.windows.serves():
+        if not self.windows.is_available():
             return
         for one in written:
-            self.note(one.key, one.after)
+            self.record_version(one.key, one.after)
         self.windows.extend(written)
 
-    def forget(self, key: int) -> None:
+    def invalidate(self, key: int) -> None:
         """Look anew at the state of a session before the next write."""
         with self._lock:
-            self._seen.pop(key, None)
+            self._last_versions.pop(key, None)
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of a change."""
@@ -253,63 +258,69 @@ class CachedTails:
         """Go on."""
         self._lock.release()
 
-    def latest(self, key: int, limit: int, of: Of, read: Callable[[], Tail]) -> Tail:
+    def get_latest(
+        self, key: int, limit: int, of: WindowKind, read: Callable[[], VersionedMessages]
+    ) -> VersionedMessages:
         """The newest ``limit`` messages, from Redis or as they are read from the database."""
-        if limit < 1 or not self.windows.serves():
+        if limit < 1 or not self.windows.is_available():
             return read()
-        stamp = self.stamps.get(key)
+        stamp = self.versions.get(key)
         if stamp is None:
-            raise no_session()
-        found = self.windows.read(key, stamp, limit, of)
+            raise build_session_not_found_error()
+        found = self.windows.get(key, stamp, limit, of)
         if found is not None and found.messages is not None:
-            return Tail(found.messages, stamp.revision)
+            return VersionedMessages(found.messages, stamp.revision)
         tail = read()
         if found is not None and tail.revision == stamp.revision:
             whole = len(tail.messages) < limit
-            self.windows.fill(key, stamp, tail.messages, of, head=found.head, whole=whole)
+            self.windows.put(key, stamp, tail.messages, of, head=found.head, whole=whole)
         return tail
 
 
 class RedisMessageStore:
     """Serves the ``MessageStore`` port: the newest messages from Redis, the rest from the database behind it."""
 
-    def __init__(self, record: MessageStore, cached: CachedTails) -> None:
+    def __init__(self, record: MessageStore, cached: TailCache) -> None:
         self._record = record
-        self._cached = cached
+        self._tails = cached
 
-    def append(self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False) -> Appended:
+    def append(
+        self, key: int, batch: Sequence[Message], now: datetime, *, new_ids: bool = False
+    ) -> AppendResult:
         """Store the batch, then add it to the window."""
-        before = self._cached.before(key)
+        before = self._tails.get_version_before_write(key)
         done = self._record.append(key, batch, now, new_ids=new_ids)
-        if done.is_late:
-            self._cached.forget(key)
+        if done.has_recovered_messages:
+            self._tails.invalidate(key)
         else:
-            self._cached.extend(key, before, done.stored, done.revision, now, done.was_at)
+            self._tails.extend(key, before, done.stored, done.revision, now, done.previous_write_at)
         return done
 
-    def latest(self, key: int, limit: int) -> Tail:
+    def list_latest(self, key: int, limit: int) -> VersionedMessages:
         """The newest ``limit`` messages of the record."""
-        return self._cached.latest(key, limit, Of.RECORD, lambda: self._record.latest(key, limit))
+        return self._tails.get_latest(
+            key, limit, WindowKind.RECORD, lambda: self._record.list_latest(key, limit)
+        )
 
-    def page(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
+    def list_after(self, key: int, *, after: str | None, limit: int) -> tuple[Message, ...]:
         """Messages behind the message ``after``, oldest first."""
-        return self._record.page(key, after=after, limit=limit)
+        return self._record.list_after(key, after=after, limit=limit)
 
-    def page_back(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
+    def list_before(self, key: int, *, before: str | None, limit: int) -> tuple[Message, ...]:
         """The newest of the messages before the message ``before``, oldest first."""
-        return self._record.page_back(key, before=before, limit=limit)
+        return self._record.list_before(key, before=before, limit=limit)
 
-    def view(self, key: int, limit: int) -> tuple[Message, ...]:
+    def list_visible(self, key: int, limit: int) -> tuple[Message, ...]:
         """What is shown, as of one moment."""
-        return self._record.view(key, limit)
+        return self._record.list_visible(key, limit)
 
     def get(self, key: int, message_id: str) -> Message | None:
         """One message, if the session holds it."""
         return self._record.get(key, message_id)
 
-    def holds(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
+    def find_known_ids(self, key: int, ids: Sequence[str]) -> AbstractSet[str]:
         """Those of the ids that the record has."""
-        return self._record.holds(key, ids)
+        return self._record.find_known_ids(key, ids)
 
     def compress(self, key: int, summary: Message, *, before: str, hidden: int, was_hidden: int) -> bool:
         """Put ``summary`` in front of the message ``before``; the window is of a state that is no more."""
@@ -319,41 +330,45 @@ class RedisMessageStore:
 class RedisTranscriptStore:
     """Serves the ``TranscriptStore`` port: the end of the list from Redis, the rest from the database behind it."""
 
-    def __init__(self, lists: TranscriptStore, cached: CachedTails) -> None:
+    def __init__(self, lists: TranscriptStore, cached: TailCache) -> None:
         self._lists = lists
-        self._cached = cached
+        self._tails = cached
 
-    def read(
+    def list_messages(
         self, key: int, listings: Sequence[Listing], *, limit: int | None = None, offset: int = 0
-    ) -> Tail:
+    ) -> VersionedMessages:
         """The messages that stand so in the list, oldest first."""
-        return self._lists.read(key, listings, limit=limit, offset=offset)
+        return self._lists.list_messages(key, listings, limit=limit, offset=offset)
 
-    def latest(self, key: int, listings: Sequence[Listing], limit: int) -> Tail:
+    def list_latest(self, key: int, listings: Sequence[Listing], limit: int) -> VersionedMessages:
         """The newest of these, oldest first; those of the list as a whole are cached."""
         if set(listings) != set(IN_LIST):
-            return self._lists.latest(key, listings, limit)
-        return self._cached.latest(key, limit, Of.LIST, lambda: self._lists.latest(key, listings, limit))
+            return self._lists.list_latest(key, listings, limit)
+        return self._tails.get_latest(
+            key, limit, WindowKind.LIST, lambda: self._lists.list_latest(key, listings, limit)
+        )
 
     def count(self, key: int, listings: Sequence[Listing]) -> int:
         """How many messages stand so in the list."""
         return self._lists.count(key, listings)
 
-    def change(self, key: int, change: ListChange, now: datetime, *, revision: int | None) -> int | None:
+    def apply_change(
+        self, key: int, change: ListChange, now: datetime, *, revision: int | None
+    ) -> int | None:
         """Carry a change out in one transaction, then add what came with it to the window."""
-        before = self._cached.before(key) if change.added else None
-        done = self._lists.change(key, change, now, revision=revision)
-        self._cached.extend(key, before, change.added, done, now)
+        before = self._tails.get_version_before_write(key) if change.added else None
+        done = self._lists.apply_change(key, change, now, revision=revision)
+        self._tails.extend(key, before, change.added, done, now)
         return done
 
-    def decide(
+    def apply_locked_change(
         self,
         key: int,
         listings: Sequence[Listing],
-        make: Callable[[Tail], ListChange | None],
+        make: Callable[[VersionedMessages], ListChange | None],
         now: datetime,
         *,
         limit: int | None = None,
     ) -> bool:
         """Carry out what is made of the list while nobody else writes to the session."""
-        return self._lists.decide(key, listings, make, now, limit=limit)
+        return self._lists.apply_locked_change(key, listings, make, now, limit=limit)

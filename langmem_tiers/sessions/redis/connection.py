@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langmem_tiers.common.fork_safety import watch
+from langmem_tiers.common.fork_safety import register_fork_aware
 from langmem_tiers.errors import InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from langmem_tiers.config import RedisConfig
 
 _log = logging.getLogger("langmem_tiers")
-_Answer = TypeVar("_Answer")
-_QUIET_SECONDS = 600.0  # after a warning: a Redis that comes and goes fills no log
-_NOT_OURS = ("socket_timeout", "socket_connect_timeout", "decode_responses", "protocol", "retry")
+_Reply = TypeVar("_Reply")
+_WARNING_INTERVAL_SECONDS = 600.0  # after a warning: a Redis that comes and goes fills no log
+_IGNORED_URL_SETTINGS = ("socket_timeout", "socket_connect_timeout", "decode_responses", "protocol", "retry")
 
 
-class RedisLink:
+class RedisConnection:
     """Asks one Redis. What fails is counted and gives nothing; then nobody asks it for some seconds.
 
     Args:
@@ -37,50 +37,50 @@ class RedisLink:
     """
 
     def __init__(self, config: RedisConfig, timer: Callable[[], float]) -> None:
-        self.client: Redis = _client(config)
+        self.client: Redis = _build_client(config)
         self.failures = 0
         self.skipped = 0
         self._config = config
         self._timer = timer
         self._lock = threading.RLock()
-        self._asks_again_at: float | None = None
-        self._warns_again_at: float | None = None
-        watch(self)
+        self._retry_at: float | None = None
+        self._next_warning_at: float | None = None
+        register_fork_aware(self)
 
     @property
     def is_up(self) -> bool:
         """Whether it would be asked now."""
-        again = self._asks_again_at
+        again = self._retry_at
         return again is None or self._timer() >= again
 
-    def skip(self) -> bool:
+    def record_skip(self) -> bool:
         """Count that it was not asked; never true."""
         with self._lock:
             self.skipped += 1
         return False
 
-    def ask(self, question: Callable[[], _Answer]) -> _Answer | None:
+    def execute(self, question: Callable[[], _Reply]) -> _Reply | None:
         """The answer; None if there is none."""
-        if not self._may_ask():
+        if not self._may_execute():
             return None
         try:
             answer = question()
         except Exception as error:  # noqa: BLE001 - a cache that answers garbage may make its driver raise anything
-            self.failed(error)
+            self.record_failure(error)
             return None
-        if self._asks_again_at is not None:
-            self._asks_again_at = None
+        if self._retry_at is not None:
+            self._retry_at = None
             _log.debug("redis %s answers again", self._config.label)
         return answer
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """Count a failure, and leave Redis alone for a while; the first of several is logged."""
         with self._lock:
             now = self._timer()
             self.failures += 1
-            self._asks_again_at = now + self._config.retry_seconds
-            is_first = self._warns_again_at is None or now >= self._warns_again_at
-            self._warns_again_at = now + _QUIET_SECONDS if is_first else self._warns_again_at
+            self._retry_at = now + self._config.retry_seconds
+            is_first = self._next_warning_at is None or now >= self._next_warning_at
+            self._next_warning_at = now + _WARNING_INTERVAL_SECONDS if is_first else self._next_warning_at
         if is_first:  # only what kind of error: others may hold what was sent
             _log.warning(
                 "redis %s does not serve (%s): memory goes on with its database alone, slower and complete; "
@@ -92,7 +92,7 @@ class RedisLink:
 
     def ping(self) -> bool:
         """Whether it answers; it is not asked if it failed a moment ago."""
-        return self.ask(lambda: bool(self.client.ping())) is True
+        return self.execute(lambda: bool(self.client.ping())) is True
 
     def close(self) -> None:
         """Give the connections back."""
@@ -110,16 +110,16 @@ class RedisLink:
         """Go on; the driver makes connections of its own in a child."""
         self._lock.release()
 
-    def _may_ask(self) -> bool:
+    def _may_execute(self) -> bool:
         with self._lock:
             if not self.is_up:
-                return self.skip()
-            if self._asks_again_at is not None:  # this one tries, the others wait for what comes of it
-                self._asks_again_at = self._timer() + self._config.retry_seconds
+                return self.record_skip()
+            if self._retry_at is not None:  # this one tries, the others wait for what comes of it
+                self._retry_at = self._timer() + self._config.retry_seconds
             return True
 
 
-def _client(config: RedisConfig) -> Redis:
+def _build_client(config: RedisConfig) -> Redis:
     try:
         redis = importlib.import_module("redis")
         connection = importlib.import_module("redis.connection")
@@ -129,7 +129,7 @@ def _client(config: RedisConfig) -> Redis:
         raise MissingExtraError("Redis needs redis-py: pip install 'langmem-tiers[redis]'") from error
     try:
         settings: dict[str, Any] = connection.parse_url(config.url)
-        for ours in _NOT_OURS:
+        for ours in _IGNORED_URL_SETTINGS:
             settings.pop(ours, None)
         pool = connection.ConnectionPool(
             **settings,

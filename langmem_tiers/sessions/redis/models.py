@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from langmem_tiers.display.displayable import Told
+from langmem_tiers.display.displayable import Displayable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisStatus(Told):
+class RedisStatus(Displayable):
     """How Redis serves this engine, counted since the engine was opened."""
 
     label: str

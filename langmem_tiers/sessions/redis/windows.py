@@ -12,25 +12,25 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langmem_tiers.common.clock import microseconds
-from langmem_tiers.common.fork_safety import watch
+from langmem_tiers.common.clock import to_microseconds
+from langmem_tiers.common.fork_safety import register_fork_aware
 from langmem_tiers.common.messages import Message, Role, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from langmem_tiers.config import RedisConfig
-    from langmem_tiers.sessions.redis.connection import RedisLink
-    from langmem_tiers.sessions.session_version import SessionStamp, Written
+    from langmem_tiers.sessions.redis.connection import RedisConnection
+    from langmem_tiers.sessions.session_version import SessionVersion, SessionWrite
 
 
-_DIGEST = 16  # hex digits
-_FARTHEST = (
+_DIGEST_HEX_DIGITS = 16  # hex digits
+_MAX_SCORE = (
     2**53 - 2**40
 )  # Redis counts in doubles: whole up to 2**53, and there is room behind the farthest time
 
 
-def to_member(key: str, message: Message) -> bytes:
+def to_window_member(key: str, message: Message) -> bytes:
     """A message of the window under that key."""
     body = json.dumps(
         [
@@ -49,14 +49,16 @@ def to_member(key: str, message: Message) -> bytes:
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode("utf-8", "surrogatepass")
-    return _digest(key, body) + body
+    return _compute_digest(key, body) + body
 
 
-def to_message(key: str, member: object) -> Message:
+def from_window_member(key: str, member: object) -> Message:
     """The message, or a ``ValueError`` for what is none, or of another window."""
-    if not isinstance(member, bytes) or member[:_DIGEST] != _digest(key, member[_DIGEST:]):
+    if not isinstance(member, bytes) or member[:_DIGEST_HEX_DIGITS] != _compute_digest(
+        key, member[_DIGEST_HEX_DIGITS:]
+    ):
         raise ValueError("redis holds what is no message of ours")
-    fields = json.loads(member[_DIGEST:].decode("utf-8", "surrogatepass"))
+    fields = json.loads(member[_DIGEST_HEX_DIGITS:].decode("utf-8", "surrogatepass"))
     return Message(
         id=fields[0],
         role=Role(fields[1]),
@@ -72,41 +74,41 @@ def to_message(key: str, member: object) -> Message:
     )
 
 
-def time_of(message: Message) -> int:
+def to_score(message: Message) -> int:
     """The message's time as a score: microseconds since 1970."""
-    return max(-_FARTHEST, min(_FARTHEST, microseconds(message.created_at)))
+    return max(-_MAX_SCORE, min(_MAX_SCORE, to_microseconds(message.created_at)))
 
 
-def scores_of(messages: Sequence[Message]) -> list[int]:
+def to_scores(messages: Sequence[Message]) -> list[int]:
     """Their times, each behind the one before it, so that their order is that of the record."""
     scores: list[int] = []
     for message in messages:
-        time = time_of(message)
+        time = to_score(message)
         scores.append(max(time, scores[-1] + 1) if scores else time)
     return scores
 
 
-def _digest(key: str, body: bytes) -> bytes:
+def _compute_digest(key: str, body: bytes) -> bytes:
     # With the key: a window that was moved to another session is none there.
-    found = hashlib.blake2b(key.encode(), digest_size=_DIGEST // 2)
+    found = hashlib.blake2b(key.encode(), digest_size=_DIGEST_HEX_DIGITS // 2)
     found.update(body)
     return found.hexdigest().encode()
 
 
-GONE = b"~gone"
+TOMBSTONE = b"~gone"
 """In place of what a window holds: its session was erased, and nobody may bring it back.
 
 With ``~`` and a revision behind it, the session is still there and what it was before that revision is not.
 """
 
-_READ_HEAD = """
+_READ_HEAD_SCRIPT = """
 local head = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '-inf')[1] or ''
 local stamp, count, bytes, whole = string.match(head, '^~([^~]+)~(%d+)~(%d+)~([01])$')
 """
 
 # The newest ARGV[2] messages, if they are held as of the stamp ARGV[1]: {head, '1', message, ...}; else {head}.
-READ = (
-    _READ_HEAD
+READ_SCRIPT = (
+    _READ_HEAD_SCRIPT
     + """
 if stamp ~= ARGV[1] then return {head} end
 local wanted, held = tonumber(ARGV[2]), tonumber(count)
@@ -122,8 +124,8 @@ return found
 
 # A window that was read from the database in place of the one that was there when it was found missing.
 # ARGV: the head that was seen, the new head, seconds to live, then score and message of each.
-FILL = (
-    _READ_HEAD
+FILL_SCRIPT = (
+    _READ_HEAD_SCRIPT
     + """
 if head ~= ARGV[1] or head == '~gone' then return 0 end
 local since = string.match(head, '^~gone~(%d+)$')
@@ -139,7 +141,7 @@ return 1
 # What was just written to the database, behind the windows of the state right before it and no other.
 # ARGV: the stamp before, the stamp after, '1' for a session's first messages, messages and bytes at most,
 # seconds to live, then time and message of each. Of a session's first messages the first window is made.
-EXTEND = """
+EXTEND_SCRIPT = """
 local function extend(key, is_first)
   local head = redis.call('ZRANGEBYSCORE', key, '-inf', '-inf')[1] or ''
   local stamp, count, bytes, whole = string.match(head, '^~([^~]+)~(%d+)~(%d+)~([01])$')
@@ -174,13 +176,13 @@ return 1
 """
 
 
-_HEAD = re.compile(rb"~([^~]+)~(\d+)~(\d+)~([01])")
-_GRAVE_SECONDS = 3600  # far longer than anybody takes between reading a database and filling a window
-_KEYS_AT_ONCE = 500
-_Answer = TypeVar("_Answer")
+_HEAD_PATTERN = re.compile(rb"~([^~]+)~(\d+)~(\d+)~([01])")
+_TOMBSTONE_SECONDS = 3600  # far longer than anybody takes between reading a database and filling a window
+_KEYS_PER_CALL = 500
+_Reply = TypeVar("_Reply")
 
 
-class Of(Enum):
+class WindowKind(Enum):
     """What a window shows the end of, by how its key ends."""
 
     RECORD = ""
@@ -190,7 +192,7 @@ class Of(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WindowContent:
     """What Redis holds of a session."""
 
     messages: tuple[Message, ...] | None
@@ -215,36 +217,40 @@ class RedisWindows:
         misses: Reads that were not.
     """
 
-    def __init__(self, link: RedisLink, config: RedisConfig, database_id: str) -> None:
+    def __init__(self, link: RedisConnection, config: RedisConfig, database_id: str) -> None:
         self.hits = 0
         self.misses = 0
-        self._link = link
+        self._connection = link
         self._config = config
-        self._start = f"{config.prefix}:episodic:{database_id}:"
-        self._read = link.client.register_script(READ)
-        self._fill = link.client.register_script(FILL)
-        self._extend = link.client.register_script(EXTEND)
-        self._unremoved: dict[int, int | None] = {}
+        self._key_prefix = f"{config.prefix}:episodic:{database_id}:"
+        self._read_script = link.client.register_script(READ_SCRIPT)
+        self._fill_script = link.client.register_script(FILL_SCRIPT)
+        self._extend_script = link.client.register_script(EXTEND_SCRIPT)
+        self._pending_deletions: dict[int, int | None] = {}
         self._lock = threading.RLock()
-        watch(self)
+        register_fork_aware(self)
 
-    def serves(self) -> bool:
+    def is_available(self) -> bool:
         """Whether it is worth asking; if not, that is counted as a question that was spared."""
-        return self._link.is_up or self._link.skip()
+        return self._connection.is_up or self._connection.record_skip()
 
     @property
-    def unremoved(self) -> int:
+    def pending_deletion_count(self) -> int:
         """How many sessions of which something was erased Redis was not told of yet."""
-        return len(self._unremoved)
+        return len(self._pending_deletions)
 
-    def key_of(self, session: int, of: Of = Of.RECORD) -> str:
+    def build_key(self, session: int, of: WindowKind = WindowKind.RECORD) -> str:
         """The key of a session's window."""
-        return f"{self._start}{session}{of.value}"
+        return f"{self._key_prefix}{session}{of.value}"
 
-    def read(self, session: int, stamp: SessionStamp, limit: int, of: Of = Of.RECORD) -> Found | None:
+    def get(
+        self, session: int, stamp: SessionVersion, limit: int, of: WindowKind = WindowKind.RECORD
+    ) -> WindowContent | None:
         """The newest ``limit`` messages as of that state; None if Redis did not answer."""
-        key, state = self.key_of(session, of), str(stamp)
-        found = self._ask(lambda: _found(self._read([key], [state, limit]), key, state, limit), key)
+        key, state = self.build_key(session, of), str(stamp)
+        found = self._execute(
+            lambda: _parse_reply(self._read_script([key], [state, limit]), key, state, limit), key
+        )
         with self._lock:
             if found is not None and found.messages is not None:
                 self.hits += 1
@@ -252,12 +258,12 @@ class RedisWindows:
                 self.misses += 1
         return found
 
-    def fill(
+    def put(
         self,
         session: int,
-        stamp: SessionStamp,
+        stamp: SessionVersion,
         messages: Sequence[Message],
-        of: Of = Of.RECORD,
+        of: WindowKind = WindowKind.RECORD,
         *,
         head: bytes,
         whole: bool,
@@ -272,26 +278,26 @@ class RedisWindows:
             head: Of the window that was seen.
             whole: Whether these are all that the session has.
         """
-        key = self.key_of(session, of)
-        held = self._fitting(session, messages)
+        key = self.build_key(session, of)
+        held = self._encode_newest(session, messages)
         kept = messages[len(messages) - len(held) :]
         size = sum(map(len, held))
         is_whole = int(whole and len(held) == len(messages))
         arguments: list[Any] = [head, f"~{stamp}~{len(held)}~{size}~{is_whole}", self._config.ttl_seconds]
-        for score, member in zip(scores_of(kept), held, strict=True):
+        for score, member in zip(to_scores(kept), held, strict=True):
             arguments += (score, member)
-        self._ask(lambda: self._fill([key], arguments), key)
+        self._execute(lambda: self._fill_script([key], arguments), key)
 
-    def extend(self, written: Sequence[Written]) -> None:
+    def extend(self, written: Sequence[SessionWrite]) -> None:
         """Add what was just written to the windows of the state before, all at once; any other is left as it is."""
-        calls = [call for one in written if (call := self._extension(one)) is not None]
+        calls = [call for one in written if (call := self._build_extension(one)) is not None]
         if len(calls) == 1:
             keys, arguments = calls[0]
-            self._ask(lambda: self._extend(keys, arguments), *keys)
+            self._execute(lambda: self._extend_script(keys, arguments), *keys)
         elif calls:
-            self._ask(lambda: self._extend_all(calls), *(key for keys, _ in calls for key in keys))
+            self._execute(lambda: self._extend_pipelined(calls), *(key for keys, _ in calls for key in keys))
 
-    def erase(self, sessions: Mapping[int, int | None]) -> bool:
+    def delete(self, sessions: Mapping[int, int | None]) -> bool:
         """Remove windows of which something was erased, and let nobody bring them back who read them before.
 
         Args:
@@ -301,8 +307,8 @@ class RedisWindows:
             False if Redis did not answer; it is told when it does.
         """
         with self._lock:
-            self._unremoved.update(sessions)
-        return self._settle()
+            self._pending_deletions.update(sessions)
+        return self._flush_deletions()
 
     def before_fork(self) -> None:
         """Let no thread be in the middle of a change."""
@@ -312,11 +318,11 @@ class RedisWindows:
         """Go on."""
         self._lock.release()
 
-    def _ask(self, question: Callable[[], _Answer], *keys: str) -> _Answer | None:
-        if self._unremoved and self._link.is_up:
-            self._settle()
+    def _execute(self, question: Callable[[], _Reply], *keys: str) -> _Reply | None:
+        if self._pending_deletions and self._connection.is_up:
+            self._flush_deletions()
 
-        def ask() -> _Answer:
+        def ask() -> _Reply:
             try:
                 return question()
             except OSError:
@@ -326,60 +332,60 @@ class RedisWindows:
                 # errors of connections and time limits are no OSError.
                 if type(error).__name__ not in ("ConnectionError", "TimeoutError"):
                     with suppress(Exception):
-                        self._link.client.unlink(*keys)
+                        self._connection.client.unlink(*keys)
                 raise
 
-        return self._link.ask(ask)
+        return self._connection.execute(ask)
 
-    def _extension(self, written: Written) -> tuple[list[str], list[Any]] | None:
+    def _build_extension(self, written: SessionWrite) -> tuple[list[str], list[Any]] | None:
         config, added = self._config, written.added
-        held = self._fitting(written.key, added)
+        held = self._encode_newest(written.key, added)
         if len(held) < len(added):  # more than a window: whoever reads it next fills it
             return None
         is_first = int(written.before.revision == 0)
         arguments: list[Any] = [str(written.before), str(written.after), is_first]
         arguments += (config.window, config.max_window_bytes, config.ttl_seconds)
         for message, member in zip(added, held, strict=True):
-            arguments += (time_of(message), member)
-        return [self.key_of(written.key, of) for of in Of], arguments
+            arguments += (to_score(message), member)
+        return [self.build_key(written.key, of) for of in WindowKind], arguments
 
-    def _extend_all(self, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
-        with self._link.client.pipeline(transaction=False) as pipe:
+    def _extend_pipelined(self, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
+        with self._connection.client.pipeline(transaction=False) as pipe:
             for keys, arguments in calls:
-                self._extend(keys, arguments, client=pipe)
+                self._extend_script(keys, arguments, client=pipe)
             pipe.execute()
 
-    def _settle(self) -> bool:
+    def _flush_deletions(self) -> bool:
         with self._lock:
-            waiting = list(self._unremoved.items())
-        for start in range(0, len(waiting), _KEYS_AT_ONCE):
-            some = waiting[start : start + _KEYS_AT_ONCE]
-            if self._link.ask(lambda some=some: self._bury(some)) is None:  # type: ignore[misc]
+            waiting = list(self._pending_deletions.items())
+        for start in range(0, len(waiting), _KEYS_PER_CALL):
+            some = waiting[start : start + _KEYS_PER_CALL]
+            if self._connection.execute(lambda some=some: self._write_tombstones(some)) is None:  # type: ignore[misc]
                 return False
             with self._lock:
                 for session, since in some:
-                    if self._unremoved.get(session, -1) == since:
-                        del self._unremoved[session]
+                    if self._pending_deletions.get(session, -1) == since:
+                        del self._pending_deletions[session]
         return True
 
-    def _bury(self, sessions: Sequence[tuple[int, int | None]]) -> bool:
-        with self._link.client.pipeline(transaction=True) as pipe:
+    def _write_tombstones(self, sessions: Sequence[tuple[int, int | None]]) -> bool:
+        with self._connection.client.pipeline(transaction=True) as pipe:
             for session, since in sessions:
-                head = GONE if since is None else b"%b~%d" % (GONE, since)
-                for key in (self.key_of(session, of) for of in Of):
+                head = TOMBSTONE if since is None else b"%b~%d" % (TOMBSTONE, since)
+                for key in (self.build_key(session, of) for of in WindowKind):
                     pipe.delete(key)
                     pipe.zadd(key, {head: float("-inf")})
-                    pipe.expire(key, _GRAVE_SECONDS)
+                    pipe.expire(key, _TOMBSTONE_SECONDS)
             pipe.execute()
         return True
 
-    def _fitting(self, session: int, messages: Sequence[Message]) -> list[bytes]:
+    def _encode_newest(self, session: int, messages: Sequence[Message]) -> list[bytes]:
         # The newest that a window takes, oldest first.
         held: list[bytes] = []
-        key = self.key_of(session)
+        key = self.build_key(session)
         room = self._config.max_window_bytes
         for message in reversed(messages[-self._config.window :]):
-            member = to_member(key, message)
+            member = to_window_member(key, message)
             room -= len(member)
             if room < 0:
                 break
@@ -387,17 +393,17 @@ class RedisWindows:
         return held[::-1]
 
 
-def _found(answer: Any, key: str, stamp: str, limit: int) -> Found:  # noqa: ANN401 - whatever the server says
+def _parse_reply(answer: Any, key: str, stamp: str, limit: int) -> WindowContent:  # noqa: ANN401 - whatever the server says
     if not isinstance(answer, list) or not answer or not isinstance(answer[0], bytes):
         raise ValueError("redis answered a question that was not asked")
     if len(answer) == 1:
-        return Found(None, answer[0])
-    head, members = _HEAD.fullmatch(answer[0]), answer[2:]
+        return WindowContent(None, answer[0])
+    head, members = _HEAD_PATTERN.fullmatch(answer[0]), answer[2:]
     # What runs in Redis has looked at all this; a server that only looks like one has not.
     if head is None or head[1] != stamp.encode():
         raise ValueError("redis gave a window of another state")
     held = int(head[2])
     if len(members) != min(limit, held) or (limit > held and head[4] != b"1"):
         raise ValueError("redis gave a part of what it holds")
-    whose = key.removesuffix(Of.LIST.value)
-    return Found(tuple(to_message(whose, member) for member in members), answer[0])
+    whose = key.removesuffix(WindowKind.LIST.value)
+    return WindowContent(tuple(from_window_member(whose, member) for member in members), answer[0])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from langmem_tiers.recall.records import IndexText
 
 
-def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
+def build_index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
     """The columns of a message that recall looks at.
 
     Every term begins with the namespace's key, so that a tenant's words are its own: others add
@@ -21,18 +21,18 @@ def index_columns(text: IndexText, namespace: int, is_sqlite: bool) -> dict[str,
     return {
         "namespace_pk": namespace,
         "term_count": text.length,
-        "asks": int(text.asks),
+        "asks": int(text.is_question),
         "importance": text.importance,
         "speaker": text.speaker,
-        "terms": _packed(text.terms, namespace, is_sqlite),
+        "terms": _pack_terms(text.terms, namespace, is_sqlite),
     }
 
 
-def known_columns(terms: Sequence[str], namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
+def build_knowledge_columns(terms: Sequence[str], namespace: int, is_sqlite: bool) -> dict[str, Any]:  # noqa: FBT001
     """The columns of something known that a search looks at; its terms are the namespace's own too."""
-    return {"term_count": len(terms), "terms": _packed(terms, namespace, is_sqlite)}
+    return {"term_count": len(terms), "terms": _pack_terms(terms, namespace, is_sqlite)}
 
 
-def _packed(terms: Sequence[str], namespace: int, is_sqlite: bool) -> str:  # noqa: FBT001
-    pack = sqlite.packed if is_sqlite else postgres.packed
+def _pack_terms(terms: Sequence[str], namespace: int, is_sqlite: bool) -> str:  # noqa: FBT001
+    pack = sqlite.pack_terms if is_sqlite else postgres.pack_terms
     return pack([f"{namespace}_{term}" for term in terms])

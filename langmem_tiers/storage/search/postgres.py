@@ -43,30 +43,30 @@ DDL = (
 )
 
 
-_PLACES = """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
+_POSTINGS_QUERY = """SELECT place.lexeme, array_agg(pk ORDER BY pk), array_agg(cardinality(place.positions) ORDER BY pk)
         FROM lmt_{of}, unnest(terms) AS place
         WHERE terms @@ CAST(%s AS tsquery) AND place.lexeme = ANY(%s)
         GROUP BY place.lexeme"""
 
 
-_MOST_BYTES = 1_000_000  # of a vector; PostgreSQL takes 1 MB
+_MAX_VECTOR_BYTES = 1_000_000  # of a vector; PostgreSQL takes 1 MB
 
 
-def packed(terms: Sequence[str]) -> str:
+def pack_terms(terms: Sequence[str]) -> str:
     """Terms as a text search vector with their places."""
     places: dict[str, list[str]] = {}
     for place, term in enumerate(terms, 1):
         places.setdefault(term, []).append(str(place))
-    lexemes, left = [], _MOST_BYTES
+    lexemes, left = [], _MAX_VECTOR_BYTES
     for term, where in places.items():
         left -= len(term.encode()) + 2 * len(where) + 8
         if left < 0:  # of a message that is longer still, the beginning is indexed
             break
-        lexemes.append(f"{_quoted(term)}:{','.join(where[:255])}")  # no more places are kept anyway
+        lexemes.append(f"{_quote_term(term)}:{','.join(where[:255])}")  # no more places are kept anyway
     return " ".join(lexemes)
 
 
-def unpacked(vector: str) -> list[str]:
+def unpack_terms(vector: str) -> list[str]:
     """The terms of a vector, each as often as it is there."""
     terms: list[str] = []
     for lexeme in vector.split():
@@ -78,16 +78,16 @@ def unpacked(vector: str) -> list[str]:
     return [term.replace("''", "'") for term in terms] if "''" in vector else terms
 
 
-def postings(
+def find_postings(
     connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
 ) -> Postings:
     """Where the terms are, in messages or in what is known."""
     import numpy as np  # noqa: PLC0415 - not before something is recalled
 
-    query = " | ".join(_quoted(term) for term in terms)
+    query = " | ".join(_quote_term(term) for term in terms)
     cursor = connection.cursor()
     try:
-        cursor.execute(_PLACES.format(of=of), (query, list(terms)))
+        cursor.execute(_POSTINGS_QUERY.format(of=of), (query, list(terms)))
         found = cursor.fetchall()
     finally:
         cursor.close()
@@ -100,5 +100,5 @@ def postings(
     )
 
 
-def _quoted(term: str) -> str:
+def _quote_term(term: str) -> str:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -18,14 +18,14 @@ class Postings:
 
     terms: Sequence[str]
     """Those that are anywhere at all."""
-    of: NDArray[np.int64]
+    term_numbers: NDArray[np.int64]
     """Which of the terms it is, in their order."""
     keys: NDArray[np.int64]
     counts: NDArray[np.float32]
 
-    def holding(self) -> Mapping[str, int]:
+    def count_messages(self) -> Mapping[str, int]:
         """How many messages hold each term."""
         counts: dict[int, int] = {}
-        for number in self.of.tolist():
+        for number in self.term_numbers.tolist():
             counts[number] = counts.get(number, 0) + 1
         return {term: counts.get(number, 0) for number, term in enumerate(self.terms)}

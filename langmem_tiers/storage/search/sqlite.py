@@ -53,20 +53,20 @@ DDL = (
 
 
 _KEY_BITS = 50
-_KEYS = (1 << _KEY_BITS) - 1
+_KEY_MASK = (1 << _KEY_BITS) - 1
 
 
-def packed(terms: Sequence[str]) -> str:
+def pack_terms(terms: Sequence[str]) -> str:
     """Terms as the text that is indexed."""
     return " ".join(terms)
 
 
-def unpacked(stored: str) -> list[str]:
+def unpack_terms(stored: str) -> list[str]:
     """The terms of an indexed text."""
     return stored.split()
 
 
-def postings(
+def find_postings(
     connection: PoolProxiedConnection, terms: Sequence[str], of: Literal["messages", "knowledge"] = "messages"
 ) -> Postings:
     """Where the terms are, in messages or in what is known."""
@@ -89,4 +89,4 @@ def postings(
     np.not_equal(together[1:], together[:-1], out=is_first[1:-1])
     starts = np.flatnonzero(is_first)
     first, counts = together[starts[:-1]], (starts[1:] - starts[:-1]).astype(np.float32)
-    return Postings([term for term, _ in rows], first >> _KEY_BITS, first & _KEYS, counts)
+    return Postings([term for term, _ in rows], first >> _KEY_BITS, first & _KEY_MASK, counts)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from langmem_tiers.tasks.models import Action
+from langmem_tiers.tasks.models import AgentAction
 
-_MAX_PARSED = 10_000
+_MAX_PARSED_CHARACTERS = 10_000
 """Characters up to which a text is read as a call; what is longer is taken as it stands."""
 _CALL = re.compile(r"[A-Za-z_][\w.]*\s*\(.*\)\s*;?", re.DOTALL)
 _BRACKETS = re.compile(r"([A-Za-z_]\w*)((?:\s*\[[^\[\]]*\])+)")
@@ -36,7 +36,7 @@ class Step:
     @classmethod
     def of(
         cls,
-        action: str | Action | Mapping[str, Any],
+        action: str | AgentAction | Mapping[str, Any],
         *,
         url: str = "",
         observation: str = "",
@@ -51,36 +51,36 @@ class Step:
             observation: What was seen with it.
             failed: Whether it failed.
         """
-        tool, parameters = read_action(action)
+        tool, parameters = parse_action(action)
         return cls(tool=tool, parameters=parameters, url=url, observation=observation, failed=failed)
 
 
-def read_action(action: object) -> tuple[str, Mapping[str, Any]]:
+def parse_action(action: object) -> tuple[str, Mapping[str, Any]]:
     """The tool and its parameters; those given by position are named ``"0"``, ``"1"`` and so on."""
-    if isinstance(action, Action):
+    if isinstance(action, AgentAction):
         return action.tool_name, action.parameters
     if isinstance(action, Mapping):
-        return _from_mapping(action)
+        return _parse_mapping(action)
     if not isinstance(action, str):
         return "unknown", {"value": action}
     text = action.strip().strip("`").strip()
-    if len(text) > _MAX_PARSED:
-        return _from_words(text)
-    return _from_json(text) or _from_call(text) or _from_brackets(text) or _from_words(text)
+    if len(text) > _MAX_PARSED_CHARACTERS:
+        return _parse_words(text)
+    return _parse_json(text) or _parse_call(text) or _parse_brackets(text) or _parse_words(text)
 
 
-def _from_mapping(action: Mapping[Any, Any]) -> tuple[str, Mapping[str, Any]]:
+def _parse_mapping(action: Mapping[Any, Any]) -> tuple[str, Mapping[str, Any]]:
     named = next((key for key in _TOOL_KEYS if action.get(key)), None)
     if named is None:
         return "unknown", {str(key): value for key, value in action.items()}
     tool = action[named]
     if isinstance(tool, Mapping):
-        return _from_mapping(tool)
+        return _parse_mapping(tool)
     parameters: dict[str, Any] = {}
     for key, value in action.items():
         if key == named:
             continue
-        inner = _object(value) if key in _PARAMETER_KEYS and isinstance(value, str) else value
+        inner = _parse_object(value) if key in _PARAMETER_KEYS and isinstance(value, str) else value
         if key in _PARAMETER_KEYS and isinstance(inner, Mapping):
             parameters |= {str(one): each for one, each in inner.items()}
         else:
@@ -88,12 +88,12 @@ def _from_mapping(action: Mapping[Any, Any]) -> tuple[str, Mapping[str, Any]]:
     return str(tool), parameters
 
 
-def _from_json(text: str) -> tuple[str, Mapping[str, Any]] | None:
-    read = _object(text)
-    return None if read is None else _from_mapping(read)
+def _parse_json(text: str) -> tuple[str, Mapping[str, Any]] | None:
+    read = _parse_object(text)
+    return None if read is None else _parse_mapping(read)
 
 
-def _object(text: str) -> Mapping[str, Any] | None:
+def _parse_object(text: str) -> Mapping[str, Any] | None:
     if not text.startswith("{"):
         return None
     try:
@@ -103,7 +103,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
     return read if isinstance(read, Mapping) else None
 
 
-def _from_call(text: str) -> tuple[str, Mapping[str, Any]] | None:
+def _parse_call(text: str) -> tuple[str, Mapping[str, Any]] | None:
     if _CALL.fullmatch(text) is None:
         return None
     try:
@@ -112,27 +112,27 @@ def _from_call(text: str) -> tuple[str, Mapping[str, Any]] | None:
         return None
     if not isinstance(call, ast.Call):
         return None
-    parameters = {str(at): _literal(one) for at, one in enumerate(call.args)}
-    parameters |= {one.arg or "**": _literal(one.value) for one in call.keywords}
+    parameters = {str(at): _parse_literal(one) for at, one in enumerate(call.args)}
+    parameters |= {one.arg or "**": _parse_literal(one.value) for one in call.keywords}
     return ast.unparse(call.func), parameters
 
 
-def _literal(node: ast.expr) -> Any:  # noqa: ANN401 - any literal
+def _parse_literal(node: ast.expr) -> Any:  # noqa: ANN401 - any literal
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, RecursionError, MemoryError):
         return ast.unparse(node)
 
 
-def _from_brackets(text: str) -> tuple[str, Mapping[str, Any]] | None:
+def _parse_brackets(text: str) -> tuple[str, Mapping[str, Any]] | None:
     found = _BRACKETS.fullmatch(text)
     if found is None:
         return None
     return found[1], {str(at): one for at, one in enumerate(_BRACKET.findall(found[2]))}
 
 
-def _from_words(text: str) -> tuple[str, Mapping[str, Any]]:
-    words = " ".join(text.split()) if len(text) <= _MAX_PARSED else text
+def _parse_words(text: str) -> tuple[str, Mapping[str, Any]]:
+    words = " ".join(text.split()) if len(text) <= _MAX_PARSED_CHARACTERS else text
     command = _COMMAND.match(words)
     if command is None:
         return "text", {"text": words}

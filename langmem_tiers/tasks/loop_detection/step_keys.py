@@ -9,40 +9,40 @@ import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langmem_tiers.common.plain_values import plain_value
+from langmem_tiers.common.plain_values import to_plain_value
 from langmem_tiers.tasks.loop_detection.weights import (
-    ELEMENT_FIRST,
+    ELEMENT_FIRST_TOOLS,
     ELEMENT_KEYS,
-    EXPLORING,
-    GOING_BACK,
-    PRESSING,
+    EXPLORING_TOOLS,
+    GOING_BACK_TOOLS,
+    KEY_PRESS_TOOLS,
     READING_KEYS,
-    TALKING,
-    VISITING,
-    ActionKind,
-    Difference,
-    Page,
+    TALKING_TOOLS,
+    VISITING_TOOLS,
+    ActionDifference,
+    PageComparison,
+    StepKind,
 )
 
 if TYPE_CHECKING:
     from langmem_tiers.tasks.loop_detection.actions import Step
 
-_HASHED_CHARACTERS = 50_000
+_MAX_HASHED_CHARACTERS = 50_000
 """Of the beginning and of the end of a text; what lies between is not looked at."""
-_PAGE_CHARACTERS = 200
+_MIN_PAGE_CHARACTERS = 200
 """From here on an observation is taken for a page, below for a word on how it went."""
-_PAGE_LINES = 5
+_MIN_PAGE_LINES = 5
 """From here on two pages may be nearly the same."""
-_SKETCH_LINES = 32
-_SAME_LINES = 0.9
-_SHORT_TEXT_WORDS = 8
-_WORDS_KEPT = 64
-_SHOWN_CHARACTERS = 60
-_LONG_ADDRESS = 2_000
-_SIMPLE = frozenset({str, int, bool, type(None)})
+_MAX_SKETCH_LINES = 32
+_MIN_SAME_LINES_SHARE = 0.9
+_MAX_SHORT_TEXT_WORDS = 8
+_MAX_WORDS = 64
+_MAX_SHOWN_CHARACTERS = 60
+_MAX_ADDRESS_CHARACTERS = 2_000
+_JSON_TYPES = frozenset({str, int, bool, type(None)})
 """Types that JSON holds as they are."""
 _NUMBER = re.compile(r"-?\d+")
-_UNSTEADY = re.compile(r"\[[a-zA-Z]{0,3}\d+\]|\b\d{1,2}:\d\d(?::\d\d)?\b|, focused\b")
+_VOLATILE = re.compile(r"\[[a-zA-Z]{0,3}\d+\]|\b\d{1,2}:\d\d(?::\d\d)?\b|, focused\b")
 """What differs between two looks at one page: numbers of elements, clocks, the focus."""
 _ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -60,13 +60,13 @@ _FRUITLESS = re.compile(
 _PREFIX = re.compile(r"^(?:browser_|page\.|playwright_|mcp__\w+?__)")
 
 
-class Mark(NamedTuple):
+class StepKey(NamedTuple):
     """A step as it is compared."""
 
     tool: str
     shown: str
     """The call as a person reads it, shortened."""
-    kind: ActionKind
+    kind: StepKind
     action: str
     """The same for the same tool and parameters."""
     rest: str
@@ -86,175 +86,179 @@ class Mark(NamedTuple):
     """Whether it went well and brought nothing."""
 
     @property
-    def is_vain(self) -> bool:
+    def is_unsuccessful(self) -> bool:
         """Whether it failed or brought nothing."""
         return self.failed or self.is_fruitless
 
 
-def _reads_like(said: re.Pattern[str], observation: object) -> bool:
+def _matches_short_text(said: re.Pattern[str], observation: object) -> bool:
     # A tool may say that it could do nothing, and call that a success.
     text = observation if isinstance(observation, str) else ""
-    return 0 < len(text) <= _PAGE_CHARACTERS and said.search(text) is not None
+    return 0 < len(text) <= _MIN_PAGE_CHARACTERS and said.search(text) is not None
 
 
-def mark_of(step: Step) -> Mark:
+def build_step_key(step: Step) -> StepKey:
     """The mark of a step. Never raises, whatever its parts are."""
-    tool = _text(step.tool) or "unknown"
+    tool = _to_text(step.tool) or "unknown"
     short = _PREFIX.sub("", tool.lower())
-    plain = _plain(step.parameters)
-    where = {key for key in plain if key.lower() in ELEMENT_KEYS or (key == "0" and short in ELEMENT_FIRST)}
+    plain = _to_plain(step.parameters)
+    where = {
+        key for key in plain if key.lower() in ELEMENT_KEYS or (key == "0" and short in ELEMENT_FIRST_TOOLS)
+    }
     what = {key: value for key, value in plain.items() if key not in where} if where else plain
-    whole = _json(plain)
-    rest = _json(what) if where else whole
-    action = digest(f"{tool}\n{whole}")
-    page, lines = _page(cut(_text(step.observation)))
-    return Mark(
+    whole = _dump_json(plain)
+    rest = _dump_json(what) if where else whole
+    action = hash_text(f"{tool}\n{whole}")
+    page, lines = _digest_page(cut_middle(_to_text(step.observation)))
+    return StepKey(
         tool=tool,
-        shown=_shown(tool, plain),
-        kind=_kind(short, plain),
+        shown=_format_call(tool, plain),
+        kind=_classify_tool(short, plain),
         action=action,
-        rest=digest(f"{tool}\n{rest}") if where else action,
-        shape=digest(f"{tool}\n{_NUMBER.sub('#', whole)}"),
-        element=_element(plain, where),
-        words=tuple(sorted(set(_WORD.findall(rest.lower())) - _key_words(what))[:_WORDS_KEPT]),
-        url=_address(_text(step.url)),
+        rest=hash_text(f"{tool}\n{rest}") if where else action,
+        shape=hash_text(f"{tool}\n{_NUMBER.sub('#', whole)}"),
+        element=_get_element_key(plain, where),
+        words=tuple(sorted(set(_WORD.findall(rest.lower())) - _find_key_words(what))[:_MAX_WORDS]),
+        url=_normalize_address(_to_text(step.url)),
         page=page,
         lines=lines,
-        failed=bool(step.failed) or _reads_like(_FAILURE, step.observation),
-        is_fruitless=_reads_like(_FRUITLESS, step.observation),
+        failed=bool(step.failed) or _matches_short_text(_FAILURE, step.observation),
+        is_fruitless=_matches_short_text(_FRUITLESS, step.observation),
     )
 
 
-def difference(new: Mark, old: Mark) -> Difference | None:
+def compare_actions(new: StepKey, old: StepKey) -> ActionDifference | None:
     """How two actions of the same tool differ; `None` if they have nothing to do with each other."""
     if new.tool != old.tool:
         return None
-    if new.action == old.action or (new.kind is ActionKind.EXPLORE and new.element == old.element):
-        return Difference.NONE
+    if new.action == old.action or (new.kind is StepKind.EXPLORE and new.element == old.element):
+        return ActionDifference.NONE
     if new.rest == old.rest:
-        return Difference.DRIFT if new.words else Difference.NUMBER
+        return ActionDifference.DRIFT if new.words else ActionDifference.NUMBER
     if new.shape == old.shape:
-        return Difference.NUMBER
+        return ActionDifference.NUMBER
     other_field = new.element != old.element and bool(new.url) and new.url == old.url
-    is_variant = new.kind is not ActionKind.VISIT and not other_field and _alike(new.words, old.words)
-    return Difference.LITTLE if is_variant else None
+    is_variant = new.kind is not StepKind.VISIT and not other_field and _are_similar(new.words, old.words)
+    return ActionDifference.LITTLE if is_variant else None
 
 
-def same_page(new: Mark, old: Mark) -> Page:
+def compare_pages(new: StepKey, old: StepKey) -> PageComparison:
     """How what was observed with one compares to what was observed with the other."""
     if not new.page or not old.page:
-        return Page.UNKNOWN
+        return PageComparison.UNKNOWN
     if new.page == old.page:
-        return Page.SAME
+        return PageComparison.SAME
     if len(new.lines) < 2 or len(old.lines) < 2:  # nothing, or a text without lines, which is another one
-        return Page.CHANGED
+        return PageComparison.CHANGED
     ours, theirs = frozenset(new.lines), frozenset(old.lines)
-    both = sorted(ours | theirs)[:_SKETCH_LINES]
+    both = sorted(ours | theirs)[:_MAX_SKETCH_LINES]
     shared = sum(1 for line in both if line in ours and line in theirs)
-    return Page.NEARLY if shared >= _SAME_LINES * len(both) else Page.CHANGED
+    return PageComparison.NEARLY if shared >= _MIN_SAME_LINES_SHARE * len(both) else PageComparison.CHANGED
 
 
-def digest(text: str) -> str:
+def hash_text(text: str) -> str:
     """A short name for a text."""
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def cut(text: str) -> str:
+def cut_middle(text: str) -> str:
     """The beginning and the end of a long text."""
-    if len(text) <= 2 * _HASHED_CHARACTERS:
+    if len(text) <= 2 * _MAX_HASHED_CHARACTERS:
         return text
-    return text[:_HASHED_CHARACTERS] + text[-_HASHED_CHARACTERS:]
+    return text[:_MAX_HASHED_CHARACTERS] + text[-_MAX_HASHED_CHARACTERS:]
 
 
-def _plain(parameters: object) -> dict[str, Any]:
+def _to_plain(parameters: object) -> dict[str, Any]:
     if not isinstance(parameters, Mapping):
-        return {"value": plain_value(parameters)}
-    if all(type(key) is str and type(value) in _SIMPLE for key, value in parameters.items()):
+        return {"value": to_plain_value(parameters)}
+    if all(type(key) is str and type(value) in _JSON_TYPES for key, value in parameters.items()):
         return dict(parameters)
-    plain: dict[str, Any] = plain_value(parameters)
+    plain: dict[str, Any] = to_plain_value(parameters)
     return plain
 
 
-def _element(parameters: Mapping[str, Any], where: set[str]) -> str:
+def _get_element_key(parameters: Mapping[str, Any], where: set[str]) -> str:
     if not where:
         return ""
     whole = (
-        _text(parameters[next(iter(where))])
+        _to_text(parameters[next(iter(where))])
         if len(where) == 1
-        else _json({key: parameters[key] for key in where})
+        else _dump_json({key: parameters[key] for key in where})
     )
-    return whole if len(whole) <= _SHOWN_CHARACTERS else digest(whole)
+    return whole if len(whole) <= _MAX_SHOWN_CHARACTERS else hash_text(whole)
 
 
-def _json(parameters: Mapping[str, Any]) -> str:
+def _dump_json(parameters: Mapping[str, Any]) -> str:
     try:
-        return cut(_ENCODER.encode(parameters))
+        return cut_middle(_ENCODER.encode(parameters))
     except (ValueError, RecursionError):  # whole numbers of thousands of digits
-        return cut(json.dumps(sorted(parameters)))
+        return cut_middle(json.dumps(sorted(parameters)))
 
 
-def _alike(new: tuple[str, ...], old: tuple[str, ...]) -> bool:
+def _are_similar(new: tuple[str, ...], old: tuple[str, ...]) -> bool:
     if not new or not old:
         return False
     ours, theirs = frozenset(new), frozenset(old)
     shared = len(ours & theirs)
     smaller, larger = sorted((len(ours), len(theirs)))
-    if larger <= _SHORT_TEXT_WORDS:
+    if larger <= _MAX_SHORT_TEXT_WORDS:
         return shared > 0.5 * len(ours | theirs) or (shared == smaller and smaller >= 2)
     return shared >= 0.75 * len(ours | theirs)
 
 
-def _page(text: str) -> tuple[str, tuple[int, ...]]:
+def _digest_page(text: str) -> tuple[str, tuple[int, ...]]:
     if not text:
         return "", ()
-    if len(text) < _PAGE_CHARACTERS:
-        return digest(" ".join(text.split())), ()
-    steady = _UNSTEADY.sub("", text)
+    if len(text) < _MIN_PAGE_CHARACTERS:
+        return hash_text(" ".join(text.split())), ()
+    steady = _VOLATILE.sub("", text)
     lines = steady.splitlines()
-    if len(lines) < _PAGE_LINES:
-        return digest(steady), (zlib.crc32(steady.encode("utf-8", "replace")),)
+    if len(lines) < _MIN_PAGE_LINES:
+        return hash_text(steady), (zlib.crc32(steady.encode("utf-8", "replace")),)
     found = {zlib.crc32(line.strip().encode("utf-8", "replace")) for line in lines}
-    return digest(steady), tuple(sorted(found)[:_SKETCH_LINES])
+    return hash_text(steady), tuple(sorted(found)[:_MAX_SKETCH_LINES])
 
 
-def _address(url: str) -> str:
+def _normalize_address(url: str) -> str:
     """Without the place on the page (``#top``, ``#map=7/42/-75``), but with a route (``#/inbox``)."""
     page, mark, place = url.strip().partition("#")
     whole = (url.strip() if mark and place[:1] in ("/", "!") else page).rstrip("/")
-    return whole if len(whole) <= _LONG_ADDRESS else digest(cut(whole))
+    return whole if len(whole) <= _MAX_ADDRESS_CHARACTERS else hash_text(cut_middle(whole))
 
 
-def _kind(tool: str, parameters: Mapping[str, Any]) -> ActionKind:
-    if tool in PRESSING:
-        keys = {_text(value).lower() for value in parameters.values()}
-        return ActionKind.EXPLORE if keys & READING_KEYS else ActionKind.ACT
+def _classify_tool(tool: str, parameters: Mapping[str, Any]) -> StepKind:
+    if tool in KEY_PRESS_TOOLS:
+        keys = {_to_text(value).lower() for value in parameters.values()}
+        return StepKind.EXPLORE if keys & READING_KEYS else StepKind.ACT
     for kind, tools in (
-        (ActionKind.EXPLORE, EXPLORING),
-        (ActionKind.BACK, GOING_BACK),
-        (ActionKind.VISIT, VISITING),
-        (ActionKind.TALK, TALKING),
+        (StepKind.EXPLORE, EXPLORING_TOOLS),
+        (StepKind.BACK, GOING_BACK_TOOLS),
+        (StepKind.VISIT, VISITING_TOOLS),
+        (StepKind.TALK, TALKING_TOOLS),
     ):
         if tool in tools:
             return kind
-    return ActionKind.ACT
+    return StepKind.ACT
 
 
-def _key_words(parameters: Mapping[str, Any]) -> set[str]:
+def _find_key_words(parameters: Mapping[str, Any]) -> set[str]:
     return {word for key in parameters for word in _WORD.findall(key.lower())}
 
 
-def _shown(tool: str, parameters: Mapping[str, Any]) -> str:
-    inner = ", ".join(" ".join(_text(value)[:_SHOWN_CHARACTERS].split()) for value in parameters.values())
-    short = inner if len(inner) <= _SHOWN_CHARACTERS else inner[:_SHOWN_CHARACTERS] + "..."
-    return f"{tool[:_SHOWN_CHARACTERS]}({short})"
+def _format_call(tool: str, parameters: Mapping[str, Any]) -> str:
+    inner = ", ".join(
+        " ".join(_to_text(value)[:_MAX_SHOWN_CHARACTERS].split()) for value in parameters.values()
+    )
+    short = inner if len(inner) <= _MAX_SHOWN_CHARACTERS else inner[:_MAX_SHOWN_CHARACTERS] + "..."
+    return f"{tool[:_MAX_SHOWN_CHARACTERS]}({short})"
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, str):
         return value
     if value is None:
         return ""
     try:
-        return str(plain_value(value))
+        return str(to_plain_value(value))
     except (ValueError, RecursionError):
         return f"<{type(value).__name__}>"

@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langmem_tiers.text.chinese_variants import simplified
+from langmem_tiers.text.chinese_variants import simplify_chinese
 from langmem_tiers.text.time_expressions.calendar import (
     DAY,
     FIRST_YEAR,
     LAST_YEAR,
-    Span,
-    around,
-    day_span,
-    days_from,
-    floor,
-    months_span,
-    night_span,
-    pick,
-    relative,
-    shifted,
-    thirds,
+    TimeSpan,
+    build_day_span,
+    build_days_span,
+    build_months_span,
+    build_night_span,
+    build_relative_span,
+    build_unit_span,
+    floor_to_unit,
+    pick_occurrence,
+    shift_by_units,
+    slice_span,
 )
 from langmem_tiers.text.time_expressions.vocabulary import (
     CHINESE_NOT_AFTER,
@@ -40,9 +40,9 @@ _WORDS = "|".join(sorted(CHINESE_WORDS, key=len, reverse=True))
 _YEAR_WORDS = "|".join(word for word, (unit, _) in CHINESE_WORDS.items() if unit == "year")
 _NUMBER = "[0-9]{1,2}|[一二三四五六七八九十]{1,3}"
 _DIGITS = {digit: number for number, digit in enumerate("零一二三四五六七八九")} | {"\u3007": 0, "两": 2}
-_NO_NUMBER = "(?<![0-9.第零〇一二两三四五六七八九十百千])"
-_SAID_YEAR = rf"(?<![{CHINESE_NOT_AFTER}])(?P<said>{_YEAR_WORDS})(?![{CHINESE_NOT_BEFORE}])"
-_YEAR = rf"(?:(?P<year>[0-9]{{4}}|[零〇一二三四五六七八九]{{4}})[年년]|{_SAID_YEAR})\s?[的の]?"
+_NOT_AFTER_NUMBER = "(?<![0-9.第零〇一二两三四五六七八九十百千])"
+_NAMED_YEAR = rf"(?<![{CHINESE_NOT_AFTER}])(?P<said>{_YEAR_WORDS})(?![{CHINESE_NOT_BEFORE}])"
+_YEAR = rf"(?:(?P<year>[0-9]{{4}}|[零〇一二三四五六七八九]{{4}})[年년]|{_NAMED_YEAR})\s?[的の]?"
 _MONTH = rf"(?P<month>{_NUMBER})[月월](?!龄)份?"
 _DAY = rf"\s?(?:(?P<day>{_NUMBER})[日号일]|(?P<part>初|上旬|中旬|下旬|底|末))"
 _PARTS = {"初": 0, "上旬": 0, "中": 1, "中旬": 1, "下旬": 2, "底": 2, "末": 2}
@@ -51,9 +51,9 @@ _UNITS = {"天": "day", "日": "day", "周": "week", "星期": "week", "礼拜":
 _WEEKDAYS = {day: number for number, day in enumerate("一二三四五六日")} | {"末": 5, "天": 6}
 _STEPS = {"上上": -2, "上": -1, "这": 0, "本": 0, "下": 1}
 
-_DATE = re.compile(rf"{_NO_NUMBER}(?:{_YEAR})?{_MONTH}(?:{_DAY})?")
-_ONLY_YEAR = re.compile(
-    rf"{_NO_NUMBER}{_YEAR}(?:(?P<season>[春夏秋冬])(?![节卷游])[天季]?|(?P<half>[上下])半年|年?(?P<part>[初中底末])(?!国))?"
+_DATE = re.compile(rf"{_NOT_AFTER_NUMBER}(?:{_YEAR})?{_MONTH}(?:{_DAY})?")
+_YEAR_ALONE = re.compile(
+    rf"{_NOT_AFTER_NUMBER}{_YEAR}(?:(?P<season>[春夏秋冬])(?![节卷游])[天季]?|(?P<half>[上下])半年|年?(?P<part>[初中底末])(?!国))?"
 )
 _SEASON = re.compile(r"(?P<which>[这上])个?(?P<season>[春夏秋冬])[天季]")
 _WEEKDAY = re.compile(
@@ -61,14 +61,14 @@ _WEEKDAY = re.compile(
     r"(?:周|星期|礼拜)(?P<day>[一二三四五六日天末])(?![年岁])"
 )
 _AGO = re.compile(
-    rf"{_NO_NUMBER}(?P<count>{_NUMBER}|[两几半])(?:个?(?P<unit>天|日|周|星期|礼拜|年)|个(?P<months>月))[之以]?前"
+    rf"{_NOT_AFTER_NUMBER}(?P<count>{_NUMBER}|[两几半])(?:个?(?P<unit>天|日|周|星期|礼拜|年)|个(?P<months>月))[之以]?前"
 )
 _WORD = re.compile(rf"(?<![{CHINESE_NOT_AFTER}])(?:{_WORDS})(?![{CHINESE_NOT_BEFORE}])")
 
 
-def chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, Span]]:
+def iter_chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, TimeSpan]]:
     """Each time with its place in the text; a date wins over the words in it."""
-    end, text = 0, simplified(text)
+    end, text = 0, simplify_chinese(text)
     matches = [match for pattern in _RULES for match in pattern.finditer(text)]
     for match in sorted(matches, key=lambda match: (match.start(), -match.end())):
         if match.start() < end:
@@ -82,7 +82,7 @@ def chinese_times(text: str, now: datetime) -> Iterator[tuple[int, int, Span]]:
             yield *match.span(), span
 
 
-def number_of(text: str) -> int:
+def parse_chinese_number(text: str) -> int:
     """A number up to 99 in digits or in Chinese; a year digit by digit."""
     if text.isdecimal():
         return int(text)
@@ -92,83 +92,83 @@ def number_of(text: str) -> int:
     return int("".join(str(_DIGITS[digit]) for digit in text))
 
 
-def _year(match: re.Match[str], now: datetime) -> int | None:
+def _parse_year(match: re.Match[str], now: datetime) -> int | None:
     if match["said"]:
         return now.year + CHINESE_WORDS[match["said"]][1]
     if not match["year"]:
         return None
-    year = number_of(match["year"])
+    year = parse_chinese_number(match["year"])
     if not FIRST_YEAR <= year <= LAST_YEAR:
         raise ValueError(year)
     return year
 
 
-def _date(match: re.Match[str], now: datetime) -> Span | None:
+def _parse_date(match: re.Match[str], now: datetime) -> TimeSpan | None:
     try:
-        month, day = number_of(match["month"]), number_of(match["day"] or "0")
+        month, day = parse_chinese_number(match["month"]), parse_chinese_number(match["day"] or "0")
     except KeyError:  # ten times ten
         return None
-    year = _year(match, now)
+    year = _parse_year(match, now)
     if match["day"]:
-        return pick(lambda away: day_span(now.year + away, month, day), year or "", now)
-    span = pick(lambda away: months_span(now.year + away, month), year or "", now)
-    return span and _part(span, match["part"])
+        return pick_occurrence(lambda away: build_day_span(now.year + away, month, day), year or "", now)
+    span = pick_occurrence(lambda away: build_months_span(now.year + away, month), year or "", now)
+    return span and _take_part(span, match["part"])
 
 
-def _only_year(match: re.Match[str], now: datetime) -> Span:
-    year = _year(match, now)
+def _parse_year_alone(match: re.Match[str], now: datetime) -> TimeSpan:
+    year = _parse_year(match, now)
     assert year is not None  # noqa: S101 - the pattern has one
     if match["season"]:
-        return months_span(year, _SEASONS[match["season"]], 3)
+        return build_months_span(year, _SEASONS[match["season"]], 3)
     if match["half"]:
-        return months_span(year, 1 if match["half"] == "上" else 7, 6)
-    return _part(months_span(year, 1, 12), match["part"])
+        return build_months_span(year, 1 if match["half"] == "上" else 7, 6)
+    return _take_part(build_months_span(year, 1, 12), match["part"])
 
 
-def _part(span: Span, part: str | None) -> Span:
-    return thirds(span, _PARTS[part], _PARTS[part] + 1) if part else span
+def _take_part(span: TimeSpan, part: str | None) -> TimeSpan:
+    return slice_span(span, _PARTS[part], _PARTS[part] + 1) if part else span
 
 
-def _season(match: re.Match[str], now: datetime) -> Span | None:
+def _parse_season(match: re.Match[str], now: datetime) -> TimeSpan | None:
     first = _SEASONS[match["season"]]
     which = "last" if match["which"] == "上" else ""
-    return pick(lambda away: months_span(now.year + away, first, 3), which, now)
+    return pick_occurrence(lambda away: build_months_span(now.year + away, first, 3), which, now)
 
 
-def _weekday(match: re.Match[str], now: datetime) -> Span | None:
-    monday, is_weekend = floor(now, "week"), match["day"] == "末"
+def _parse_weekday(match: re.Match[str], now: datetime) -> TimeSpan | None:
+    monday, is_weekend = floor_to_unit(now, "week"), match["day"] == "末"
     day, count = _WEEKDAYS[match["day"]], 2 if is_weekend else 1
     if match["step"]:
-        return days_from(monday + DAY * (7 * _STEPS[match["step"]] + day), count)
-    return pick(lambda away: days_from(monday + DAY * (7 * away + day), count), "", now)
+        return build_days_span(monday + DAY * (7 * _STEPS[match["step"]] + day), count)
+    return pick_occurrence(lambda away: build_days_span(monday + DAY * (7 * away + day), count), "", now)
 
 
-def _ago(match: re.Match[str], now: datetime) -> Span | None:
+def _parse_ago(match: re.Match[str], now: datetime) -> TimeSpan | None:
     unit = "month" if match["months"] else _UNITS[match["unit"]]
     if match["count"] == "几":
-        return relative(now, unit, -5, -2)
+        return build_relative_span(now, unit, -5, -2)
     if match["count"] == "半":
         half = {"month": ("week", -2), "year": ("month", -6)}.get(unit)
-        return relative(now, half[0], half[1], half[1]) if half else None
+        return build_relative_span(now, half[0], half[1], half[1]) if half else None
     try:
-        count = number_of(match["count"])
+        count = parse_chinese_number(match["count"])
     except KeyError:
         return None
-    return relative(now, unit, -count, -count)
+    return build_relative_span(now, unit, -count, -count)
 
 
-def _word(match: re.Match[str], now: datetime) -> Span:
+def _parse_word(match: re.Match[str], now: datetime) -> TimeSpan:
     unit, step = CHINESE_WORDS[match.group()]
     if unit == "night":
-        return night_span(now + DAY * step)
-    return around(shifted(now, unit, step), unit)
+        return build_night_span(now + DAY * step)
+    return build_unit_span(shift_by_units(now, unit, step), unit)
 
 
-_RULES: dict[re.Pattern[str], Callable[[re.Match[str], datetime], Span | None]] = {
-    _DATE: _date,
-    _ONLY_YEAR: _only_year,
-    _SEASON: _season,
-    _WEEKDAY: _weekday,
-    _AGO: _ago,
-    _WORD: _word,
+_RULES: dict[re.Pattern[str], Callable[[re.Match[str], datetime], TimeSpan | None]] = {
+    _DATE: _parse_date,
+    _YEAR_ALONE: _parse_year_alone,
+    _SEASON: _parse_season,
+    _WEEKDAY: _parse_weekday,
+    _AGO: _parse_ago,
+    _WORD: _parse_word,
 }

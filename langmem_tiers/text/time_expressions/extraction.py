@@ -41,24 +41,24 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from langmem_tiers.text.time_expressions.chinese import chinese_times
+from langmem_tiers.text.time_expressions.chinese import iter_chinese_times
 from langmem_tiers.text.time_expressions.phrases import PhraseReader
-from langmem_tiers.text.time_expressions.tokens import tokens_of
-from langmem_tiers.text.time_expressions.vocabulary import ALL_MONTHS, DAYS, SEASONS, UNITS, WEEKDAYS
+from langmem_tiers.text.time_expressions.tokens import tokenize_time_text
+from langmem_tiers.text.time_expressions.vocabulary import ALL_MONTHS, DAY_OFFSETS, SEASONS, UNITS, WEEKDAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from langmem_tiers.text.time_expressions.calendar import Span
+    from langmem_tiers.text.time_expressions.calendar import TimeSpan
 
-MAX_CHARACTERS: Final = 10_000
+MAX_TIME_TEXT_CHARACTERS: Final = 10_000
 """Of a text that are read; a question that is longer names its time before."""
 
 
-_ANCHOR = re.compile(
+_TIME_HINT = re.compile(
     r"\d|[年月日周週天期拜昨今明前春夏秋冬가-힣]"
-    rf"|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAYS, 'tonight'])})\b",
+    rf"|\b(?:{'|'.join([*ALL_MONTHS, *WEEKDAYS, *SEASONS, *UNITS, *DAY_OFFSETS, 'tonight'])})\b",
     re.IGNORECASE,
 )
 """Without one of these a text speaks of no time, which is told far sooner than by reading it."""
@@ -75,33 +75,37 @@ class TimeRange:
     """The words that said it, as in the text."""
 
 
-def time_ranges(text: str, now: datetime) -> tuple[TimeRange, ...]:
+def find_time_ranges(text: str, now: datetime) -> tuple[TimeRange, ...]:
     """The times that a text speaks of, in its order; of readings that overlap, the longest.
 
     Args:
         text: A question, or anything else; only the first ``MAX_CHARACTERS`` are read.
         now: When it is asked, in UTC.
     """
-    text = text[:MAX_CHARACTERS]
-    if _ANCHOR.search(text) is None:
+    text = text[:MAX_TIME_TEXT_CHARACTERS]
+    if _TIME_HINT.search(text) is None:
         return ()
-    found = [one for one in (*_phrases(text, now), *chinese_times(text, now)) if one[2].start < one[2].end]
-    return tuple(TimeRange(*span, text[first:last]) for first, last, span in _without_overlap(found))
+    found = [
+        one
+        for one in (*_iter_phrases(text, now), *iter_chinese_times(text, now))
+        if one[2].start < one[2].end
+    ]
+    return tuple(TimeRange(*span, text[first:last]) for first, last, span in _remove_overlaps(found))
 
 
-def _phrases(text: str, now: datetime) -> Iterator[tuple[int, int, Span]]:
-    tokens = tokens_of(text)
+def _iter_phrases(text: str, now: datetime) -> Iterator[tuple[int, int, TimeSpan]]:
+    tokens = tokenize_time_text(text)
     reader = PhraseReader(tokens, now)
     index = 0
     while index < len(tokens):
-        found = reader.phrase(index)
+        found = reader.read_phrase(index)
         if found and found.span:
             yield tokens[index].start, tokens[found.stop - 1].end, found.span
         index = found.stop if found else index + 1
 
 
-def _without_overlap(found: list[tuple[int, int, Span]]) -> list[tuple[int, int, Span]]:
-    kept: list[tuple[int, int, Span]] = []
+def _remove_overlaps(found: list[tuple[int, int, TimeSpan]]) -> list[tuple[int, int, TimeSpan]]:
+    kept: list[tuple[int, int, TimeSpan]] = []
     for one in sorted(found, key=lambda one: (one[0], -one[1])):
         if kept and one[0] < kept[-1][1]:
             if one[1] - one[0] > kept[-1][1] - kept[-1][0]:

@@ -10,32 +10,33 @@ from langmem_tiers.text.time_expressions.calendar import (
     FIRST_YEAR,
     LAST_YEAR,
     WEEK,
-    Span,
-    around,
-    beside,
-    day_span,
-    days_from,
-    floor,
-    months_span,
-    nearest_weekday,
-    nearest_weekend,
-    relative,
-    shifted,
-    thirds,
+    TimeSpan,
+    build_adjacent_span,
+    build_day_span,
+    build_days_span,
+    build_months_span,
+    build_relative_span,
+    build_unit_span,
+    find_nearest_weekday,
+    find_nearest_weekend,
+    floor_to_unit,
+    shift_by_units,
+    slice_span,
 )
 from langmem_tiers.text.time_expressions.points import PointReader
-from langmem_tiers.text.time_expressions.token_reader import Found, longest
+from langmem_tiers.text.time_expressions.token_reader import TimeMatch, find_longest
 
-_WIDE = frozenset("week month quarter season year decade".split())
+_DIVISIBLE_UNITS = frozenset("week month quarter season year decade".split())
 """What has parts."""
-_WORDS_BETWEEN = 6
+_MAX_WORDS_BETWEEN = 6
 """At most, from "the week before" to "on 3 June"."""
-_STARTS: Final = frozenset(
+_PHRASE_STARTS: Final = frozenset(
     {
         *vocabulary.ALL_MONTHS, *vocabulary.WEEKDAYS, *vocabulary.SHORT_WEEKDAYS, *vocabulary.SEASONS,
         *vocabulary.NUMBERS, *vocabulary.ORDINALS, *vocabulary.VAGUE_NUMBERS, *vocabulary.UNITS,
-        *vocabulary.WHICH, *vocabulary.DAYS, *vocabulary.PARTS, *vocabulary.BESIDE, *vocabulary.NEARLY,
-        *vocabulary.UNTIL,
+        *vocabulary.CHOICE_WORDS, *vocabulary.DAY_OFFSETS, *vocabulary.SPAN_PARTS,
+        *vocabulary.ADJACENT_STEPS, *vocabulary.NEARNESS_WORDS,
+        *vocabulary.UNTIL_WORDS,
         "between", "from", "the", "a", "an", "since", "prior", "tonight", "past", "coming", "final",
         "q1", "q2", "q3", "q4",
     }
@@ -45,68 +46,78 @@ _STARTS: Final = frozenset(
 class PhraseReader(PointReader):
     """Reads whole phrases of time."""
 
-    def phrase(self, index: int) -> Found | None:
+    def read_phrase(self, index: int) -> TimeMatch | None:
         """The longest time that begins at a token."""
-        if self.kind(index) in {"word", "mark", "other"} and self.word(index) not in _STARTS:
+        if self.kind(index) in {"word", "mark", "other"} and self.word(index) not in _PHRASE_STARTS:
             return None
-        rules = (self._pair, self._open, self._beside, self._said_on, self.whole)
-        return longest(index, *rules, self.point)
+        rules = (
+            self._read_range,
+            self._read_open_range,
+            self._read_adjacent,
+            self._read_last_as_of_date,
+            self.read_simple_phrase,
+        )
+        return find_longest(index, *rules, self.read_point)
 
-    def whole(self, index: int, *, is_sure: bool = False) -> Found | None:
+    def read_simple_phrase(self, index: int, *, is_sure: bool = False) -> TimeMatch | None:
         """The longest time that is not seen from another one."""
-        rules = (self._part, self._nth, self._unit_of, self._ago, self._trailing)
-        found = longest(index, lambda index: self.point(index, is_sure=is_sure), *rules)
+        rules = (self._read_part, self._read_nth, self._read_unit_of, self._read_ago, self._read_trailing)
+        found = find_longest(index, lambda index: self.read_point(index, is_sure=is_sure), *rules)
         return found if found and found.span else None
 
-    def _part(self, index: int) -> Found | None:
+    def _read_part(self, index: int) -> TimeMatch | None:
         """Early May, the end of last year, the first half of 2023."""
-        at = self.skip(index, "the")
-        word, of = self.word(at), self.skip(at + 1, "of", "in", "-")
-        if word in vocabulary.PARTS and (of > at + 1 or word in vocabulary.PARTS_WITHOUT_OF):
-            first, last, count = *vocabulary.PARTS[word], 3
+        at = self.skip_word(index, "the")
+        word, of = self.word(at), self.skip_word(at + 1, "of", "in", "-")
+        if word in vocabulary.SPAN_PARTS and (of > at + 1 or word in vocabulary.SPAN_PARTS_WITHOUT_OF):
+            first, last, count = *vocabulary.SPAN_PARTS[word], 3
         elif word in {"first", "second"} and self.word(at + 1) == "half" and self.word(at + 2) == "of":
             first, last, count, of = vocabulary.ORDINALS[word] - 1, vocabulary.ORDINALS[word], 2, at + 3
         else:
             return None
-        whole = self.point(of, is_sure=True)
-        if whole is None or whole.span is None or whole.unit not in _WIDE:
+        whole = self.read_point(of, is_sure=True)
+        if whole is None or whole.span is None or whole.unit not in _DIVISIBLE_UNITS:
             return None
-        return whole._replace(span=thirds(whole.span, first, last, count), unit="part")
+        return whole._replace(span=slice_span(whole.span, first, last, count), unit="part")
 
-    def _nth(self, index: int) -> Found | None:
+    def _read_nth(self, index: int) -> TimeMatch | None:
         """The first weekend of August, the last Friday in May, the first two weeks of May."""
-        at = self.skip(index, "the")
-        nth = -1 if self.word(at) in {"last", "final"} else self._ordinal(at)
-        counted = self.count(at + 1)
+        at = self.skip_word(index, "the")
+        nth = -1 if self.word(at) in {"last", "final"} else self._read_ordinal(at)
+        counted = self.read_count(at + 1)
         count, at = (counted[1], counted[2]) if counted else (0, at + 1)
         unit, weekday = vocabulary.UNITS.get(self.word(at)), vocabulary.WEEKDAYS.get(self.word(at))
         if not nth or (unit is None and weekday is None) or self.word(at + 1) not in {"of", "in"}:
             return None
-        whole = self.point(at + 2, is_sure=self.word(at + 1) == "of")
-        if whole is None or whole.span is None or whole.unit not in _WIDE - {"week"}:
+        whole = self.read_point(at + 2, is_sure=self.word(at + 1) == "of")
+        if whole is None or whole.span is None or whole.unit not in _DIVISIBLE_UNITS - {"week"}:
             return None
-        span = _run(whole.span, unit or "", nth, count) if count else _nth_of(whole.span, unit, weekday, nth)
+        span = (
+            _build_run(whole.span, unit or "", nth, count)
+            if count
+            else _find_nth(whole.span, unit, weekday, nth)
+        )
         if span is None or span.start < whole.span.start or span.start >= whole.span.end:
             return None
-        return Found(span, whole.stop, unit or "day", whole.is_floating)
+        return TimeMatch(span, whole.stop, unit or "day", whole.is_floating)
 
-    def _ordinal(self, index: int) -> int:
-        return self.day_number(index) if self.kind(index) != "number" else 0
+    def _read_ordinal(self, index: int) -> int:
+        return self.read_day_number(index) if self.kind(index) != "number" else 0
 
-    def _unit_of(self, index: int) -> Found | None:
+    def _read_unit_of(self, index: int) -> TimeMatch | None:
         """The week of 3 June, the month of May, the weekend of 3 June."""
-        at = self.skip(index, "the")
+        at = self.skip_word(index, "the")
         unit = self.word(at)
         if unit not in vocabulary.CALENDAR_UNITS or self.word(at + 1) != "of":
             return None
-        inner = self.point(at + 2, is_sure=True)
+        inner = self.read_point(at + 2, is_sure=True)
         if inner is None or inner.span is None or inner.unit not in {"day", unit}:
             return None
-        return Found(around(inner.span.start, unit), inner.stop, unit, inner.is_floating)
+        return TimeMatch(build_unit_span(inner.span.start, unit), inner.stop, unit, inner.is_floating)
 
-    def _ago(self, index: int) -> Found | None:
+    def _read_ago(self, index: int) -> TimeMatch | None:
         """Two weeks ago, a few years back, three days from now."""
-        counted = self.count(index)
+        counted = self.read_count(index)
         if counted is None or self.word(index - 1) == "half":
             return None
         low, high, at = counted
@@ -114,17 +125,17 @@ class PhraseReader(PointReader):
         if unit is None:
             return None
         if behind == "ago" or (behind == "back" and self.word(at + 2) != "to"):
-            return Found(relative(self.now, unit, -high, -low), at + 2, unit)
+            return TimeMatch(build_relative_span(self.now, unit, -high, -low), at + 2, unit)
         if behind == "from" and self.word(at + 2) in {"now", "today"}:
-            return Found(relative(self.now, unit, low, high), at + 3, unit)
+            return TimeMatch(build_relative_span(self.now, unit, low, high), at + 3, unit)
         return None
 
-    def _trailing(self, index: int) -> Found | None:
+    def _read_trailing(self, index: int) -> TimeMatch | None:
         """The last 10 days, the past week, the next two months."""
-        at = self.skip(index, "the")
+        at = self.skip_word(index, "the")
         said = self.word(at)
         step = {"last": -1, "past": -1, "previous": -1, "next": 1, "coming": 1}.get(said)
-        counted = self.count(at + 1)
+        counted = self.read_count(at + 1)
         if counted is None and said != "previous" and (at > index or said == "past"):
             counted = 1, 1, at + 1  # the last week; last week is another
         if step is None or counted is None or self.word(at - 1) in vocabulary.POSSESSIVES:
@@ -134,156 +145,174 @@ class PhraseReader(PointReader):
         is_one_day = self.word(at) == "day" and said != "past"  # the next day
         if unit not in vocabulary.TRAILING_UNITS or self.word(at + 1) == "of" or is_one_day:
             return None
-        far = shifted(self.now, unit, step * count)
+        far = shift_by_units(self.now, unit, step * count)
         if unit == "hour":
-            return Found(Span(min(far, self.now), max(far, self.now)), at + 1, unit)
-        today = days_from(self.now)
-        span = Span(floor(far, "day"), today.end) if step < 0 else Span(today.start, days_from(far).end)
-        return Found(span, at + 1, "span")
+            return TimeMatch(TimeSpan(min(far, self.now), max(far, self.now)), at + 1, unit)
+        today = build_days_span(self.now)
+        span = (
+            TimeSpan(floor_to_unit(far, "day"), today.end)
+            if step < 0
+            else TimeSpan(today.start, build_days_span(far).end)
+        )
+        return TimeMatch(span, at + 1, "span")
 
-    def _beside(self, index: int) -> Found | None:
+    def _read_adjacent(self, index: int) -> TimeMatch | None:
         """The week before 3 June, two days after 3 June, the Friday before my party on 3 June."""
-        at = self.skip(index, "the")
+        at = self.skip_word(index, "the")
         has_article = at > index
-        at = self.skip(at, "last")  # the last week before 3 June
-        counted = self.count(at)
+        at = self.skip_word(at, "last")  # the last week before 3 June
+        counted = self.read_count(at)
         low, high, at = counted or (1, 1, at)
         word = self.word(at)
-        unit = "week" if word in vocabulary.NEARLY else vocabulary.UNITS.get(word)
-        step = vocabulary.BESIDE.get(self.word(at + 1), 0)
+        unit = "week" if word in vocabulary.NEARNESS_WORDS else vocabulary.UNITS.get(word)
+        step = vocabulary.ADJACENT_STEPS.get(self.word(at + 1), 0)
         if not step or (unit is None and word not in vocabulary.WEEKDAYS):
             return None
-        anchor = self._anchor(at + 2)
+        anchor = self._read_anchor(at + 2)
         if anchor is None or anchor.span is None:
-            return self._before_last(at) if self.word(at + 2) == "last" else None
+            return self._read_before_last(at) if self.word(at + 2) == "last" else None
         edge = anchor.span.start if step < 0 else anchor.span.end
         if unit is None:
-            span = nearest_weekday(edge, vocabulary.WEEKDAYS[word], step)
+            span = find_nearest_weekday(edge, vocabulary.WEEKDAYS[word], step)
         elif counted and not has_article:
             low, high = sorted((low * step, high * step))
-            span = relative(anchor.span.start, unit, low, high)
+            span = build_relative_span(anchor.span.start, unit, low, high)
         else:
-            span = beside(anchor.span, unit, step * high)
-        return Found(span, anchor.stop, unit or "day", anchor.is_floating)
+            span = build_adjacent_span(anchor.span, unit, step * high)
+        return TimeMatch(span, anchor.stop, unit or "day", anchor.is_floating)
 
-    def _anchor(self, index: int) -> Found | None:
-        if found := self.whole(index):
+    def _read_anchor(self, index: int) -> TimeMatch | None:
+        if found := self.read_simple_phrase(index):
             return found
-        for at in range(index, index + _WORDS_BETWEEN + 1):
+        for at in range(index, index + _MAX_WORDS_BETWEEN + 1):
             if self.kind(at) in {"", "mark"}:
                 return None
-            if self.word(at) == "on" and (found := self.date(at + 1)):
+            if self.word(at) == "on" and (found := self.read_date(at + 1)):
                 return found if found.span else None
         return None
 
-    def _before_last(self, index: int) -> Found | None:
+    def _read_before_last(self, index: int) -> TimeMatch | None:
         """The week before last, the Friday before last."""
         unit = vocabulary.UNITS.get(self.word(index), "")
         if self.word(index + 1) != "before" or (unit not in vocabulary.CALENDAR_UNITS and unit):
             return None
         if unit:
-            return Found(around(shifted(self.now, unit, -2), unit), index + 3, unit)
-        day = nearest_weekday(self.now, vocabulary.WEEKDAYS[self.word(index)], -1).start
-        return Found(days_from(day - WEEK), index + 3, "day")
+            return TimeMatch(build_unit_span(shift_by_units(self.now, unit, -2), unit), index + 3, unit)
+        day = find_nearest_weekday(self.now, vocabulary.WEEKDAYS[self.word(index)], -1).start
+        return TimeMatch(build_days_span(day - WEEK), index + 3, "day")
 
-    def _said_on(self, index: int) -> Found | None:
+    def _read_last_as_of_date(self, index: int) -> TimeMatch | None:
         """Last Friday on 23 January: seen from that day; the day is part of it."""
-        rule = PointReader.weekday if self.word(index + 1) in vocabulary.WEEKDAYS else PointReader.unit
+        rule = (
+            PointReader.read_weekday if self.word(index + 1) in vocabulary.WEEKDAYS else PointReader.read_unit
+        )
         found = rule(self, index) if self.word(index) == "last" else None
         if found is None or self.word(found.stop) != "on":
             return None
-        day = self.date(found.stop + 1)
+        day = self.read_date(found.stop + 1)
         if day is None or day.span is None:
             return None
-        then = rule(self.at(day.span.start), index)
-        return day._replace(span=Span(then.span.start, day.span.end)) if then and then.span else None
+        then = rule(self.with_now(day.span.start), index)
+        return day._replace(span=TimeSpan(then.span.start, day.span.end)) if then and then.span else None
 
-    def _open(self, index: int) -> Found | None:
+    def _read_open_range(self, index: int) -> TimeMatch | None:
         """Since May, before 3 June, after 3 June 2023, until Friday."""
         word, at = self.word(index), index + 1
         if word == "prior" and self.word(at) == "to":
             word, at = "before", at + 1
-        found = self.whole(at) if word in {"since", "before", "after", *vocabulary.UNTIL} else None
+        found = (
+            self.read_simple_phrase(at)
+            if word in {"since", "before", "after", *vocabulary.UNTIL_WORDS}
+            else None
+        )
         if found is None or found.span is None:
             return None
-        first, tomorrow = months_span(FIRST_YEAR, 1).start, days_from(self.now).end
+        first, tomorrow = build_months_span(FIRST_YEAR, 1).start, build_days_span(self.now).end
         start, end = found.span
         if word == "since" and start < tomorrow:
-            return Found(Span(start, tomorrow), found.stop, "span")
+            return TimeMatch(TimeSpan(start, tomorrow), found.stop, "span")
         if word == "after":
-            last = tomorrow if end < tomorrow else months_span(LAST_YEAR, 12).end
-            return Found(Span(end, last), found.stop, "span")
-        if word == "before" or (word in vocabulary.UNTIL and not (word == "by" and found.is_floating)):
-            return Found(Span(first, start if word == "before" else end), found.stop, "span")
+            last = tomorrow if end < tomorrow else build_months_span(LAST_YEAR, 12).end
+            return TimeMatch(TimeSpan(end, last), found.stop, "span")
+        if word == "before" or (word in vocabulary.UNTIL_WORDS and not (word == "by" and found.is_floating)):
+            return TimeMatch(TimeSpan(first, start if word == "before" else end), found.stop, "span")
         return None
 
-    def _pair(self, index: int) -> Found | None:
+    def _read_range(self, index: int) -> TimeMatch | None:
         """Between May and July 2023, from 3 to 7 June, May 3-7."""
         opener = self.word(index) if self.word(index) in {"between", "from"} else ""
-        at = self.skip(index, "between", "from")
-        days = self._days_of_one_month(at, vocabulary.JOINTS[opener])
+        at = self.skip_word(index, "between", "from")
+        days = self._read_days_of_month(at, vocabulary.RANGE_JOINERS[opener])
         if days:
             return days
-        first = self._first_of_pair(at, opener)
-        if first is None or first.span is None or self.word(first.stop) not in vocabulary.JOINTS[opener]:
+        first = self._read_range_start(at, opener)
+        if (
+            first is None
+            or first.span is None
+            or self.word(first.stop) not in vocabulary.RANGE_JOINERS[opener]
+        ):
             return None
-        last = self._last_of_pair(first.stop + 1, first)
+        last = self._read_range_end(first.stop + 1, first)
         if last is None or last.span is None or (first.is_floating and last.is_floating and not opener):
             return None
         if first.is_floating:  # the one before the end
-            first = self.at(last.span.start)._first_of_pair(at, opener)  # noqa: SLF001 - ourselves
+            first = self.with_now(last.span.start)._read_range_start(at, opener)  # noqa: SLF001 - ourselves
         if first is None or first.span is None or first.span.start >= last.span.start:
             return None
-        return Found(Span(first.span.start, last.span.end), last.stop, "span", last.is_floating)
+        return TimeMatch(TimeSpan(first.span.start, last.span.end), last.stop, "span", last.is_floating)
 
-    def _first_of_pair(self, index: int, opener: str) -> Found | None:
-        return self.whole(index, is_sure=bool(opener)) or self.month(index, is_sure=True)
+    def _read_range_start(self, index: int, opener: str) -> TimeMatch | None:
+        return self.read_simple_phrase(index, is_sure=bool(opener)) or self.read_month(index, is_sure=True)
 
-    def _last_of_pair(self, index: int, first: Found) -> Found | None:
+    def _read_range_end(self, index: int, first: TimeMatch) -> TimeMatch | None:
         if self.word(index) == "now":
-            return Found(days_from(self.now), index + 1, "day")
-        last = self.whole(index, is_sure=True)
+            return TimeMatch(build_days_span(self.now), index + 1, "day")
+        last = self.read_simple_phrase(index, is_sure=True)
         if last is None or first.span is None or first.is_floating or not last.is_floating:
             return last
-        return self.at(shifted(first.span.start, "year", 1) - DAY).whole(index, is_sure=True)
+        return self.with_now(shift_by_units(first.span.start, "year", 1) - DAY).read_simple_phrase(
+            index, is_sure=True
+        )
 
-    def _days_of_one_month(self, index: int, joints: frozenset[str]) -> Found | None:
-        at = self.skip(index, "the")
-        if (day := self.day_number(at)) and self.kind(at) != "word" and self.word(at + 1) in joints:
-            last = self.date(at + 2)
+    def _read_days_of_month(self, index: int, joints: frozenset[str]) -> TimeMatch | None:
+        at = self.skip_word(index, "the")
+        if (day := self.read_day_number(at)) and self.kind(at) != "word" and self.word(at + 1) in joints:
+            last = self.read_date(at + 2)
             if last is None or last.span is None or self.kind(at + 2) == "date":
                 return None
             first = last.span.start.replace(day=day)
-            return last._replace(span=Span(first, last.span.end)) if first < last.span.start else None
-        first_day = self.date(index)
+            return last._replace(span=TimeSpan(first, last.span.end)) if first < last.span.start else None
+        first_day = self.read_date(index)
         if first_day is None or first_day.span is None or self.word(first_day.stop) not in joints:
             return None
-        at = self.skip(first_day.stop + 1, "the")
-        day, start = self.day_number(at), first_day.span.start
-        if self.kind(index) == "date" or day <= start.day or not self.ends(at + 1):
+        at = self.skip_word(first_day.stop + 1, "the")
+        day, start = self.read_day_number(at), first_day.span.start
+        if self.kind(index) == "date" or day <= start.day or not self.is_date_end(at + 1):
             return None
-        year, stop = self.year_behind(at + 1)
+        year, stop = self.read_following_year(at + 1)
         start = start if year is None else start.replace(year=year)
-        end = day_span(start.year, start.month, day).end
-        return Found(Span(start, end), stop, "span", first_day.is_floating and year is None)
+        end = build_day_span(start.year, start.month, day).end
+        return TimeMatch(TimeSpan(start, end), stop, "span", first_day.is_floating and year is None)
 
 
-def _run(whole: Span, unit: str, nth: int, count: int) -> Span | None:
+def _build_run(whole: TimeSpan, unit: str, nth: int, count: int) -> TimeSpan | None:
     if nth not in {1, -1} or not unit:
         return None
     if nth == 1:
-        return Span(whole.start, shifted(whole.start, unit, count))
-    return Span(shifted(whole.end, unit, -count), whole.end)
+        return TimeSpan(whole.start, shift_by_units(whole.start, unit, count))
+    return TimeSpan(shift_by_units(whole.end, unit, -count), whole.end)
 
 
-def _nth_of(whole: Span, unit: str | None, weekday: int | None, nth: int) -> Span | None:
+def _find_nth(whole: TimeSpan, unit: str | None, weekday: int | None, nth: int) -> TimeSpan | None:
     if unit == "weekend" or weekday is not None:
         edge, step = (whole.start, 1) if nth > 0 else (whole.end, -1)
-        first = nearest_weekend(edge, step) if weekday is None else nearest_weekday(edge, weekday, step)
+        first = (
+            find_nearest_weekend(edge, step) if weekday is None else find_nearest_weekday(edge, weekday, step)
+        )
         away = WEEK * (nth - 1 if nth > 0 else 0)
-        return Span(first.start + away, first.end + away)
+        return TimeSpan(first.start + away, first.end + away)
     if unit is None:
         return None
     if nth < 0:
-        return Span(shifted(whole.end, unit, -1), whole.end)
-    return Span(shifted(whole.start, unit, nth - 1), shifted(whole.start, unit, nth))
+        return TimeSpan(shift_by_units(whole.end, unit, -1), whole.end)
+    return TimeSpan(shift_by_units(whole.start, unit, nth - 1), shift_by_units(whole.start, unit, nth))

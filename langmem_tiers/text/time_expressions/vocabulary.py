@@ -13,7 +13,7 @@ SHORT_MONTHS: Final = {
     "nov": 11, "dec": 12,
 }  # fmt: skip
 ALL_MONTHS: Final = MONTHS | SHORT_MONTHS
-DOUBTFUL_MONTHS: Final = frozenset({"march", "april", "may", "june", "august", *SHORT_MONTHS})
+AMBIGUOUS_MONTHS: Final = frozenset({"march", "april", "may", "june", "august", *SHORT_MONTHS})
 """Also names, verbs or adjectives: something beside them must say that they are months."""
 VERB_MONTHS: Final = frozenset({"march", "may"})
 
@@ -25,7 +25,7 @@ SHORT_WEEKDAYS: Final = {
     "sun": 6,
 }  # fmt: skip
 """Only read in front of a date: most are ordinary words."""
-NO_SINGLE_DAY: Final = frozenset("every each any per most black good ash palm cyber easter".split())
+GENERIC_DAY_WORDS: Final = frozenset("every each any per most black good ash palm cyber easter".split())
 """What makes a weekday or month in general, or a feast, of the next word."""
 
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
@@ -72,56 +72,61 @@ TRAILING_UNITS: Final = frozenset("hour day week month year decade".split())
 """Those of "the past week", which ends now."""
 PARTS_OF_DAY: Final = frozenset("morning afternoon evening night".split())
 
-WHICH: Final = {"last": "last", "previous": "last", "this": "this", "next": "next"}
-STEPS: Final = {"last": -1, "this": 0, "next": 1}
-DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
+CHOICE_WORDS: Final = {"last": "last", "previous": "last", "this": "this", "next": "next"}
+STEP_BY_CHOICE: Final = {"last": -1, "this": 0, "next": 1}
+DAY_OFFSETS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 """Days from the one of now."""
-NIGHTS: Final = {("last", "night"): -1, ("this", "night"): 0, ("tomorrow", "night"): 1, ("tonight",): 0}
+NIGHT_OFFSETS: Final = {
+    ("last", "night"): -1,
+    ("this", "night"): 0,
+    ("tomorrow", "night"): 1,
+    ("tonight",): 0,
+}
 """Nights from the one that begins on the day of now."""
-TODAY: Final = frozenset((("this", "morning"), ("this", "afternoon"), ("this", "evening")))
+TODAY_PHRASES: Final = frozenset((("this", "morning"), ("this", "afternoon"), ("this", "evening")))
 
-PARTS: Final = {
+SPAN_PARTS: Final = {
     "early": (0, 1), "mid": (1, 2), "late": (2, 3), "beginning": (0, 1), "start": (0, 1), "middle": (1, 2),
     "end": (2, 3),
 }  # fmt: skip
 """From and to, in thirds."""
-PARTS_WITHOUT_OF: Final = frozenset(("early", "mid", "late"))
+SPAN_PARTS_WITHOUT_OF: Final = frozenset(("early", "mid", "late"))
 
-BESIDE: Final = {"before": -1, "preceding": -1, "after": 1, "following": 1}
-NEARLY: Final = frozenset("just right shortly soon directly immediately".split())
+ADJACENT_STEPS: Final = {"before": -1, "preceding": -1, "after": 1, "following": 1}
+NEARNESS_WORDS: Final = frozenset("just right shortly soon directly immediately".split())
 """In front of before and after: within a week."""
-UNTIL: Final = frozenset(("until", "till", "by"))
-JOINTS: Final = {
+UNTIL_WORDS: Final = frozenset(("until", "till", "by"))
+RANGE_JOINERS: Final = {
     "between": frozenset(("and",)),
     "from": frozenset(("to", "until", "till", "through", "-")),
     "": frozenset(("to", "until", "till", "through", "-", "/")),
 }
 """What stands between the two ends of a range, by the word in front of it."""
 
-MONTH_SIGNS: Final = frozenset(
+MONTH_CUES: Final = frozenset(
     "in since during early mid late until till throughout last next this before after".split()
 )
-SURE_MONTH_SIGNS: Final = frozenset("in since during early mid late until till throughout".split())
+SURE_MONTH_CUES: Final = frozenset("in since during early mid late until till throughout".split())
 """In front of "may" and "march" also where what follows could belong to a verb."""
-YEAR_SIGNS: Final = frozenset(
+YEAR_CUES: Final = frozenset(
     "in since during early mid late until till throughout before after year from between".split()
 )
-SEASON_SIGNS: Final = frozenset(
+SEASON_CUES: Final = frozenset(
     "in since during over early mid late until till before after throughout".split()
 )
-OWNERS: Final = frozenset("the our my your his her their".split())
+DETERMINERS: Final = frozenset("the our my your his her their".split())
 POSSESSIVES: Final = frozenset("my your his its our their".split())
 """ "My last week there" is not last week; "her" is left out for "I told her last week"."""
 
-FOLLOWERS: Final = frozenset(
+WORDS_AFTER_DATE: Final = frozenset(
     "and or at but for with when where did was were to the in by until from about".split()
 )
 """Words that may stand behind a date, and hardly behind "may" as a verb."""
-COUNTED: Final = frozenset(
+COUNTED_NOUNS: Final = frozenset(
     "people men women children feet meter metre km kg usd eur percent am pm rpm mile model edition word".split()
 )
 """What turns 2000 into an amount; so do words in the plural."""
-NO_PLURALS: Final = frozenset(
+NOT_PLURALS: Final = frozenset(
     "this does always perhaps besides towards afterwards was is as has his its us".split()
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llama_index.core.storage.chat_store.base import BaseChatStore
 
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.chat_stores.base import (
     HOSTILE_KEYS,
     MESSAGES,
@@ -178,7 +178,7 @@ class ChatStoreConformance(Conformance):
             for number in range(EACH):
                 store.add_message(key, said(f"{mine} {number}")[0])
 
-        in_threads(THREADS, add)
+        run_in_threads(THREADS, add)
         found = [str(one).split() for one in texts(store.get_messages(key))]
         assert len(found) == THREADS * EACH
         for mine in range(THREADS):
@@ -193,7 +193,7 @@ class ChatStoreConformance(Conformance):
                 assert len(store.get_messages(f"{key}{number}")) <= THREADS
                 store.add_message(f"{key}{number}", said(mine)[0])
 
-        in_threads(THREADS, add)
+        run_in_threads(THREADS, add)
         for number in range(EACH):
             assert sorted(map(str, texts(store.get_messages(f"{key}{number}")))) == ["0", "1", "2", "3"]
         assert len([one for one in store.get_keys() if one.startswith(key)]) == EACH
@@ -207,7 +207,7 @@ class ChatStoreConformance(Conformance):
                 one = store.delete_last_message(key) if number % 2 else store.delete_message(key, 0)
                 taken.append(text(one))
 
-        in_threads(THREADS, take)
+        run_in_threads(THREADS, take)
         assert sorted(map(str, taken)) == sorted(str(number) for number in range(THREADS * EACH))
         assert store.get_messages(key) == []
 

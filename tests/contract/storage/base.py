@@ -88,7 +88,7 @@ class StoreConformance:
     @pytest.fixture
     def key(self, stores: Stores, namespace: NamespacePath) -> int:
         """A session with nothing in it."""
-        return stores.sessions.open(namespace, "session", NOW).key
+        return stores.sessions.get_or_create(namespace, "session", NOW).key
 
     @pytest.fixture
     def entries(self, stores: Stores) -> EntryStore:

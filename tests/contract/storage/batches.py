@@ -11,7 +11,7 @@ import pytest
 
 from langmem_tiers.errors import MessageConflictError
 from langmem_tiers.sessions.models import SessionBatch
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
     HOSTILE_NAMES,
     NOW,
@@ -51,11 +51,11 @@ class BatchStoreConformance(StoreConformance):
         for path, one, expected in zip(
             (namespace, (*namespace, "deeper")), done, (["1", "2"], ["3"]), strict=True
         ):
-            info = stores.sessions.find(path, "a")
+            info = stores.sessions.get(path, "a")
             assert info is not None
             assert (info.key, info.revision, info.message_count) == (one.key, one.revision, len(expected))
             assert info.token_count == 2 * len(expected)
-            assert contents(stores.messages.latest(one.key, 9).messages) == expected
+            assert contents(stores.messages.list_latest(one.key, 9).messages) == expected
 
     def test_batches_go_on_where_the_record_ends(
         self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int
@@ -67,8 +67,8 @@ class BatchStoreConformance(StoreConformance):
         )
         stores.messages.append(key, [message("4")], later)
         assert done.key == key
-        assert contents(stores.messages.latest(key, 9).messages) == ["1", "2", "3", "4"]
-        info = stores.sessions.find(namespace, "session")
+        assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2", "3", "4"]
+        info = stores.sessions.get(namespace, "session")
         assert info is not None
         assert (info.message_count, info.token_count, info.updated_at) == (4, 8, later)
         assert info.revision == done.revision + 1
@@ -89,7 +89,7 @@ class BatchStoreConformance(StoreConformance):
         again = batches.append_all(given, NOW, new_ids=new_ids)
         assert [one.stored for one in again] == [(), ()]
         assert [one.revision for one in again] == [first.revision, second.revision]
-        assert contents(stores.messages.latest(key, 9).messages) == ["1", "2"]
+        assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2"]
 
     @pytest.mark.parametrize("new_ids", [False, True])
     def test_one_conflict_and_nothing_is_stored_of_any(
@@ -102,15 +102,15 @@ class BatchStoreConformance(StoreConformance):
         ]
         with pytest.raises(MessageConflictError, match="'a'"):
             batches.append_all(given, NOW, new_ids=new_ids)
-        assert contents(stores.messages.latest(key, 9).messages) == ["1"]
-        assert stores.sessions.find(namespace, "new") is None
+        assert contents(stores.messages.list_latest(key, 9).messages) == ["1"]
+        assert stores.sessions.get(namespace, "new") is None
 
     def test_nothing_to_store_changes_nothing(
         self, stores: Stores, batches: BatchStore, namespace: NamespacePath, key: int
     ) -> None:
         assert batches.append_all([], NOW) == ()
         (done,) = batches.append_all([SessionBatch(namespace, "session", [])], NOW)
-        assert (done.stored, done.duplicates, done.revision) == ((), (), stores.sessions.revision(key))
+        assert (done.stored, done.duplicates, done.revision) == ((), (), stores.sessions.get_revision(key))
 
     def test_names_never_cross(self, stores: Stores, batches: BatchStore, namespace: NamespacePath) -> None:
         places = [((*namespace, label), name) for label in HOSTILE_NAMES for name in ("s", label)]
@@ -119,9 +119,9 @@ class BatchStoreConformance(StoreConformance):
         for _ in range(2):
             batches.append_all(given, NOW)
         for path, name in places:
-            info = stores.sessions.find(path, name)
+            info = stores.sessions.get(path, name)
             assert info is not None
-            assert contents(stores.messages.latest(info.key, 9).messages) == [repr((path, name))]
+            assert contents(stores.messages.list_latest(info.key, 9).messages) == [repr((path, name))]
 
     def test_a_thousand_sessions_at_once(self, batches: BatchStore, namespace: NamespacePath) -> None:
         given = [SessionBatch(namespace, f"{n}", [message(f"{n}")]) for n in range(1000)]
@@ -140,11 +140,11 @@ class BatchStoreConformance(StoreConformance):
                 given = [SessionBatch(namespace, name, [_own(f"{n}")]) for name in mine]
                 batches.append_all(given, NOW, new_ids=True)
 
-        in_threads(4, write)
+        run_in_threads(4, write)
         for name in names:
-            info = stores.sessions.find(namespace, name)
+            info = stores.sessions.get(namespace, name)
             assert info is not None
-            assert info.message_count == len(stores.messages.latest(info.key, 99).messages) == 32
+            assert info.message_count == len(stores.messages.list_latest(info.key, 99).messages) == 32
 
     def test_who_erases_meanwhile_and_who_writes_do_not_wait_for_each_other_for_ever(
         self, stores: Stores, batches: BatchStore, namespace: NamespacePath
@@ -160,7 +160,7 @@ class BatchStoreConformance(StoreConformance):
                 given = [SessionBatch(namespace, f"s{n}", [_own("x")]) for n in range(4)]
                 assert all(one.stored for one in batches.append_all(given, NOW, new_ids=True))
 
-        in_threads(3, work)
+        run_in_threads(3, work)
 
 
 def _own(content: str) -> Message:

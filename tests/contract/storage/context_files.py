@@ -19,7 +19,7 @@ from langmem_tiers.errors import (
     InvalidNameError,
     StorageCorruptError,
 )
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import HOSTILE_NAMES, NOW
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class ContextStoreConformance:
                 except ContextConflictError:
                     pass
 
-        in_threads(THREADS, work)
+        run_in_threads(THREADS, work)
         found = store.load(session_id)
         assert found is not None
         assert set(found.facts) == {f"{n}.{m}" for n in range(1, THREADS + 1) for m in range(5)}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.common.entries import EntryState, Mark, Tier
+from langmem_tiers.common.entries import EntryOverride, EntryState, Tier
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
 from langmem_tiers.errors import LangmemTiersError, MessageNotFoundError, SessionNotFoundError
 from langmem_tiers.sessions.models import RollUp
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -27,12 +27,12 @@ from tests.contract.storage.base import (
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import EntryStore
-    from langmem_tiers.sessions.models import View
+    from langmem_tiers.sessions.models import StoredView
 
 THREADS = 8
-PROMOTED = Mark(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
-ARCHIVED = Mark(state=EntryState.ARCHIVED, reason="relevance 0.10", changed_at=NOW)
-FULL_MARK = Mark(
+PROMOTED = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
+ARCHIVED = EntryOverride(state=EntryState.ARCHIVED, reason="relevance 0.10", changed_at=NOW)
+FULL_MARK = EntryOverride(
     tier=Tier.LONG_TERM,
     state=EntryState.COMPRESSED,
     relevance=0.123456789,
@@ -52,29 +52,29 @@ def fill(stores: Stores, key: int, count: int) -> None:
 def roll_up(name: str = "s", *, before: str, hidden: int) -> RollUp:
     """A summary of so many messages."""
     summary = message(f"{SUMMARY_PREFIX}\n{name}", id=name, role=Role.SYSTEM)
-    return RollUp(summary=summary, before=before, hidden=hidden)
+    return RollUp(summary=summary, first_visible_id=before, hidden_count=hidden)
 
 
 def key_of(entries: EntryStore, key: int, message_id: str) -> int:
     """The store's handle of a message."""
-    shown = entries.find(key, message_id)
+    shown = entries.get(key, message_id)
     assert shown is not None
     return shown.key
 
 
-def mark(entries: EntryStore, key: int, message_id: str, new: Mark | None) -> None:
+def mark(entries: EntryStore, key: int, message_id: str, new: EntryOverride | None) -> None:
     """Put one mark on a session that nobody compressed."""
     assert entries.apply(key, {key_of(entries, key, message_id): new}, roll_up=None, was_hidden=0)
 
 
-def mark_of(entries: EntryStore, key: int, message_id: str) -> Mark | None:
+def mark_of(entries: EntryStore, key: int, message_id: str) -> EntryOverride | None:
     """The mark of a message."""
-    shown = entries.find(key, message_id)
+    shown = entries.get(key, message_id)
     assert shown is not None
-    return shown.mark
+    return shown.override
 
 
-def ids(view: View) -> list[str]:
+def ids(view: StoredView) -> list[str]:
     """The ids in a view, for comparing."""
     return [item.message.id for item in view.items]
 
@@ -85,55 +85,55 @@ class EntryStoreConformance(StoreConformance):
     def test_without_marks_the_view_is_the_record(
         self, stores: Stores, entries: EntryStore, key: int
     ) -> None:
-        assert (entries.view(key, 9).items, entries.view(key, 9).hidden) == ((), 0)
+        assert (entries.get_view(key, 9).items, entries.get_view(key, 9).hidden_count) == ((), 0)
         fill(stores, key, 5)
-        view = entries.view(key, 9)
-        assert tuple(item.message for item in view.items) == stores.messages.latest(key, 9).messages
-        assert {item.mark for item in view.items} == {None}
+        view = entries.get_view(key, 9)
+        assert tuple(item.message for item in view.items) == stores.messages.list_latest(key, 9).messages
+        assert {item.override for item in view.items} == {None}
         assert len({item.key for item in view.items}) == 5
-        assert ids(entries.view(key, 2)) == ["3", "4"]
+        assert ids(entries.get_view(key, 2)) == ["3", "4"]
 
     def test_an_earlier_view_is_brought_up_to_date(
         self, stores: Stores, entries: EntryStore, key: int
     ) -> None:
-        held = entries.view(key, 9)
+        held = entries.get_view(key, 9)
         for number in range(3):
             stores.messages.append(key, [message(id=f"{number}")], NOW)
-            held = entries.view(key, 9, held=held)
-            assert held == entries.view(key, 9)
-        assert entries.view(key, 9, held=held) is held
+            held = entries.get_view(key, 9, held=held)
+            assert held == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=held) is held
         mark(entries, key, "1", PROMOTED)
-        held = entries.view(key, 9, held=held)
-        assert [item.mark for item in held.items] == [None, PROMOTED, None]
+        held = entries.get_view(key, 9, held=held)
+        assert [item.override for item in held.items] == [None, PROMOTED, None]
         mark(entries, key, "1", None)
-        assert entries.view(key, 9, held=held) == entries.view(key, 9)
+        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
         assert entries.apply(key, {}, roll_up=roll_up(before="2", hidden=2), was_hidden=0)
-        held = entries.view(key, 9, held=held)
+        held = entries.get_view(key, 9, held=held)
         assert ids(held) == ["s", "2"]
         stores.messages.append(key, [message(id="3")], NOW)
-        assert entries.view(key, 9, held=held) == entries.view(key, 9)
-        assert entries.view(key, 9, held=held).hidden == 2
+        assert entries.get_view(key, 9, held=held) == entries.get_view(key, 9)
+        assert entries.get_view(key, 9, held=held).hidden_count == 2
 
     def test_an_earlier_view_does_not_grow_beyond_the_limit(
         self, stores: Stores, entries: EntryStore, key: int
     ) -> None:
         fill(stores, key, 3)
-        held = entries.view(key, 4)
+        held = entries.get_view(key, 4)
         stores.messages.append(key, [message(id=name) for name in "abc"], NOW)
-        assert ids(entries.view(key, 4, held=held)) == ["2", "a", "b", "c"]
+        assert ids(entries.get_view(key, 4, held=held)) == ["2", "a", "b", "c"]
 
     def test_a_message_is_found_with_the_key_of_the_view(
         self, stores: Stores, entries: EntryStore, key: int
     ) -> None:
         stores.messages.append(key, [message(id=name) for name in HOSTILE_NAMES], NOW)
-        for item in entries.view(key, 99).items:
-            assert entries.find(key, item.message.id) == item
-        assert entries.find(key, "nowhere") is None
+        for item in entries.get_view(key, 99).items:
+            assert entries.get(key, item.message.id) == item
+        assert entries.get(key, "nowhere") is None
 
     @pytest.mark.parametrize(
         "given",
         [
-            Mark(changed_at=NOW),
+            EntryOverride(changed_at=NOW),
             PROMOTED,
             ARCHIVED,
             FULL_MARK,
@@ -145,21 +145,21 @@ class EntryStoreConformance(StoreConformance):
         ids=["bare", "promoted", "archived", "all", "empty", "any content", "any call", "any reason"],
     )
     def test_a_mark_comes_back_equal(
-        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int, given: Mark
+        self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int, given: EntryOverride
     ) -> None:
         fill(stores, key, 2)
         mark(entries, key, "1", given)
         assert mark_of(entries, key, "1") == given
-        assert [item.mark for item in entries.view(key, 9).items] == [None, given]
-        promoted = entries.promoted(namespace, before=None, limit=9)
-        assert [one.shown.mark for one in promoted] == [given] * (given.tier is Tier.LONG_TERM)
+        assert [item.override for item in entries.get_view(key, 9).items] == [None, given]
+        promoted = entries.list_promoted(namespace, before=None, limit=9)
+        assert [one.item.override for one in promoted] == [given] * (given.tier is Tier.LONG_TERM)
 
     def test_every_tier_and_state_can_be_marked(self, stores: Stores, entries: EntryStore, key: int) -> None:
         marks = [replace(PROMOTED, tier=tier, state=state) for tier in Tier for state in EntryState]
         fill(stores, key, len(marks))
-        keys = [item.key for item in entries.view(key, 99).items]
+        keys = [item.key for item in entries.get_view(key, 99).items]
         assert entries.apply(key, dict(zip(keys, marks, strict=True)), roll_up=None, was_hidden=0)
-        assert [item.mark for item in entries.view(key, 99).items] == marks
+        assert [item.override for item in entries.get_view(key, 99).items] == marks
 
     def test_a_later_mark_replaces_the_one_before_and_none_takes_it_away(
         self, stores: Stores, entries: EntryStore, key: int
@@ -173,19 +173,19 @@ class EntryStoreConformance(StoreConformance):
         self, stores: Stores, entries: EntryStore, key: int
     ) -> None:
         fill(stores, key, 3)
-        before = stores.messages.page(key, after=None, limit=9)
+        before = stores.messages.list_after(key, after=None, limit=9)
         mark(entries, key, "0", PROMOTED)
         mark(entries, key, "1", ARCHIVED)
-        assert [item.mark for item in entries.view(key, 9).items] == [PROMOTED, ARCHIVED, None]
-        assert stores.messages.page(key, after=None, limit=9) == before
+        assert [item.override for item in entries.get_view(key, 9).items] == [PROMOTED, ARCHIVED, None]
+        assert stores.messages.list_after(key, after=None, limit=9) == before
 
     def test_many_marks_are_written_at_once(self, stores: Stores, entries: EntryStore, key: int) -> None:
         fill(stores, key, 1100)
-        keys = [item.key for item in entries.view(key, 9999).items]
+        keys = [item.key for item in entries.get_view(key, 9999).items]
         assert entries.apply(key, dict.fromkeys(keys, PROMOTED), roll_up=None, was_hidden=0)
         changes = {k: ARCHIVED if n % 2 else None for n, k in enumerate(keys)}
         assert entries.apply(key, changes, roll_up=None, was_hidden=0)
-        assert [item.mark for item in entries.view(key, 9999).items] == [None, ARCHIVED] * 550
+        assert [item.override for item in entries.get_view(key, 9999).items] == [None, ARCHIVED] * 550
 
     def test_marks_and_summary_are_written_together(
         self, stores: Stores, entries: EntryStore, key: int
@@ -193,25 +193,25 @@ class EntryStoreConformance(StoreConformance):
         fill(stores, key, 6)
         marks = {key_of(entries, key, "1"): ARCHIVED, key_of(entries, key, "4"): PROMOTED}
         assert entries.apply(key, marks, roll_up=roll_up(before="3", hidden=3), was_hidden=0)
-        view = entries.view(key, 9)
-        assert (ids(view), view.hidden) == (["s", "3", "4", "5"], 3)
-        assert [item.mark for item in view.items] == [None, None, PROMOTED, None]
-        assert ids(entries.view(key, 2)) == ["s", "4", "5"]
-        behind = entries.find(key, "1")
+        view = entries.get_view(key, 9)
+        assert (ids(view), view.hidden_count) == (["s", "3", "4", "5"], 3)
+        assert [item.override for item in view.items] == [None, None, PROMOTED, None]
+        assert ids(entries.get_view(key, 2)) == ["s", "4", "5"]
+        behind = entries.get(key, "1")
         assert behind is not None
-        assert (behind.mark, behind.message.is_compressed) == (ARCHIVED, True)
+        assert (behind.override, behind.message.is_compressed) == (ARCHIVED, True)
 
     def test_a_summary_without_a_place_leaves_no_mark_behind(
         self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
     ) -> None:
         fill(stores, key, 3)
         mark(entries, key, "1", ARCHIVED)
-        before = entries.view(key, 9)
+        before = entries.get_view(key, 9)
         marks = {key_of(entries, key, "0"): PROMOTED, key_of(entries, key, "1"): None}
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
             entries.apply(key, marks, roll_up=roll_up(before="nowhere", hidden=1), was_hidden=0)
-        assert entries.view(key, 9) == before
-        assert entries.promoted(namespace, before=None, limit=9) == ()
+        assert entries.get_view(key, 9) == before
+        assert entries.list_promoted(namespace, before=None, limit=9) == ()
         assert stores.messages.get(key, "s") is None
 
     def test_who_looked_before_another_compressed_writes_nothing(
@@ -220,11 +220,11 @@ class EntryStoreConformance(StoreConformance):
         fill(stores, key, 4)
         marks = {key_of(entries, key, "3"): PROMOTED}
         assert entries.apply(key, {}, roll_up=roll_up("first", before="2", hidden=2), was_hidden=0)
-        before = entries.view(key, 9)
+        before = entries.get_view(key, 9)
         assert not entries.apply(key, marks, roll_up=None, was_hidden=0)
         assert not entries.apply(key, marks, roll_up=roll_up(before="3", hidden=3), was_hidden=3)
-        assert entries.view(key, 9) == before
-        assert entries.promoted(namespace, before=None, limit=9) == ()
+        assert entries.get_view(key, 9) == before
+        assert entries.list_promoted(namespace, before=None, limit=9) == ()
         assert stores.messages.get(key, "s") is None
         assert entries.apply(key, marks, roll_up=None, was_hidden=2)
 
@@ -240,9 +240,9 @@ class EntryStoreConformance(StoreConformance):
             if entries.apply(key, {}, roll_up=roll_up(name, before="2", hidden=2), was_hidden=0):
                 done.append(name)
 
-        in_threads(THREADS, compress)
-        view = entries.view(key, 9)
-        assert (ids(view), view.hidden) == ([*done, "2", "3"], 2)
+        run_in_threads(THREADS, compress)
+        view = entries.get_view(key, 9)
+        assert (ids(view), view.hidden_count) == ([*done, "2", "3"], 2)
 
     def test_nothing_to_write_is_written(self, stores: Stores, entries: EntryStore, key: int) -> None:
         fill(stores, key, 1)
@@ -252,49 +252,49 @@ class EntryStoreConformance(StoreConformance):
     def test_promoted_entries_come_newest_first_in_pages_from_all_sessions(
         self, stores: Stores, entries: EntryStore, namespace: NamespacePath
     ) -> None:
-        sessions = [stores.sessions.open(namespace, name, NOW).key for name in ("a%\0", "b")]
+        sessions = [stores.sessions.get_or_create(namespace, name, NOW).key for name in ("a%\0", "b")]
         for n in range(8):
             key = sessions[n % 2]
             stores.messages.append(key, [message(f"{n}", id=f"{n}")], NOW)
             mark(entries, key, f"{n}", ARCHIVED if n == 5 else PROMOTED)
         seen: list[tuple[str, str]] = []
         before = None
-        while page := entries.promoted(namespace, before=before, limit=3):
-            seen += [(one.shown.message.content, one.session) for one in page]
-            before = page[-1].shown.key
+        while page := entries.list_promoted(namespace, before=before, limit=3):
+            seen += [(one.item.message.content, one.session) for one in page]
+            before = page[-1].item.key
         assert seen == [(f"{n}", "b" if n % 2 else "a%\0") for n in (7, 6, 4, 3, 2, 1, 0)]
 
     def test_tenants_never_meet(self, stores: Stores, entries: EntryStore, namespace: NamespacePath) -> None:
         for name in HOSTILE_NAMES:
-            key = stores.sessions.open((*namespace, name), name, NOW).key
+            key = stores.sessions.get_or_create((*namespace, name), name, NOW).key
             stores.messages.append(key, [message(repr(name), id="same")], NOW)
             mark(entries, key, "same", PROMOTED)
         for name in HOSTILE_NAMES:
-            (one,) = entries.promoted((*namespace, name), before=None, limit=99)
-            assert (one.shown.message.content, one.session) == (repr(name), name)
-        assert entries.promoted(namespace, before=None, limit=9) == ()
+            (one,) = entries.list_promoted((*namespace, name), before=None, limit=99)
+            assert (one.item.message.content, one.session) == (repr(name), name)
+        assert entries.list_promoted(namespace, before=None, limit=9) == ()
 
     def test_a_message_is_found_by_its_id_in_any_session_of_its_namespace(
         self, stores: Stores, entries: EntryStore, namespace: NamespacePath
     ) -> None:
         for path, session in ((namespace, "a"), (namespace, "b"), ((*namespace, "below"), "c")):
-            key = stores.sessions.open(path, session, NOW).key
+            key = stores.sessions.get_or_create(path, session, NOW).key
             for name in HOSTILE_NAMES:
                 stores.messages.append(
                     key, [message(session, id=name), message("other", id=f"{name}..")], NOW
                 )
         for name in HOSTILE_NAMES:
-            hits = entries.anywhere(namespace, name, limit=9)
-            found = sorted((hit.session, hit.shown.message.content) for hit in hits)
+            hits = entries.list_by_message_id(namespace, name, limit=9)
+            found = sorted((hit.session, hit.item.message.content) for hit in hits)
             assert found == [("a", "a"), ("b", "b")], name
-            assert len(entries.anywhere(namespace, name, limit=1)) == 1
-        assert entries.anywhere(namespace, "nowhere", limit=9) == ()
+            assert len(entries.list_by_message_id(namespace, name, limit=1)) == 1
+        assert entries.list_by_message_id(namespace, "nowhere", limit=9) == ()
 
     def test_a_session_cannot_mark_the_messages_of_another(
         self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
     ) -> None:
         other = (*namespace, "other")
-        stranger = stores.sessions.open(other, "s", NOW).key
+        stranger = stores.sessions.get_or_create(other, "s", NOW).key
         fill(stores, key, 2)
         mark(entries, key, "0", ARCHIVED)
         for message_id in ("0", "1"):
@@ -302,8 +302,8 @@ class EntryStoreConformance(StoreConformance):
                 entries.apply(
                     stranger, {key_of(entries, key, message_id): PROMOTED}, roll_up=None, was_hidden=0
                 )
-        assert entries.promoted(other, before=None, limit=9) == ()
-        assert [item.mark for item in entries.view(key, 9).items] == [ARCHIVED, None]
+        assert entries.list_promoted(other, before=None, limit=9) == ()
+        assert [item.override for item in entries.get_view(key, 9).items] == [ARCHIVED, None]
 
     def test_a_deleted_session_has_no_entries(
         self, stores: Stores, entries: EntryStore, namespace: NamespacePath, key: int
@@ -311,11 +311,11 @@ class EntryStoreConformance(StoreConformance):
         fill(stores, key, 1)
         mark(entries, key, "0", PROMOTED)
         stores.sessions.delete(key)
-        assert entries.promoted(namespace, before=None, limit=9) == ()
+        assert entries.list_promoted(namespace, before=None, limit=9) == ()
         with pytest.raises(SessionNotFoundError):
-            entries.view(key, 9)
+            entries.get_view(key, 9)
         with pytest.raises(SessionNotFoundError):
-            entries.find(key, "0")
+            entries.get(key, "0")
         with pytest.raises(SessionNotFoundError):
             entries.apply(key, {}, roll_up=None, was_hidden=0)
 
@@ -324,12 +324,12 @@ class EntryStoreConformance(StoreConformance):
     ) -> None:
         child = (*namespace, "child")
         for path in (namespace, child):
-            key = stores.sessions.open(path, "session", NOW).key
+            key = stores.sessions.get_or_create(path, "session", NOW).key
             fill(stores, key, 2)
             mark(entries, key, "0", PROMOTED)
         stores.sessions.delete_namespace(namespace)
-        anew = stores.sessions.open(namespace, "session", NOW).key
+        anew = stores.sessions.get_or_create(namespace, "session", NOW).key
         fill(stores, anew, 2)
-        assert [item.mark for item in entries.view(anew, 9).items] == [None, None]
-        assert entries.promoted(namespace, before=None, limit=9) == ()
-        assert len(entries.promoted(child, before=None, limit=9)) == 1
+        assert [item.override for item in entries.get_view(anew, 9).items] == [None, None]
+        assert entries.list_promoted(namespace, before=None, limit=9) == ()
+        assert len(entries.list_promoted(child, before=None, limit=9)) == 1

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.common.clock import microseconds
-from langmem_tiers.common.entries import Mark, Tier
+from langmem_tiers.common.clock import to_microseconds
+from langmem_tiers.common.entries import EntryOverride, Tier
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role, ToolCall
 from langmem_tiers.errors import LangmemTiersError
-from langmem_tiers.testing.threads import in_threads
-from langmem_tiers.text.tokenize import length_of, terms_of
+from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.text.tokenize import count_words, extract_terms
 from tests.contract.storage.base import (
     ANY_TEXT,
     HOSTILE_NAMES,
@@ -43,7 +43,7 @@ class IndexStoreConformance(StoreConformance):
         return Talk(stores, stores.index, namespace, key)
 
     def test_a_namespace_that_is_empty_or_not_there_has_nothing(self, talk: Talk) -> None:
-        refresh = talk.index.refresh((*talk.namespace, "nowhere"), 0)
+        refresh = talk.index.load_changes((*talk.namespace, "nowhere"), 0)
         assert refresh.tenant is None
         assert (len(refresh.rows.keys), len(refresh.rows.speakers)) == (0, 0)
         assert (talk.all_keys(), talk.places("narwhal")) == ([], {})
@@ -65,8 +65,8 @@ class IndexStoreConformance(StoreConformance):
         for number in range(5):
             talk.say(*[f"message {number}"] * number)
             other.say("not ours")
-            refresh = talk.index.refresh(talk.namespace, mark)
-            new, mark = set(refresh.rows.keys.tolist()), refresh.mark
+            refresh = talk.index.load_changes(talk.namespace, mark)
+            new, mark = set(refresh.rows.keys.tolist()), refresh.watermark
             assert len(new - seen) == number
             seen |= new
         assert sorted(seen) == talk.all_keys()
@@ -79,13 +79,13 @@ class IndexStoreConformance(StoreConformance):
             start.wait()
             for _ in range(10):
                 own.say("narwhal")
-                refresh = talk.index.refresh(talk.namespace, mark)
-                mark = refresh.mark
+                refresh = talk.index.load_changes(talk.namespace, mark)
+                mark = refresh.watermark
                 met |= set(refresh.rows.keys.tolist())
             start.wait()
-            seen.append(met | set(talk.index.refresh(talk.namespace, mark).rows.keys.tolist()))
+            seen.append(met | set(talk.index.load_changes(talk.namespace, mark).rows.keys.tolist()))
 
-        in_threads(THREADS, write_and_read)
+        run_in_threads(THREADS, write_and_read)
         assert len(talk.all_keys()) == 10 * THREADS
         assert seen == [set(talk.all_keys())] * THREADS
 
@@ -99,7 +99,7 @@ class IndexStoreConformance(StoreConformance):
         between = talk.tenant()
         assert between.key == before.key
         talk.erase("namespace")
-        assert talk.index.refresh(talk.namespace, 0).tenant is None
+        assert talk.index.load_changes(talk.namespace, 0).tenant is None
         talk.beside("session").say("anew")
         assert len({before, between, talk.tenant()}) == 3
 
@@ -110,10 +110,10 @@ class IndexStoreConformance(StoreConformance):
         keys = talk.all_keys()
         gone.erase()
         assert talk.places("narwhal tusk") == {"narwhal": {keys[2]: 1}}
-        found = talk.index.found(before := talk.tenant(), keys)
-        assert set(talk.index.terms(keys)) == set(found) == {keys[2]}
+        found = talk.index.get_messages(before := talk.tenant(), keys)
+        assert set(talk.index.get_terms(keys)) == set(found) == {keys[2]}
         talk.erase("namespace")
-        assert talk.index.found(before, keys) == {}
+        assert talk.index.get_messages(before, keys) == {}
         talk.beside("anew")
         assert talk.places("narwhal tusk") == {}
 
@@ -135,7 +135,7 @@ class IndexStoreConformance(StoreConformance):
         talk.stores.messages.append(talk.key, batch, NOW)
         other = talk.beside("other")
         other.say("the and of")
-        rows, roles = talk.index.refresh(talk.namespace, 0).rows, list(Role)
+        rows, roles = talk.index.load_changes(talk.namespace, 0).rows, list(Role)
         assert rows.sessions.tolist() == [talk.key] * 4 + [other.key]
         assert rows.positions[:4].tolist() == sorted(set(rows.positions[:4].tolist()))
         assert [roles[role] for role in rows.roles] == [m.role for m in batch] + [Role.USER]
@@ -150,7 +150,7 @@ class IndexStoreConformance(StoreConformance):
             talk.stores.messages.append(talk.key, [replace(message(), created_at=moment)], NOW)
         except LangmemTiersError:
             pytest.skip("the store takes no such time")
-        assert talk.index.refresh(talk.namespace, 0).rows.times.tolist() == [microseconds(moment)]
+        assert talk.index.load_changes(talk.namespace, 0).rows.times.tolist() == [to_microseconds(moment)]
 
     def test_terms_are_counted_in_each_message(self, talk: Talk) -> None:
         talk.say("Paint the boats, paint the boat", "She painted", "A boat", "Nothing of it")
@@ -162,33 +162,35 @@ class IndexStoreConformance(StoreConformance):
     def test_the_terms_of_messages_are_given_back(self, talk: Talk) -> None:
         texts = ("Paint the boats, paint", "the and of", "", "café 東京")
         talk.say(*texts)
-        given = talk.index.terms([*talk.all_keys(), 2**40])
-        assert [sorted(given[key]) for key in talk.all_keys()] == [sorted(terms_of(text)) for text in texts]
+        given = talk.index.get_terms([*talk.all_keys(), 2**40])
+        assert [sorted(given[key]) for key in talk.all_keys()] == [
+            sorted(extract_terms(text)) for text in texts
+        ]
         assert set(given) == set(talk.all_keys())
 
     def test_one_term_many_times_is_found_and_counted(self, talk: Talk) -> None:
         talk.say("tusk", "narwhal " * 300)
-        assert talk.index.refresh(talk.namespace, 0).rows.lengths.tolist() == [1, 300]
+        assert talk.index.load_changes(talk.namespace, 0).rows.lengths.tolist() == [1, 300]
         ((_, times),) = talk.places("narwhal")["narwhal"].items()
         assert 255 <= times <= 300  # a store may stop counting at 255
 
     @pytest.mark.parametrize("text", LARGE_TEXTS.values(), ids=LARGE_TEXTS)
     def test_a_large_message_is_found_by_its_beginning(self, talk: Talk, text: str) -> None:
         talk.say(text)
-        (key,), terms = talk.all_keys(), terms_of(text)
-        assert talk.index.refresh(talk.namespace, 0).rows.lengths.tolist() == [length_of(terms)]
+        (key,), terms = talk.all_keys(), extract_terms(text)
+        assert talk.index.load_changes(talk.namespace, 0).rows.lengths.tolist() == [count_words(terms)]
         assert talk.places("narwhal") == {"narwhal": {key: 1}}
-        given = set(talk.index.terms([key])[key])
+        given = set(talk.index.get_terms([key])[key])
         assert given == set(list(dict.fromkeys(terms))[: max(len(given), 1000)])
 
     def test_operators_and_quotes_are_text_like_any_other(self, talk: Talk) -> None:
         talk.say(*(f"{mark}narwhal{mark}tusk{mark} {mark}" for mark in OPERATORS), ANY_TEXT)
         for mark, key in zip(OPERATORS, talk.all_keys(), strict=False):
-            assert len(talk.index.postings(talk.tenant().key, [mark]).keys) == 0
+            assert len(talk.index.find_postings(talk.tenant().key, [mark]).keys) == 0
             found = talk.places(f"{mark}narwhal{mark}tusk{mark}")
             assert [key in where for where in found.values()] == [True] * max(1, len(found))
-        assert list(talk.index.postings(talk.tenant().key, [*OPERATORS, "narwhal"]).terms) == ["narwhal"]
-        assert set(talk.places(ANY_TEXT)) == set(terms_of(ANY_TEXT))
+        assert list(talk.index.find_postings(talk.tenant().key, [*OPERATORS, "narwhal"]).terms) == ["narwhal"]
+        assert set(talk.places(ANY_TEXT)) == set(extract_terms(ANY_TEXT))
 
     @pytest.mark.parametrize(
         ("text", "query"),
@@ -201,38 +203,40 @@ class IndexStoreConformance(StoreConformance):
     def test_words_of_every_script_are_found(self, talk: Talk, text: str, query: str) -> None:
         talk.say("tusk", text)
         _, key = talk.all_keys()
-        assert talk.places(query) == {term: {key: terms_of(text).count(term)} for term in terms_of(query)}
+        assert talk.places(query) == {
+            term: {key: extract_terms(text).count(term)} for term in extract_terms(query)
+        }
 
     def test_messages_are_found_with_mark_and_session(self, talk: Talk, entries: EntryStore) -> None:
         call = ToolCall("c", "search", ANY_TEXT)
         for number, name in enumerate(HOSTILE_NAMES):
             said = replace(message(ANY_TEXT, id=f"{number}"), name=ANY_TEXT, tool_calls=(call,))
             talk.stores.messages.append(talk.beside(name).key, [said], NOW)
-        mark = Mark(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
+        mark = EntryOverride(tier=Tier.LONG_TERM, relevance=1.0, reason="by hand", changed_at=NOW)
         assert entries.apply(talk.beside("a%").key, {talk.all_keys()[0]: mark}, roll_up=None, was_hidden=0)
-        found = talk.index.found(talk.tenant(), [*talk.all_keys(), 2**40])
+        found = talk.index.get_messages(talk.tenant(), [*talk.all_keys(), 2**40])
         assert [found[key].session for key in talk.all_keys()] == list(HOSTILE_NAMES)
         for number, one in enumerate(found[key] for key in talk.all_keys()):
-            assert one.shown == entries.find(talk.beside(one.session).key, f"{number}")
-        assert (set(found), dict(talk.index.found(talk.tenant(), []))) == (set(talk.all_keys()), {})
+            assert one.view_item == entries.get(talk.beside(one.session).key, f"{number}")
+        assert (set(found), dict(talk.index.get_messages(talk.tenant(), []))) == (set(talk.all_keys()), {})
 
     def test_many_messages_are_found_at_once(self, talk: Talk) -> None:
         texts = [f"narwhal {n}" for n in range(1200)]
         talk.say(*texts)
         keys = talk.all_keys()
-        found, terms = talk.index.found(talk.tenant(), keys), talk.index.terms(keys)
-        assert [found[key].shown.message.content for key in keys] == texts
-        assert [sorted(terms[key]) for key in keys] == [sorted(terms_of(text)) for text in texts]
+        found, terms = talk.index.get_messages(talk.tenant(), keys), talk.index.get_terms(keys)
+        assert [found[key].view_item.message.content for key in keys] == texts
+        assert [sorted(terms[key]) for key in keys] == [sorted(extract_terms(text)) for text in texts]
 
     def test_messages_of_a_tier_are_known(self, talk: Talk, entries: EntryStore) -> None:
         talk.say("one", "two", "three")
         keys, other = talk.all_keys(), talk.beside("session", "other")
-        mark = Mark(tier=Tier.LONG_TERM, changed_at=NOW)
+        mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)
         assert entries.apply(talk.key, dict.fromkeys(keys[:2], mark), roll_up=None, was_hidden=0)
-        assert sorted(talk.index.marked(talk.tenant().key, Tier.LONG_TERM).tolist()) == keys[:2]
-        assert talk.index.marked(other.tenant().key, Tier.LONG_TERM).tolist() == []
+        assert sorted(talk.index.list_keys_in_tier(talk.tenant().key, Tier.LONG_TERM).tolist()) == keys[:2]
+        assert talk.index.list_keys_in_tier(other.tenant().key, Tier.LONG_TERM).tolist() == []
         assert entries.apply(talk.key, {keys[0]: None}, roll_up=None, was_hidden=0)
-        assert talk.index.marked(talk.tenant().key, Tier.LONG_TERM).tolist() == [keys[1]]
+        assert talk.index.list_keys_in_tier(talk.tenant().key, Tier.LONG_TERM).tolist() == [keys[1]]
 
     def test_accesses_add_up_and_those_of_what_is_gone_are_ignored(self, talk: Talk) -> None:
         gone, later = talk.beside("gone"), NOW + timedelta(microseconds=1)
@@ -241,17 +245,17 @@ class IndexStoreConformance(StoreConformance):
         lost, one, two = talk.all_keys()
         gone.erase()
         tenant = talk.tenant()
-        talk.index.touch(tenant, {one: 1, lost: 5, 2**40: 1}, NOW)
-        talk.index.touch(tenant, {two: 2, one: 3}, later)
-        talk.index.touch(tenant, {}, later)
+        talk.index.add_accesses(tenant, {one: 1, lost: 5, 2**40: 1}, NOW)
+        talk.index.add_accesses(tenant, {two: 2, one: 3}, later)
+        talk.index.add_accesses(tenant, {}, later)
         assert talk.accesses() == [4, 2]
 
     def test_messages_of_another_namespace_are_neither_found_nor_counted(self, talk: Talk) -> None:
         other = talk.beside("session", "other")
         ours, theirs = talk.say("narwhal", "tusk"), other.say("narwhal")
-        assert set(talk.index.found(talk.tenant(), [*theirs, *ours])) == set(ours)
-        assert set(other.index.found(other.tenant(), [*theirs, *ours])) == set(theirs)
-        talk.index.touch(talk.tenant(), dict.fromkeys([*ours, *theirs], 1), NOW)
+        assert set(talk.index.get_messages(talk.tenant(), [*theirs, *ours])) == set(ours)
+        assert set(other.index.get_messages(other.tenant(), [*theirs, *ours])) == set(theirs)
+        talk.index.add_accesses(talk.tenant(), dict.fromkeys([*ours, *theirs], 1), NOW)
         assert (talk.accesses(), other.accesses()) == ([1, 1], [0])
 
     @pytest.mark.parametrize("what", ["session", "namespace"])
@@ -261,14 +265,14 @@ class IndexStoreConformance(StoreConformance):
     ) -> None:
         stays, gone = talk.beside("stays"), talk.beside("gone")
         keys, before = [*stays.say("narwhal"), *gone.say("tusk")], talk.tenant()
-        assert set(talk.index.found(before, keys)) == set(keys)
+        assert set(talk.index.get_messages(before, keys)) == set(keys)
         gone.erase(what)
         later = talk.beside("later", *labels)
         later.say("one", "two")
-        talk.index.touch(before, dict.fromkeys(keys, 1), NOW)
-        assert talk.index.found(before, keys) == {}
+        talk.index.add_accesses(before, dict.fromkeys(keys, 1), NOW)
+        assert talk.index.get_messages(before, keys) == {}
         assert not any(talk.beside("later").accesses() + later.accesses())
-        assert set(talk.index.found(talk.tenant(), keys)) <= set(talk.all_keys())
+        assert set(talk.index.get_messages(talk.tenant(), keys)) <= set(talk.all_keys())
 
     def test_who_looks_while_others_erase_finds_nothing_else(self, talk: Talk) -> None:
         start, numbers, names = threading.Barrier(THREADS, timeout=60), count(), dict[int, str]()
@@ -280,11 +284,11 @@ class IndexStoreConformance(StoreConformance):
             own.erase()
 
         def look() -> None:
-            refresh = talk.index.refresh(talk.namespace, 0)
+            refresh = talk.index.load_changes(talk.namespace, 0)
             assert refresh.tenant is not None
             sessions = dict(zip(refresh.rows.keys.tolist(), refresh.rows.sessions.tolist(), strict=True))
-            talk.index.touch(refresh.tenant, dict.fromkeys(sessions, 1), NOW)
-            for key, one in talk.index.found(refresh.tenant, list(sessions)).items():
+            talk.index.add_accesses(refresh.tenant, dict.fromkeys(sessions, 1), NOW)
+            for key, one in talk.index.get_messages(refresh.tenant, list(sessions)).items():
                 assert one.session == names[sessions[key]]
 
         def work() -> None:
@@ -293,5 +297,5 @@ class IndexStoreConformance(StoreConformance):
                 come_and_go(number)
                 look()
 
-        in_threads(THREADS, work)
+        run_in_threads(THREADS, work)
         assert talk.all_keys() == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.text.tokenize import extract_terms
 from tests.contract.storage.base import NOW, Stores, message
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Talk:
     def beside(self, session: str, *labels: str) -> Self:
         """Another session, of this namespace or of one below."""
         path = (*self.namespace, *labels)
-        return replace(self, namespace=path, key=self.stores.sessions.open(path, session, NOW).key)
+        return replace(self, namespace=path, key=self.stores.sessions.get_or_create(path, session, NOW).key)
 
     def erase(self, what: str = "session") -> None:
         """Delete the session, or its whole namespace."""
@@ -68,27 +68,27 @@ class Talk:
 
     def all_keys(self) -> list[int]:
         """The keys of all messages of the namespace, oldest first."""
-        return [int(key) for key in self.index.refresh(self.namespace, 0).rows.keys]
+        return [int(key) for key in self.index.load_changes(self.namespace, 0).rows.keys]
 
     def tenant(self) -> Tenant:
         """The namespace as it is now."""
-        found = self.index.refresh(self.namespace, 0).tenant
+        found = self.index.load_changes(self.namespace, 0).tenant
         assert found is not None
         return found
 
     def accesses(self) -> list[float]:
         """How often each message of the namespace was recalled, oldest first."""
-        return [float(count) for count in self.index.refresh(self.namespace, 0).rows.accesses]
+        return [float(count) for count in self.index.load_changes(self.namespace, 0).rows.accesses]
 
     def places(self, text: str) -> dict[str, dict[int, int]]:
         """How often the terms of a text are in each message."""
-        found = self.index.postings(self.tenant().key, list(dict.fromkeys(terms_of(text))))
+        found = self.index.find_postings(self.tenant().key, list(dict.fromkeys(extract_terms(text))))
         where: dict[str, dict[int, int]] = {term: {} for term in found.terms}
-        for number, key, times in zip(found.of, found.keys, found.counts, strict=True):
+        for number, key, times in zip(found.term_numbers, found.keys, found.counts, strict=True):
             of = where[found.terms[number]]
             assert key > max(of, default=-1), "the keys of a term must ascend"
             of[int(key)] = int(times)
-        assert found.holding() == {term: len(keys) for term, keys in where.items()}
+        assert found.count_messages() == {term: len(keys) for term, keys in where.items()}
         return where
 
 
@@ -107,17 +107,17 @@ class Shelf(Talk):
     def other_model(self, size: int = SIZE) -> Self:
         """The same with another model."""
         identity = f"{self.identity} other"
-        return replace(self, identity=identity, model=self.vectors.model(identity, size, NOW))
+        return replace(self, identity=identity, model=self.vectors.register_model(identity, size, NOW))
 
     def put(self, keys: Sequence[int], table: NDArray[np.float32]) -> None:
         """Keep vectors, with nothing erased since."""
-        assert self.vectors.put(self.tenant(), self.model, keys, table)
+        assert self.vectors.insert_vectors(self.tenant(), self.model, keys, table)
 
     def loaded(self, limit: int = 1000) -> dict[int, list[float]]:
         """The vectors that are there, as a reader comes by them from the beginning, page by page."""
         found, mark, namespace = dict[int, list[float]](), 0, self.tenant().key
         while True:
-            keys, table, mark = self.vectors.load(namespace, self.model, mark, limit)
+            keys, table, mark = self.vectors.load_vectors(namespace, self.model, mark, limit)
             if table is None:
                 found |= self.given(keys.tolist())
             else:
@@ -127,7 +127,7 @@ class Shelf(Talk):
 
     def given(self, keys: Sequence[int]) -> dict[int, list[float]]:
         """The vectors of some messages."""
-        found, table = self.vectors.vectors(self.model, keys)
+        found, table = self.vectors.get_vectors(self.model, keys)
         return by_key(found.tolist(), table)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.items.models import ItemWrite
-from langmem_tiers.recall.item_records import ItemText, TextPlace
+from langmem_tiers.recall.item_records import ItemText, ItemTextKey
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConformance
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ItemStoreConformance(StoreConformance):
     def model(self, stores: Stores) -> int:
         """A model to keep vectors of."""
         assert stores.vectors is not None
-        return stores.vectors.model("conformance", 4, NOW)
+        return stores.vectors.register_model("conformance", 4, NOW)
 
     def test_a_write_is_read_back_by_name_page_scan_and_key(
         self, items: ItemStore, namespace: NamespacePath
@@ -49,13 +49,13 @@ class ItemStoreConformance(StoreConformance):
         items.write([_write(namespace, "a", '{"n":1}'), _write(namespace, "b", "{}")], NOW, model=None)
         kept = items.get([(namespace, "a"), (namespace, "c")], NOW)[namespace, "a"]
         assert (kept.item.value, kept.item.created_at, kept.item.expires_at) == ({"n": 1}, NOW, None)
-        assert [each.item.key for each in items.page(namespace, NOW, skip=0, limit=9)] == ["b", "a"]
-        assert [each.item.key for each in items.page(namespace, NOW, skip=1, limit=9)] == ["a"]
+        assert [each.item.key for each in items.list_items(namespace, NOW, skip=0, limit=9)] == ["b", "a"]
+        assert [each.item.key for each in items.list_items(namespace, NOW, skip=1, limit=9)] == ["a"]
         some, mark = items.scan(namespace, NOW, after=None, limit=1)
         assert [each.value for each in some] == [{}]
         assert [each.pk for each in items.scan(namespace, NOW, after=mark, limit=9)[0]] == [kept.pk]
-        assert items.fetch([kept.pk], NOW) == {kept.pk: kept}
-        assert items.values([kept.pk], NOW)[kept.pk].value == {"n": 1}
+        assert items.get_by_keys([kept.pk], NOW) == {kept.pk: kept}
+        assert items.get_values([kept.pk], NOW)[kept.pk].value == {"n": 1}
 
     def test_any_text_and_any_name_come_back_equal(self, items: ItemStore, namespace: NamespacePath) -> None:
         for name in HOSTILE_NAMES:
@@ -65,10 +65,10 @@ class ItemStoreConformance(StoreConformance):
                 model=None,
             )
         for name in HOSTILE_NAMES:
-            (kept,) = items.page((*namespace, name), NOW, skip=0, limit=99)
+            (kept,) = items.list_items((*namespace, name), NOW, skip=0, limit=99)
             assert (kept.item.namespace, kept.item.key) == ((*namespace, name), name)
             assert kept.item.value == {"x": name}
-        assert set(items.namespaces(namespace, NOW)) == {(*namespace, name) for name in HOSTILE_NAMES}
+        assert set(items.list_namespaces(namespace, NOW)) == {(*namespace, name) for name in HOSTILE_NAMES}
 
     def test_an_update_keeps_key_and_creation_and_takes_the_next_revision(
         self, items: ItemStore, namespace: NamespacePath
@@ -84,12 +84,14 @@ class ItemStoreConformance(StoreConformance):
         self, items: ItemStore, index: ItemIndex, namespace: NamespacePath
     ) -> None:
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
-        before = index.states(namespace)
+        before = index.list_namespace_states(namespace)
         assert items.write([_write(namespace, key, None) for key in ("a", "b")], NOW, model=None) == 1
-        assert items.namespaces(namespace, NOW) == ()
-        assert index.states(namespace) == ()
+        assert items.list_namespaces(namespace, NOW) == ()
+        assert index.list_namespace_states(namespace) == ()
         items.write([_write(namespace, "a", "{}")], NOW, model=None)
-        assert {state.pk for state in before}.isdisjoint(state.pk for state in index.states(namespace))
+        assert {state.pk for state in before}.isdisjoint(
+            state.pk for state in index.list_namespace_states(namespace)
+        )
 
     def test_what_has_expired_is_not_there_and_refreshing_does_not_bring_it_back(
         self, items: ItemStore, namespace: NamespacePath
@@ -100,10 +102,10 @@ class ItemStoreConformance(StoreConformance):
         assert items.get([(namespace, "a")], NOW + timedelta(seconds=8))
         items.refresh([kept], LATER)
         assert not items.get([(namespace, "a")], LATER)
-        assert not items.fetch([kept.pk], LATER)
-        assert not items.values([kept.pk], LATER)
-        assert items.page(namespace, LATER, skip=0, limit=9) == ()
-        assert items.namespaces(namespace, LATER) == ()
+        assert not items.get_by_keys([kept.pk], LATER)
+        assert not items.get_values([kept.pk], LATER)
+        assert items.list_items(namespace, LATER, skip=0, limit=9) == ()
+        assert items.list_namespaces(namespace, LATER) == ()
         assert items.sweep(LATER) >= 1
         assert not items.get([(namespace, "a")], NOW)
 
@@ -112,34 +114,34 @@ class ItemStoreConformance(StoreConformance):
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat", vector=VECTOR), ItemText(text=ANY_TEXT, terms="x y"))
         items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=model)
-        (state,) = index.states(namespace)
-        (loaded,) = index.load([state.pk], 0, model)
+        (state,) = index.list_namespace_states(namespace)
+        (loaded,) = index.load_items([state.pk], 0, model)
         assert loaded.texts == (("boat", VECTOR), ("x y", None))
-        assert index.load([state.pk], state.revision, model) == []
-        assert index.keys([state.pk]) == {loaded.pk}
+        assert index.load_items([state.pk], state.revision, model) == []
+        assert index.list_keys([state.pk]) == {loaded.pk}
         items.write([_write(namespace, "b", "{}")], NOW, model=None)
-        (then,) = index.states(namespace)
-        assert (then.pk, then.erased) == (state.pk, state.erased)
-        assert [item.texts for item in index.load([state.pk], state.revision, model)] == [()]
+        (then,) = index.list_namespace_states(namespace)
+        assert (then.pk, then.erasure_epoch) == (state.pk, state.erasure_epoch)
+        assert [item.texts for item in index.load_items([state.pk], state.revision, model)] == [()]
         items.write([_write(namespace, "b", None)], NOW, model=None)
-        assert index.states(namespace)[0].erased > state.erased
+        assert index.list_namespace_states(namespace)[0].erasure_epoch > state.erasure_epoch
 
     def test_vectors_are_kept_only_for_texts_that_are_as_they_were(
         self, items: ItemStore, index: ItemIndex, namespace: NamespacePath, model: int
     ) -> None:
         texts = (ItemText(text="a boat", terms="boat"),)
         items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=None)
-        (state,) = index.states(namespace)
-        (loaded,) = index.load([state.pk], 0, model)
-        place = TextPlace(loaded.pk, loaded.revision, 0)
-        assert index.texts([place], model) == {place: ("a boat", None)}
-        index.put_vectors({TextPlace(loaded.pk, loaded.revision + 1, 0): VECTOR}, model)
-        assert index.texts([place], model) == {place: ("a boat", None)}
-        index.put_vectors({place: VECTOR}, model)
-        index.put_vectors({place: VECTOR}, model)
-        assert index.texts([place], model) == {place: ("a boat", VECTOR)}
+        (state,) = index.list_namespace_states(namespace)
+        (loaded,) = index.load_items([state.pk], 0, model)
+        place = ItemTextKey(loaded.pk, loaded.revision, 0)
+        assert index.get_texts([place], model) == {place: ("a boat", None)}
+        index.insert_vectors({ItemTextKey(loaded.pk, loaded.revision + 1, 0): VECTOR}, model)
+        assert index.get_texts([place], model) == {place: ("a boat", None)}
+        index.insert_vectors({place: VECTOR}, model)
+        index.insert_vectors({place: VECTOR}, model)
+        assert index.get_texts([place], model) == {place: ("a boat", VECTOR)}
         items.write([_write(namespace, "a", "{}", texts=texts)], NOW, model=None)
-        assert index.texts([place], model) == {}
+        assert index.get_texts([place], model) == {}
 
 
 def _write(

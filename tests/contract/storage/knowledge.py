@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.knowledge.models import Kept, Knowledge, PastKnowledge
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.knowledge.models import Knowledge, KnowledgeUpdate, PastKnowledge
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, Stores
 from tests.contract.storage.knowledge_search import (
     KnowledgeSearchConformance,
@@ -70,8 +70,8 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         )
         put(knowledge, namespace, given)
         assert knowledge.get(namespace, text, text) == given
-        assert knowledge.page(namespace, text, after=None, limit=9) == (given,)
-        assert knowledge.stale(namespace, before=NOW + timedelta(days=1), below=0.1, limit=9) == (given,)
+        assert knowledge.list_page(namespace, text, after=None, limit=9) == (given,)
+        assert knowledge.list_stale(namespace, before=NOW + timedelta(days=1), below=0.1, limit=9) == (given,)
 
     def test_any_source_comes_out_equal(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
         given = replace(known(), source=ANY_TEXT)
@@ -83,8 +83,8 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
     ) -> None:
         put(knowledge, namespace, known("other"))
         assert knowledge.get(namespace, "domain", "key") is None
-        assert knowledge.history(namespace, "domain", "key") == ()
-        assert knowledge.page((*namespace, "x"), None, after=None, limit=9) == ()
+        assert knowledge.list_history(namespace, "domain", "key") == ()
+        assert knowledge.list_page((*namespace, "x"), None, after=None, limit=9) == ()
 
     def test_tenants_never_meet(self, knowledge: KnowledgeStore, namespace: NamespacePath) -> None:
         for name in HOSTILE_NAMES:
@@ -93,9 +93,9 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         for name in HOSTILE_NAMES:
             own, item = (*namespace, name), known(value=f"walrus of {name!r}")
             assert knowledge.get(own, "domain", "key") == item
-            assert knowledge.page(own, None, after=None, limit=9) == (item,)
-            assert knowledge.stale(own, before=NOW, below=0.1, limit=9) == (item,)
-            assert knowledge.history(own, "domain", "key") == (past(item),)
+            assert knowledge.list_page(own, None, after=None, limit=9) == (item,)
+            assert knowledge.list_stale(own, before=NOW, below=0.1, limit=9) == (item,)
+            assert knowledge.list_history(own, "domain", "key") == (past(item),)
             hits = knowledge.search(own, ["walrus"], category=None, limit=99)
             assert [hit.knowledge for hit in hits] == [item]
 
@@ -108,7 +108,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         put(knowledge, namespace, *items)
         assert [knowledge.get(namespace, *name) for name in names] == items
         of_a = {item.key for item in items if item.category == "a"}
-        assert set(keys(knowledge.page(namespace, "a", after=None, limit=99))) == of_a
+        assert set(keys(knowledge.list_page(namespace, "a", after=None, limit=99))) == of_a
 
     def test_a_key_that_many_store_at_once_is_there_once(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
@@ -116,18 +116,18 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         start = threading.Barrier(THREADS)
         counts: list[int] = []
 
-        def decide(old: Knowledge | None) -> Kept:
-            return Kept(known() if old is None else replace(old, store_count=old.store_count + 1))
+        def decide(old: Knowledge | None) -> KnowledgeUpdate:
+            return KnowledgeUpdate(known() if old is None else replace(old, store_count=old.store_count + 1))
 
         def store() -> None:
             start.wait()
-            (kept,) = knowledge.change(namespace, [("domain", "key")], decide, NOW)
+            (kept,) = knowledge.update(namespace, [("domain", "key")], decide, NOW)
             assert kept.knowledge is not None
             counts.append(kept.knowledge.store_count)
 
-        in_threads(THREADS, store)
+        run_in_threads(THREADS, store)
         assert sorted(counts) == list(range(1, THREADS + 1))
-        (only,) = knowledge.page(namespace, None, after=None, limit=99)
+        (only,) = knowledge.list_page(namespace, None, after=None, limit=99)
         assert only.store_count == THREADS
 
     def test_many_names_are_changed_at_once(
@@ -135,30 +135,33 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
     ) -> None:
         old = [known(f"{n}") for n in range(3)]
         put(knowledge, namespace, *old)
-        results = {"0": Kept(known("0", "zero"), past(old[0])), "1": Kept(None, past(old[1]))}
-        results |= {"2": Kept(old[2])}
+        results = {
+            "0": KnowledgeUpdate(known("0", "zero"), past(old[0])),
+            "1": KnowledgeUpdate(None, past(old[1])),
+        }
+        results |= {"2": KnowledgeUpdate(old[2])}
         asked: list[Knowledge | None] = []
 
-        def decide(item: Knowledge | None) -> Kept:
+        def decide(item: Knowledge | None) -> KnowledgeUpdate:
             asked.append(item)
-            return Kept(known("new")) if item is None else results[item.key]
+            return KnowledgeUpdate(known("new")) if item is None else results[item.key]
 
         names = [("domain", key) for key in ("2", "new", "1", "0")]
-        kept = knowledge.change(namespace, names, decide, NOW)
-        assert kept == (results["2"], Kept(known("new")), results["1"], results["0"])
+        kept = knowledge.update(namespace, names, decide, NOW)
+        assert kept == (results["2"], KnowledgeUpdate(known("new")), results["1"], results["0"])
         assert asked == [old[2], None, old[1], old[0]]
-        now = knowledge.page(namespace, None, after=None, limit=9)
+        now = knowledge.list_page(namespace, None, after=None, limit=9)
         assert now == (known("0", "zero"), old[2], known("new"))
-        assert knowledge.history(namespace, "domain", "0") == (past(old[0]),)
-        assert knowledge.history(namespace, "domain", "1") == (past(old[1]),)
+        assert knowledge.list_history(namespace, "domain", "0") == (past(old[0]),)
+        assert knowledge.list_history(namespace, "domain", "1") == (past(old[1]),)
 
     def test_more_names_than_a_statement_takes_values_are_changed_at_once(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, known("0"))
         names = [("domain", f"{n}") for n in range(40_000)]
-        kept = knowledge.change(namespace, names, lambda _: Kept(None), NOW)
-        assert kept == (Kept(None),) * len(names)
+        kept = knowledge.update(namespace, names, lambda _: KnowledgeUpdate(None), NOW)
+        assert kept == (KnowledgeUpdate(None),) * len(names)
         assert knowledge.get(namespace, "domain", "0") is None
 
     def test_a_decision_that_fails_leaves_everything_untouched(
@@ -167,24 +170,26 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         items = [known(f"{n}") for n in range(3)]
         put(knowledge, namespace, *items)
 
-        def decide(old: Knowledge | None) -> Kept:
+        def decide(old: Knowledge | None) -> KnowledgeUpdate:
             if old is None:
                 raise RuntimeError("undecided")
-            return Kept(None if old.key == "0" else replace(old, value="changed"), past(old))
+            return KnowledgeUpdate(None if old.key == "0" else replace(old, value="changed"), past(old))
 
         names = [("domain", key) for key in ("0", "1", "2", "new")]
         with pytest.raises(RuntimeError, match="undecided"):
-            knowledge.change(namespace, names, decide, NOW)
-        assert knowledge.page(namespace, None, after=None, limit=9) == tuple(items)
-        assert [knowledge.history(namespace, *name) for name in names] == [()] * 4
+            knowledge.update(namespace, names, decide, NOW)
+        assert knowledge.list_page(namespace, None, after=None, limit=9) == tuple(items)
+        assert [knowledge.list_history(namespace, *name) for name in names] == [()] * 4
         assert found(knowledge, namespace, "changed") == []
 
     def test_taking_away_what_is_not_there_changes_nothing(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
     ) -> None:
-        assert knowledge.change(namespace, [("domain", "key")], Kept, NOW) == (Kept(None),)
-        assert knowledge.change(namespace, [], Kept, NOW) == ()
-        assert knowledge.page(namespace, None, after=None, limit=9) == ()
+        assert knowledge.update(namespace, [("domain", "key")], KnowledgeUpdate, NOW) == (
+            KnowledgeUpdate(None),
+        )
+        assert knowledge.update(namespace, [], KnowledgeUpdate, NOW) == ()
+        assert knowledge.list_page(namespace, None, after=None, limit=9) == ()
 
     def test_pages_come_by_category_and_key_and_join_to_the_whole(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
@@ -192,19 +197,19 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         names = [(category, key) for category in ("a", "b", "c") for key in ("k", "l", "m", "n")]
         put(knowledge, namespace, *(known(key, category=category) for category, key in reversed(names)))
         seen: list[tuple[str, str]] = []
-        while page := knowledge.page(namespace, None, after=seen[-1] if seen else None, limit=5):
+        while page := knowledge.list_page(namespace, None, after=seen[-1] if seen else None, limit=5):
             seen += [(item.category, item.key) for item in page]
         assert seen == names
-        assert keys(knowledge.page(namespace, "b", after=("b", "l"), limit=9)) == ["m", "n"]
-        assert keys(knowledge.page(namespace, "b", after=("b", "gone"), limit=1)) == ["k"]
-        assert knowledge.page(namespace, None, after=names[-1], limit=9) == ()
+        assert keys(knowledge.list_page(namespace, "b", after=("b", "l"), limit=9)) == ["m", "n"]
+        assert keys(knowledge.list_page(namespace, "b", after=("b", "gone"), limit=1)) == ["k"]
+        assert knowledge.list_page(namespace, None, after=names[-1], limit=9) == ()
 
     def test_pages_over_any_names_miss_none(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
     ) -> None:
         put(knowledge, namespace, *(known(name, category=name) for name in HOSTILE_NAMES))
         seen: list[str] = []
-        while page := knowledge.page(namespace, None, after=(seen[-1],) * 2 if seen else None, limit=3):
+        while page := knowledge.list_page(namespace, None, after=(seen[-1],) * 2 if seen else None, limit=3):
             seen += keys(page)
         assert sorted(seen) == sorted(HOSTILE_NAMES)
 
@@ -214,10 +219,10 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         put(knowledge, namespace, *(known(f"{days}", days=days) for days in (3, 1, 2, 0)))
         put(knowledge, (*namespace, "other"), known("other"))
         before = NOW + timedelta(days=2)
-        assert keys(knowledge.stale(namespace, before=before, below=0.1, limit=9)) == ["0", "1", "2"]
-        assert keys(knowledge.stale(namespace, before=before, below=0.1, limit=2)) == ["0", "1"]
+        assert keys(knowledge.list_stale(namespace, before=before, below=0.1, limit=9)) == ["0", "1", "2"]
+        assert keys(knowledge.list_stale(namespace, before=before, below=0.1, limit=2)) == ["0", "1"]
         assert keys(
-            knowledge.stale(namespace, before=before - timedelta(microseconds=1), below=0.1, limit=9)
+            knowledge.list_stale(namespace, before=before - timedelta(microseconds=1), below=0.1, limit=9)
         ) == ["0", "1"]
 
     def test_history_is_oldest_first_and_equal(
@@ -226,7 +231,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         values = [known(ANY_TEXT, text, category=ANY_TEXT) for text in ("b", ANY_TEXT, "a", "b")]
         for item in values:
             put_after(knowledge, namespace, item, past(item))
-        assert knowledge.history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
+        assert knowledge.list_history(namespace, ANY_TEXT, ANY_TEXT) == tuple(past(item) for item in values)
 
     def test_what_held_at_a_time_is_found_from_its_beginning_to_before_its_end(
         self, knowledge: KnowledgeStore, namespace: NamespacePath
@@ -239,7 +244,7 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         moment, day = timedelta(microseconds=1), timedelta(days=1)
 
         def at(when: datetime, limit: int = 9) -> list[tuple[str, str]]:
-            return [(one.key, one.value) for one in knowledge.past_at(namespace, when, limit=limit)]
+            return [(one.key, one.value) for one in knowledge.list_past_at(namespace, when, limit=limit)]
 
         assert at(start - moment) == []
         assert at(start) == at(start + day - moment) == [("a", "old"), ("b", "old")]
@@ -262,11 +267,11 @@ class KnowledgeStoreConformance(KnowledgeSearchConformance):
         for path in (namespace, child):
             put_after(knowledge, path, known("walrus"), past(known("walrus")))
         if has_session:
-            stores.sessions.open(namespace, "session", NOW)
+            stores.sessions.get_or_create(namespace, "session", NOW)
         stores.sessions.delete_namespace(namespace)
         put(knowledge, namespace, known("another"))
-        assert keys(knowledge.page(namespace, None, after=None, limit=9)) == ["another"]
-        assert knowledge.history(namespace, "domain", "walrus") == ()
+        assert keys(knowledge.list_page(namespace, None, after=None, limit=9)) == ["another"]
+        assert knowledge.list_history(namespace, "domain", "walrus") == ()
         assert found(knowledge, namespace, "walrus") == []
         assert found(knowledge, child, "walrus") == ["walrus"]
-        assert len(knowledge.history(child, "domain", "walrus")) == 1
+        assert len(knowledge.list_history(child, "domain", "walrus")) == 1

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langmem_tiers.knowledge.models import Kept, Knowledge
-from langmem_tiers.text.tokenize import terms_of
+from langmem_tiers.knowledge.models import Knowledge, KnowledgeUpdate
+from langmem_tiers.text.tokenize import extract_terms
 from tests.contract.storage.base import ANY_TEXT, NOW, StoreConformance
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def put_after(
     store: KnowledgeStore, namespace: NamespacePath, item: Knowledge, former: PastKnowledge | None
 ) -> None:
     """Store it in place of what held before."""
-    store.change(namespace, [(item.category, item.key)], lambda _: Kept(item, former), NOW)
+    store.update(namespace, [(item.category, item.key)], lambda _: KnowledgeUpdate(item, former), NOW)
 
 
 def found(
@@ -59,7 +59,7 @@ def found(
     limit: int = 10,
 ) -> list[str]:
     """The keys that a search finds, best first."""
-    terms = terms_of(" ".join(words))
+    terms = extract_terms(" ".join(words))
     return [hit.knowledge.key for hit in store.search(namespace, terms, category=category, limit=limit)]
 
 
@@ -115,7 +115,7 @@ class KnowledgeSearchConformance(StoreConformance):
         put(knowledge, namespace, known("shape", "square narwhal"))
         assert found(knowledge, namespace, "walrus") == []
         assert found(knowledge, namespace, "narwhal") == ["shape"]
-        knowledge.change(namespace, [("domain", "shape")], lambda _: Kept(None), NOW)
+        knowledge.update(namespace, [("domain", "shape")], lambda _: KnowledgeUpdate(None), NOW)
         assert found(knowledge, namespace, "narwhal", "shape") == []
 
     def test_search_finds_nothing_for_no_terms_and_where_nothing_is_known(
@@ -124,7 +124,7 @@ class KnowledgeSearchConformance(StoreConformance):
         assert found(knowledge, namespace, "walrus") == []
         put(knowledge, namespace, known("walrus"))
         assert found(knowledge, namespace) == []
-        knowledge.change(namespace, [("domain", "walrus")], lambda _: Kept(None), NOW)
+        knowledge.update(namespace, [("domain", "walrus")], lambda _: KnowledgeUpdate(None), NOW)
         assert found(knowledge, namespace, "walrus") == []
 
     def test_search_finds_words_of_scripts_without_spaces(
@@ -160,7 +160,7 @@ class KnowledgeSearchConformance(StoreConformance):
             known("two", "boat boat, and a long talk about this and that and the weather"),
             known("three", "a walrus with a sail"),
         )
-        terms = terms_of("boat walrus sail")
+        terms = extract_terms("boat walrus sail")
         alone = knowledge.search(namespace, terms, category=None, limit=2)
         for other in ((*namespace, "other"), (*namespace[:-1], f"{namespace[-1]}0")):
             put(knowledge, other, *(known(f"{n}", "walrus walrus sail") for n in range(20)))

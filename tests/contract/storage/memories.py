@@ -12,8 +12,8 @@ import pytest
 
 from langmem_tiers.errors import EntryNotFoundError, InvalidInputError
 from langmem_tiers.facts.models import FactState
-from langmem_tiers.long_term.records import Cursor
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.long_term.records import LearningCursor
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import HOSTILE_NAMES, NOW
 from tests.contract.storage.memory_book import (
     ALL,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 LATER = NOW + HOUR
 THREADS = 4
-BEFORE, AFTER = Cursor(4, 2), Cursor(6, 2)
+BEFORE, AFTER = LearningCursor(4, 2), LearningCursor(6, 2)
 PENDING, VALIDATED = FactState.PENDING, FactState.VALIDATED
 
 
@@ -49,7 +49,7 @@ def filled(book: Book) -> dict[str, Any]:
     book.write(archive=("z",))
     book.put("e", tier=EPISODIC, session="session", session_key=book.key, turn=1)
     book.write(relate=(relation("b", "a"),), facts=(fact("f"), fact("g")))
-    book.write(cursor=forward(book, Cursor(), BEFORE))
+    book.write(cursor=forward(book, LearningCursor(), BEFORE))
     return {
         "put": (book.new("a", content="new", tags=frozenset({"new"})), book.new("d")),
         "close": {"b": LATER},
@@ -97,8 +97,8 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         for text, new in given.items():
             kept = book.kept(text)
             assert (kept.entry, kept.details, kept.archived_at) == (new.entry, new.details, None)
-            assert kept in book.store.page(book.namespace, tier, ALL, limit=9)
-            assert book.store.fetch(book.namespace, [kept.key], TIERS, ALL) == {kept.key: kept}
+            assert kept in book.store.list_entries(book.namespace, tier, ALL, limit=9)
+            assert book.store.get_by_keys(book.namespace, [kept.key], TIERS, ALL) == {kept.key: kept}
         bare = book.kept("bare")
         assert (bare.entry, bare.details) == (book.new("bare", tier=tier).entry, {})
 
@@ -113,7 +113,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         assert list(book.store.get(book.namespace, ["b", "a", "a"])) == ["a"]
         assert book.store.get(book.namespace, []) == {}
         assert book.store.get((*book.namespace, "x"), ["a"]) == {}
-        assert book.store.relations(book.namespace, ["b"]) == ()
+        assert book.store.list_relations(book.namespace, ["b"]) == ()
 
     def test_an_entry_takes_the_place_of_the_one_with_its_id(self, book: Book) -> None:
         book.put("a", tags=frozenset({"old", "both"}), details={"old": 1}, category="old")
@@ -149,7 +149,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         wanted = {("b", "supersedes", "a"), ("c", "supersedes", "b"), ("d", "supports", "a")}
         assert set(book.related("a", "b")) == wanted
         assert (book.facts(), book.facts(frozenset({VALIDATED}))) == (["f", "g", "h"], ["f"])
-        assert book.store.cursor(book.key) == AFTER
+        assert book.store.get_cursor(book.key) == AFTER
 
     @pytest.mark.parametrize(
         "change",
@@ -183,7 +183,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         change = {
             "older revision": {"revision": write["revision"] - 1},
             "newer revision": {"revision": write["revision"] + 1},
-            "cursor": {"cursor": forward(book, Cursor(4, 1), AFTER)},
+            "cursor": {"cursor": forward(book, LearningCursor(4, 1), AFTER)},
             "newer cursor": {"cursor": forward(book, AFTER, AFTER)},
             "fact": {"fact_moves": (moved("f", VALIDATED, *(set(FactState) - {PENDING})),)},
             "second fact": {"fact_moves": (move, moved("g", VALIDATED))},
@@ -205,7 +205,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
     def test_whoever_erases_comes_before_whoever_looked(self, book: Book) -> None:
         book.put("a")
         seen = book.state().revision
-        book.store.erase(book.namespace, ["a"])
+        book.store.delete(book.namespace, ["a"])
         assert not book.commit(put=(book.new("b"),), close={"a": LATER}, revision=seen)
         assert book.ids() == []
 
@@ -222,7 +222,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
                     won.append(f"{number} by {own}")
                 start.wait()
 
-        in_threads(THREADS, write)
+        run_in_threads(THREADS, write)
         assert len(won) == 5
         assert book.ids() == ["first", *won]
 
@@ -234,7 +234,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
             start.wait()
             there.put(f"{next(names)}")
 
-        in_threads(THREADS, write)
+        run_in_threads(THREADS, write)
         assert sorted(there.ids()) == [f"{number}" for number in range(THREADS)]
 
     def test_what_is_put_may_be_named_in_the_same_write(self, book: Book) -> None:
@@ -250,7 +250,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         close = dict.fromkeys(names, LATER)
         book.write(relate=chain, close=close, archive=tuple(names[:440]))
         assert set(book.store.get(book.namespace, names)) == set(names)
-        assert book.store.relations(book.namespace, names) == tuple(
+        assert book.store.list_relations(book.namespace, names) == tuple(
             sorted(chain, key=lambda one: (one.created_at, one.source))
         )
         assert book.ids() == book.ids(tags=frozenset({"all"})) == names[440:]
@@ -258,7 +258,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
             book.commit(relate=(relation(names[449], names[0]),))
         book.write(put=tuple(book.new(name, content="new") for name in names))
         assert {one.entry.content for one in book.store.get(book.namespace, names).values()} == {"new"}
-        assert book.store.erase(book.namespace, [*names, "nowhere"]) == 500
+        assert book.store.delete(book.namespace, [*names, "nowhere"]) == 500
         assert book.ids(archived=True) == []
 
     def test_a_deleted_namespace_leaves_nothing(self, book: Book) -> None:
@@ -268,7 +268,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
         before = child.all()
         book.stores.sessions.delete_namespace(book.namespace)
         gone = replace(book, key=-1)
-        nothing: object = ([()] * 3, (), (), Cursor(), ())
+        nothing: object = ([()] * 3, (), (), LearningCursor(), ())
         assert gone.all() == nothing
         assert [book.store.count(book.namespace, tier) for tier in TIERS] == [0, 0, 0]
         assert book.store.get(book.namespace, [*"abcde"]) == {}
@@ -286,7 +286,7 @@ class MemoryStoreConformance(MemoryFactsConformance, MemoryLifetimesConformance,
             there = book.beside(name)
             there.write(relate=(relation("a", "b"),), close={"b": LATER})
             there.write(archive=("c",))
-            assert there.store.erase(there.namespace, ["d"]) == 1
+            assert there.store.delete(there.namespace, ["d"]) == 1
         for name in HOSTILE_NAMES:
             there = book.beside(name)
             contents = [there.kept(one).entry.content for one in "abc"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.facts.models import FactState
-    from langmem_tiers.long_term.records import Cursor, KeptEntry, MemoryStore
+    from langmem_tiers.long_term.records import LearningCursor, MemoryStore, StoredEntry
     from langmem_tiers.recall.item_records import ItemIndex, ItemNamespaceState
 
 LONG_TERM, EPISODIC, SHORT_TERM = Tier.LONG_TERM, Tier.EPISODIC, Tier.SHORT_TERM
@@ -43,7 +43,7 @@ class Book:
     def beside(self, label: str) -> Self:
         """The memory of another namespace."""
         namespace = (*self.namespace, label)
-        key = self.stores.sessions.open(namespace, "session", NOW).key
+        key = self.stores.sessions.get_or_create(namespace, "session", NOW).key
         return replace(self, namespace=namespace, key=key)
 
     def new(self, name: str, /, **about: object) -> NewEntry:
@@ -69,7 +69,7 @@ class Book:
         given: dict[str, Any] = changes
         return self.store.commit(self.namespace, MemoryWrite(**given), now)
 
-    def kept(self, name: str) -> KeptEntry:
+    def kept(self, name: str) -> StoredEntry:
         """An entry that is there."""
         return self.store.get(self.namespace, [name])[name]
 
@@ -81,36 +81,36 @@ class Book:
         """The ids of entries, the first stored first; by page and by key they are the same."""
         given: dict[str, Any] = filters
         meant = EntryFilters(**given)
-        page = self.store.page(self.namespace, tier, meant, limit=_ENOUGH)
-        everything = [one.key for one in self.store.page(self.namespace, tier, ALL, limit=_ENOUGH)]
-        fetched = self.store.fetch(self.namespace, everything, frozenset({tier}), meant)
+        page = self.store.list_entries(self.namespace, tier, meant, limit=_ENOUGH)
+        everything = [one.key for one in self.store.list_entries(self.namespace, tier, ALL, limit=_ENOUGH)]
+        fetched = self.store.get_by_keys(self.namespace, everything, frozenset({tier}), meant)
         assert fetched == {one.key: one for one in page}
         return [one.entry.id for one in reversed(page)]
 
     def related(self, *names: str) -> list[tuple[str, str, str]]:
         """The relations of entries."""
-        found = self.store.relations(self.namespace, names)
+        found = self.store.list_relations(self.namespace, names)
         return [(one.source, one.kind, one.target) for one in found]
 
     def facts(self, states: frozenset[FactState] | None = None) -> list[str]:
         """The ids of facts."""
-        return [one.id for one in self.store.facts(self.namespace, states, limit=_ENOUGH)]
+        return [one.id for one in self.store.list_facts(self.namespace, states, limit=_ENOUGH)]
 
     def state(self) -> ItemNamespaceState:
         """What the index says of the memory, once there is any."""
-        (found,) = self.index.states(self.namespace)
+        (found,) = self.index.list_namespace_states(self.namespace)
         return found
 
     def all(self) -> object:
         """Everything that a write changes, for comparing."""
-        pages = [self.store.page(self.namespace, tier, ALL, limit=_ENOUGH) for tier in sorted(TIERS)]
+        pages = [self.store.list_entries(self.namespace, tier, ALL, limit=_ENOUGH) for tier in sorted(TIERS)]
         names = [one.entry.id for page in pages for one in page]
         return (
             pages,
-            self.store.relations(self.namespace, names),
-            self.store.facts(self.namespace, None, limit=_ENOUGH),
-            self.store.cursor(self.key),
-            self.index.states(self.namespace),
+            self.store.list_relations(self.namespace, names),
+            self.store.list_facts(self.namespace, None, limit=_ENOUGH),
+            self.store.get_cursor(self.key),
+            self.index.list_namespace_states(self.namespace),
         )
 
     def say(self, *ids: str) -> None:
@@ -119,7 +119,7 @@ class Book:
 
     def turn_numbers(self, *, after: int = 0, limit: int = _ENOUGH) -> dict[int, str]:
         """The ids of messages by their numbers."""
-        found = self.store.turns(self.key, after=after, limit=limit)
+        found = self.store.list_turns(self.key, after=after, limit=limit)
         assert [one.number for one in found] == sorted({one.number for one in found})
         return {one.number: one.message.id for one in found}
 
@@ -135,7 +135,7 @@ class MemoryConformance(StoreConformance):
         return Book(stores, stores.memories, stores.memory_index, namespace, key)
 
 
-def ids(found: Iterable[KeptEntry]) -> list[str]:
+def ids(found: Iterable[StoredEntry]) -> list[str]:
     """The ids, for comparing."""
     return [one.entry.id for one in found]
 
@@ -160,6 +160,6 @@ def moved(name: str, state: FactState, *was: FactState, **about: object) -> Fact
     return FactMove(name, frozenset(was), state, **given)
 
 
-def forward(book: Book, was: Cursor, now: Cursor) -> CursorMove:
+def forward(book: Book, was: LearningCursor, now: LearningCursor) -> CursorMove:
     """How far the session of a book is worked through."""
     return CursorMove(book.key, was, now)

@@ -12,9 +12,9 @@ import pytest
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.errors import EntryNotFoundError, SessionNotFoundError
 from langmem_tiers.facts.models import FactState
-from langmem_tiers.long_term.records import Cursor
+from langmem_tiers.long_term.records import LearningCursor
 from langmem_tiers.sessions.models import ListChange, Listing
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, message
 from tests.contract.storage.memory_book import TEXTS, Book, MemoryConformance, fact, forward, moved
 
@@ -50,8 +50,8 @@ class MemoryFactsConformance(MemoryConformance):
             for text in TEXTS
         )
         book.write(facts=(*given, fact("bare")))
-        assert tuple(book.store.fact(book.namespace, text) for text in TEXTS) == given
-        assert book.store.facts(book.namespace, None, limit=9) == (*given, fact("bare"))
+        assert tuple(book.store.get_fact(book.namespace, text) for text in TEXTS) == given
+        assert book.store.list_facts(book.namespace, None, limit=9) == (*given, fact("bare"))
 
     def test_facts_come_by_state_and_oldest_first(self, book: Book) -> None:
         for number, state in enumerate([*FactState, *FactState]):
@@ -68,23 +68,23 @@ class MemoryFactsConformance(MemoryConformance):
         for states in (None, frozenset({PENDING})):
             seen: list[str] = []
             last: str | None = None
-            while page := book.store.facts(book.namespace, states, after=last, limit=3):
+            while page := book.store.list_facts(book.namespace, states, after=last, limit=3):
                 seen += [one.id for one in page]
                 last = seen[-1]
             assert seen == names
         book.write(fact_moves=(moved("2", VALIDATED, PENDING),))  # it was the last one of a page
-        page = book.store.facts(book.namespace, frozenset({PENDING}), after="2", limit=2)
+        page = book.store.list_facts(book.namespace, frozenset({PENDING}), after="2", limit=2)
         assert [one.id for one in page] == ["3", "4"]
 
     def test_a_fact_moves_on_with_what_is_said_of_it(self, book: Book) -> None:
         book.write(facts=(fact("a", confidence=0.25, reason="new"), fact("b")))
         book.write(fact_moves=(moved("a", VALIDATED, PENDING, VALIDATED, reason=ANY_TEXT, confidence=0.75),))
         after = replace(fact("a"), state=VALIDATED, reason=ANY_TEXT, confidence=0.75)
-        assert book.store.fact(book.namespace, "a") == after
+        assert book.store.get_fact(book.namespace, "a") == after
         book.write(fact_moves=(moved("a", PROMOTED, PENDING, VALIDATED, reason="", entry_id=ANY_TEXT),))
         after = replace(after, state=PROMOTED, reason="", entry_id=ANY_TEXT)
-        assert book.store.fact(book.namespace, "a") == after
-        assert book.store.fact(book.namespace, "b") == fact("b")
+        assert book.store.get_fact(book.namespace, "a") == after
+        assert book.store.get_fact(book.namespace, "b") == fact("b")
         assert book.facts() == ["a", "b"]
 
     def test_a_fact_may_move_in_the_write_that_it_came_with(self, book: Book) -> None:
@@ -93,9 +93,9 @@ class MemoryFactsConformance(MemoryConformance):
 
     def test_a_fact_that_is_not_there_is_not_made_up(self, book: Book) -> None:
         book.write(facts=(fact("a"),))
-        assert book.store.fact(book.namespace, "b") is None
-        assert book.store.fact((*book.namespace, "a"), "a") is None
-        assert book.store.facts((*book.namespace, "a"), None, limit=9) == ()
+        assert book.store.get_fact(book.namespace, "b") is None
+        assert book.store.get_fact((*book.namespace, "a"), "a") is None
+        assert book.store.list_facts((*book.namespace, "a"), None, limit=9) == ()
         with pytest.raises(EntryNotFoundError, match="'b'"):
             book.commit(fact_moves=(moved("b", VALIDATED, PENDING),))
 
@@ -108,7 +108,7 @@ class MemoryFactsConformance(MemoryConformance):
             there = book.beside(name)
             assert there.facts() == list(HOSTILE_NAMES)
             assert there.facts(frozenset({VALIDATED})) == [name]
-            found = there.store.fact(there.namespace, name)
+            found = there.store.get_fact(there.namespace, name)
             assert found is not None
             assert found.content == f"{name} {name}"
         assert book.facts() == []
@@ -127,13 +127,13 @@ class MemoryFactsConformance(MemoryConformance):
                 ):
                     won.append(f"{number} by {own}")
 
-        in_threads(THREADS, move)
+        run_in_threads(THREADS, move)
         assert len(won) == 5
         assert book.ids() == won
         assert book.facts(frozenset({PROMOTED})) == book.facts()
 
     def test_facts_go_with_their_session_and_others_stay(self, book: Book) -> None:
-        other = book.stores.sessions.open(book.namespace, "other", NOW).key
+        other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         book.write(facts=tuple(fact(f"{one}", session=one) for one in ("session", "other", None)))
         book.stores.sessions.delete(other)
         assert book.facts() == ["session", "None"]
@@ -142,18 +142,20 @@ class MemoryFactsConformance(MemoryConformance):
         book.write(facts=(fact("a", session="session"), fact("b", session="session")))
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
         book.write(fact_moves=(moved("b", VALIDATED, PENDING),))
-        found = book.store.facts(book.namespace, None, limit=9)
+        found = book.store.list_facts(book.namespace, None, limit=9)
         assert [(one.id, one.session) for one in found] == [("a", ANY_TEXT), ("b", ANY_TEXT)]
-        assert book.store.fact(book.namespace, "a") == fact("a", session=ANY_TEXT)
+        assert book.store.get_fact(book.namespace, "a") == fact("a", session=ANY_TEXT)
 
     def test_a_cursor_begins_at_nothing_and_moves(self, book: Book) -> None:
-        assert book.store.cursor(book.key) == Cursor(0, 0)
-        assert book.store.cursor(-1) == Cursor(0, 0)
-        other = book.stores.sessions.open(book.namespace, "other", NOW).key
-        for was, now in itertools.pairwise((Cursor(), Cursor(5, 0), Cursor(5, 3), Cursor(2**40, 9))):
+        assert book.store.get_cursor(book.key) == LearningCursor(0, 0)
+        assert book.store.get_cursor(-1) == LearningCursor(0, 0)
+        other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
+        for was, now in itertools.pairwise(
+            (LearningCursor(), LearningCursor(5, 0), LearningCursor(5, 3), LearningCursor(2**40, 9))
+        ):
             book.write(cursor=forward(book, was, now))
-            assert book.store.cursor(book.key) == now
-        assert book.store.cursor(other) == Cursor(0, 0)
+            assert book.store.get_cursor(book.key) == now
+        assert book.store.get_cursor(other) == LearningCursor(0, 0)
 
     def test_of_many_who_move_a_cursor_one_does(self, book: Book) -> None:
         start, names, won = threading.Barrier(THREADS, timeout=60), itertools.count(), list[str]()
@@ -162,53 +164,55 @@ class MemoryFactsConformance(MemoryConformance):
             own = next(names)
             for number in range(5):
                 start.wait()
-                move = forward(book, Cursor(number, number), Cursor(number + 1, number + 1))
+                move = forward(book, LearningCursor(number, number), LearningCursor(number + 1, number + 1))
                 if book.commit(put=(book.new(f"{number} by {own}"),), cursor=move):
                     won.append(f"{number} by {own}")
 
-        in_threads(THREADS, work)
+        run_in_threads(THREADS, work)
         assert len(won) == 5
         assert book.ids() == won
-        assert book.store.cursor(book.key) == Cursor(5, 5)
+        assert book.store.get_cursor(book.key) == LearningCursor(5, 5)
 
     def test_the_cursor_of_a_session_that_is_gone_does_not_move(self, book: Book) -> None:
-        book.write(cursor=forward(book, Cursor(), Cursor(1, 1)))
+        book.write(cursor=forward(book, LearningCursor(), LearningCursor(1, 1)))
         book.stores.sessions.delete(book.key)
-        assert book.store.cursor(book.key) == Cursor()
+        assert book.store.get_cursor(book.key) == LearningCursor()
         before = book.all()
-        for was in (Cursor(), Cursor(1, 1)):
+        for was in (LearningCursor(), LearningCursor(1, 1)):
             with pytest.raises(SessionNotFoundError):
-                book.commit(put=(book.new("a"),), cursor=forward(book, was, Cursor(2, 2)))
+                book.commit(put=(book.new("a"),), cursor=forward(book, was, LearningCursor(2, 2)))
         assert book.all() == before
 
     def test_turns_are_numbered_from_1_and_paged(self, book: Book) -> None:
-        assert (book.turn_numbers(), book.store.last_turn(book.key)) == ({}, 0)
+        assert (book.turn_numbers(), book.store.get_last_turn(book.key)) == ({}, 0)
         names = [f"m{number}" for number in range(1, 8)]
         book.say(*names[:3])
         book.say(*names[3:])
         assert book.turn_numbers() == dict(enumerate(names, 1))
-        assert book.store.last_turn(book.key) == 7
+        assert book.store.get_last_turn(book.key) == 7
         seen: dict[int, str] = {}
         while page := book.turn_numbers(after=max(seen, default=0), limit=3):
             assert len(page) <= 3
             seen |= page
         assert seen == dict(enumerate(names, 1))
         assert book.turn_numbers(after=7) == {}
-        given = book.stores.messages.page(book.key, after=None, limit=9)
-        assert tuple(one.message for one in book.store.turns(book.key, after=0, limit=9)) == given
+        given = book.stores.messages.list_after(book.key, after=None, limit=9)
+        assert tuple(one.message for one in book.store.list_turns(book.key, after=0, limit=9)) == given
 
     def test_turns_are_found_by_the_ids_of_their_messages(self, book: Book) -> None:
         names = [*HOSTILE_NAMES, "last"]
         book.say(*names)
         numbers = {name: number for number, name in enumerate(names, 1)}
-        assert book.store.numbers(book.key, [*names, *(f"none {n}" for n in range(2_000))]) == numbers
-        assert book.store.numbers(book.key, ["last"]) == {"last": len(names)}
-        assert book.store.numbers(book.key, []) == {}
+        assert (
+            book.store.get_turn_numbers(book.key, [*names, *(f"none {n}" for n in range(2_000))]) == numbers
+        )
+        assert book.store.get_turn_numbers(book.key, ["last"]) == {"last": len(names)}
+        assert book.store.get_turn_numbers(book.key, []) == {}
 
     def test_a_session_that_is_gone_has_no_turns(self, book: Book) -> None:
         book.say("a")
         book.stores.sessions.delete(book.key)
-        assert (book.turn_numbers(), book.store.last_turn(book.key)) == ({}, 0)
+        assert (book.turn_numbers(), book.store.get_last_turn(book.key)) == ({}, 0)
 
     def test_summaries_are_no_turns_and_what_they_hide_are(self, book: Book) -> None:
         book.say(*"abcd")
@@ -220,7 +224,7 @@ class MemoryFactsConformance(MemoryConformance):
         book.say("e")
         assert book.turn_numbers() == dict(enumerate("abcde", 1))
         assert book.turn_numbers(after=1, limit=2) == {2: "b", 3: "c"}
-        assert book.store.last_turn(book.key) == 5
+        assert book.store.get_last_turn(book.key) == 5
 
     def test_what_was_taken_out_of_the_list_is_no_turn_and_numbers_stay(self, book: Book) -> None:
         lists = book.stores.transcripts
@@ -228,9 +232,9 @@ class MemoryFactsConformance(MemoryConformance):
             pytest.skip("no transcripts were handed in")
         book.say(*"abcdef")
         listed = {"a": Listing.REMOVED, "c": Listing.REPLACED, "d": Listing.ARCHIVED, "f": Listing.REMOVED}
-        lists.change(book.key, ListChange(listed, ()), NOW, revision=None)
+        lists.apply_change(book.key, ListChange(listed, ()), NOW, revision=None)
         assert book.turn_numbers() == {2: "b", 4: "d", 5: "e"}
         assert book.turn_numbers(after=2, limit=1) == {4: "d"}
-        assert book.store.last_turn(book.key) == 6
-        lists.change(book.key, ListChange({"a": Listing.ACTIVE}, ()), NOW, revision=None)
+        assert book.store.get_last_turn(book.key) == 6
+        lists.apply_change(book.key, ListChange({"a": Listing.ACTIVE}, ()), NOW, revision=None)
         assert book.turn_numbers() == {1: "a", 2: "b", 4: "d", 5: "e"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.long_term.records import Access
-from langmem_tiers.recall.item_records import TextPlace
+from langmem_tiers.recall.item_records import ItemTextKey
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW
 from tests.contract.storage.memory_book import EPISODIC, SHORT_TERM, Book, MemoryConformance, fact
 
@@ -23,12 +23,12 @@ OTHER = b"\0\0\0\x40" * 4
 
 def load(book: Book, after: int = 0, model: int | None = None) -> list[IndexedItem]:
     """What the index has of a memory behind a revision."""
-    return book.index.load([book.state().pk], after, model)
+    return book.index.load_items([book.state().pk], after, model)
 
 
-def place_of(item: IndexedItem) -> TextPlace:
+def place_of(item: IndexedItem) -> ItemTextKey:
     """Where the only text of an entry stands."""
-    return TextPlace(item.pk, item.revision, 0)
+    return ItemTextKey(item.pk, item.revision, 0)
 
 
 class MemoryIndexConformance(MemoryConformance):
@@ -38,22 +38,22 @@ class MemoryIndexConformance(MemoryConformance):
     def model(self, stores: Stores) -> int:
         """A model to keep vectors of."""
         assert stores.vectors is not None, "hand in Stores(vectors=...) to run this suite"
-        return stores.vectors.model("conformance", 4, NOW)
+        return stores.vectors.register_model("conformance", 4, NOW)
 
     @pytest.fixture
     def other_model(self, stores: Stores, model: int) -> int:
         """Another one."""
         assert stores.vectors is not None
-        other = stores.vectors.model("conformance of memories", 4, NOW)
+        other = stores.vectors.register_model("conformance of memories", 4, NOW)
         assert other != model
         return other
 
     def test_a_namespace_without_memory_has_no_state(self, book: Book) -> None:
-        assert book.index.states(book.namespace) == ()
+        assert book.index.list_namespace_states(book.namespace) == ()
         book.beside("child").put("a")
-        assert book.index.states(book.namespace) == ()
+        assert book.index.list_namespace_states(book.namespace) == ()
         book.put("a")
-        assert len(book.index.states(book.namespace)) == 1
+        assert len(book.index.list_namespace_states(book.namespace)) == 1
 
     def test_what_was_written_behind_a_revision_is_loaded(self, book: Book) -> None:
         book.put("a", terms="red boat", created_at=NOW)
@@ -65,14 +65,14 @@ class MemoryIndexConformance(MemoryConformance):
         assert load(book, first.revision) == []
         book.put("b", tier=EPISODIC, terms=ANY_TEXT.replace("\0", "").replace("\ud83d\ude00 \udc00", ""))
         second = book.state()
-        assert (second.pk, second.erased) == (first.pk, first.erased)
+        assert (second.pk, second.erasure_epoch) == (first.pk, first.erasure_epoch)
         assert second.revision > first.revision
         assert [one.pk for one in load(book, first.revision)] == [book.key_of("b")]
         book.put("a", terms="blue boat")
         assert [one.texts for one in load(book, second.revision)] == [(("blue boat", None),)]
         assert [one.pk for one in load(book)] == sorted(book.key_of(name) for name in "ab")
-        assert book.index.keys([first.pk]) == {book.key_of(name) for name in "ab"}
-        assert (book.index.keys([]), book.index.load([], 0, None)) == (set(), [])
+        assert book.index.list_keys([first.pk]) == {book.key_of(name) for name in "ab"}
+        assert (book.index.list_keys([]), book.index.load_items([], 0, None)) == (set(), [])
 
     def test_use_archiving_and_validity_load_nothing_anew(self, book: Book) -> None:
         book.put("a", "b")
@@ -82,18 +82,18 @@ class MemoryIndexConformance(MemoryConformance):
         book.store.archive(book.namespace, [book.key_of("a")], NOW)
         book.store.restore(book.namespace, "b")
         assert load(book, before.revision) == []
-        assert book.state().erased == before.erased
-        assert book.index.keys([before.pk]) == {book.key_of(name) for name in "ab"}
+        assert book.state().erasure_epoch == before.erasure_epoch
+        assert book.index.list_keys([before.pk]) == {book.key_of(name) for name in "ab"}
 
     def test_erasing_is_seen_by_its_number(self, book: Book) -> None:
         book.put("a", "b", "c")
         before = book.state()
-        assert book.store.erase(book.namespace, ["nowhere"]) == 0
-        assert book.state().erased == before.erased
-        assert book.store.erase(book.namespace, ["a", "b"]) == 2
+        assert book.store.delete(book.namespace, ["nowhere"]) == 0
+        assert book.state().erasure_epoch == before.erasure_epoch
+        assert book.store.delete(book.namespace, ["a", "b"]) == 2
         after = book.state()
-        assert after.erased > before.erased
-        assert book.index.keys([after.pk]) == {book.key_of("c")}
+        assert after.erasure_epoch > before.erasure_epoch
+        assert book.index.list_keys([after.pk]) == {book.key_of("c")}
         assert load(book, before.revision) == []
 
     def test_what_goes_with_a_session_is_seen_by_the_number_too(self, book: Book) -> None:
@@ -101,66 +101,66 @@ class MemoryIndexConformance(MemoryConformance):
         book.put("b", tier=SHORT_TERM, session_key=book.key, turn=1)
         before = book.state()
         book.stores.sessions.delete(book.key)
-        assert book.state().erased > before.erased
-        assert book.index.keys([before.pk]) == {book.key_of("a")}
+        assert book.state().erasure_epoch > before.erasure_epoch
+        assert book.index.list_keys([before.pk]) == {book.key_of("a")}
 
     def test_a_namespace_that_is_made_anew_is_told_apart(self, book: Book) -> None:
         book.put("a")
         before = book.state()
         book.stores.sessions.delete_namespace(book.namespace)
-        assert book.index.states(book.namespace) == ()
+        assert book.index.list_namespace_states(book.namespace) == ()
         book.put("a")
         after = book.state()
-        assert (after.pk, after.erased) != (before.pk, before.erased)
+        assert (after.pk, after.erasure_epoch) != (before.pk, before.erasure_epoch)
 
     def test_vectors_are_kept_only_for_texts_that_are_as_they_were(self, book: Book, model: int) -> None:
         book.put("a", content="a boat")
         (item,) = load(book, model=model)
         place = place_of(item)
-        assert book.index.texts([place], model) == {place: ("a boat", None)}
-        book.index.put_vectors({TextPlace(item.pk, item.revision + 1, 0): VECTOR}, model)
-        book.index.put_vectors({TextPlace(-1, item.revision, 0): VECTOR}, model)
-        assert book.index.texts([place], model) == {place: ("a boat", None)}
+        assert book.index.get_texts([place], model) == {place: ("a boat", None)}
+        book.index.insert_vectors({ItemTextKey(item.pk, item.revision + 1, 0): VECTOR}, model)
+        book.index.insert_vectors({ItemTextKey(-1, item.revision, 0): VECTOR}, model)
+        assert book.index.get_texts([place], model) == {place: ("a boat", None)}
         for _ in range(2):
-            book.index.put_vectors({place: VECTOR}, model)
-            assert book.index.texts([place], model) == {place: ("a boat", VECTOR)}
+            book.index.insert_vectors({place: VECTOR}, model)
+            assert book.index.get_texts([place], model) == {place: ("a boat", VECTOR)}
         (item,) = load(book, model=model)
         assert item.texts == (("a", VECTOR),)
         book.put("a", content="a ship")
-        assert book.index.texts([place], model) == {}
+        assert book.index.get_texts([place], model) == {}
         (again,) = load(book, model=model)
         assert again.texts == (("a", None),)
-        book.index.put_vectors({place: VECTOR}, model)
+        book.index.insert_vectors({place: VECTOR}, model)
         new = place_of(again)
-        assert book.index.texts([place, new], model) == {new: ("a ship", None)}
+        assert book.index.get_texts([place, new], model) == {new: ("a ship", None)}
 
     def test_vectors_of_two_models_stand_beside_each_other(
         self, book: Book, model: int, other_model: int
     ) -> None:
         book.put("a")
         place = place_of(load(book)[0])
-        book.index.put_vectors({place: VECTOR}, model)
-        assert book.index.texts([place], other_model) == {place: ("a", None)}
-        book.index.put_vectors({place: OTHER}, other_model)
+        book.index.insert_vectors({place: VECTOR}, model)
+        assert book.index.get_texts([place], other_model) == {place: ("a", None)}
+        book.index.insert_vectors({place: OTHER}, other_model)
         vectors = [load(book, model=each)[0].texts[0][1] for each in (model, other_model, None)]
         assert vectors == [VECTOR, OTHER, None]
 
     def test_an_erased_entry_leaves_no_text_and_no_vector(self, book: Book, model: int) -> None:
         book.put("a", "b")
         first, second = (place_of(item) for item in load(book))
-        book.index.put_vectors({first: VECTOR, second: OTHER}, model)
-        book.store.erase(book.namespace, ["a"])
-        book.index.put_vectors({first: VECTOR}, model)
-        assert book.index.texts([first, second], model) == {second: ("b", OTHER)}
-        assert book.index.texts([], model) == {}
+        book.index.insert_vectors({first: VECTOR, second: OTHER}, model)
+        book.store.delete(book.namespace, ["a"])
+        book.index.insert_vectors({first: VECTOR}, model)
+        assert book.index.get_texts([first, second], model) == {second: ("b", OTHER)}
+        assert book.index.get_texts([], model) == {}
 
     def test_many_entries_are_indexed_at_once(self, book: Book, model: int) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
         places = [place_of(item) for item in load(book)]
-        book.index.put_vectors(dict.fromkeys(places[1:], VECTOR), model)
-        texts = book.index.texts(places, model)
+        book.index.insert_vectors(dict.fromkeys(places[1:], VECTOR), model)
+        texts = book.index.get_texts(places, model)
         assert [texts[place][1] for place in places] == [None] + [VECTOR] * 499
-        assert len(book.index.keys([book.state().pk])) == 500
+        assert len(book.index.list_keys([book.state().pk])) == 500
 
     def test_tenants_never_meet(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
@@ -170,6 +170,6 @@ class MemoryIndexConformance(MemoryConformance):
         for name in HOSTILE_NAMES:
             (item,) = load(book.beside(name))
             assert item.texts == ((f"walrus of {name.encode(errors='replace')!r}", None),)
-            assert book.index.keys([book.beside(name).state().pk]) == {item.pk}
-        everything = book.index.load(sorted(seen), 0, None)
+            assert book.index.list_keys([book.beside(name).state().pk]) == {item.pk}
+        everything = book.index.load_items(sorted(seen), 0, None)
         assert {item.namespace_pk for item in everything} == seen

@@ -38,7 +38,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.write(relate=(first, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)))
         again = relation("a", "b", ANY_TEXT, strength=0.75, now=LATER + HOUR)
         book.write(relate=(again,))
-        found = book.store.relations(book.namespace, ["a"])
+        found = book.store.list_relations(book.namespace, ["a"])
         assert set(found) == {again, relation("a", "b", "other"), relation("b", "a", ANY_TEXT)}
         assert len(found) == 3
 
@@ -47,11 +47,11 @@ class MemoryLifetimesConformance(MemoryConformance):
         ends = enumerate([("c", "d"), ("a", "b"), ("b", "c")])
         given = [relation(one, two, "supports", now=NOW + n * HOUR) for n, (one, two) in ends]
         book.write(relate=tuple(reversed(given)))
-        found = {name: book.store.relations(book.namespace, [name]) for name in "abcd"}
+        found = {name: book.store.list_relations(book.namespace, [name]) for name in "abcd"}
         first, second, third = given
         assert found == {"a": (second,), "b": (second, third), "c": (first, third), "d": (first,)}
-        assert book.store.relations(book.namespace, [*"abcd"]) == tuple(given)
-        assert book.store.relations((*book.namespace, "x"), [*"abcd"]) == ()
+        assert book.store.list_relations(book.namespace, [*"abcd"]) == tuple(given)
+        assert book.store.list_relations((*book.namespace, "x"), [*"abcd"]) == ()
 
     @pytest.mark.parametrize("length", [2, 5])
     @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
@@ -91,7 +91,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         other.put(*"ab")
 
         def reached(name: str, kind: str) -> set[str]:
-            found = book.store.connected(book.namespace, name, kind)
+            found = book.store.list_connected(book.namespace, name, kind)
             assert {one.entry.id: one for one in found} == book.store.get(
                 book.namespace, [one.entry.id for one in found]
             )
@@ -102,8 +102,8 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert (reached("e", "supersedes"), reached("g", "supersedes")) == ({"e", "f"}, {"g"})
         assert reached("g", ANY_TEXT) == {"a", "g", ANY_TEXT}
         assert reached("nowhere", "supersedes") == set()
-        assert ids(other.store.connected(other.namespace, "a", "supersedes")) == ["a"]
-        assert book.store.connected((*book.namespace, "x"), "a", "supersedes") == ()
+        assert ids(other.store.list_connected(other.namespace, "a", "supersedes")) == ["a"]
+        assert book.store.list_connected((*book.namespace, "x"), "a", "supersedes") == ()
 
     def test_what_is_no_circle_is_allowed(self, book: Book) -> None:
         book.put(*"abcd")
@@ -138,11 +138,11 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert book.ids(tags=frozenset({"t"})) == ["a"]
 
     def test_the_stamp_of_a_namespace_is_another_after_every_change(self, book: Book) -> None:
-        seen = [book.store.stamp(book.namespace)]
+        seen = [book.store.get_change_stamp(book.namespace)]
 
         def is_another() -> bool:
-            seen.append(book.store.stamp(book.namespace))
-            return seen[-1] not in seen[:-1] and seen[-1] == book.store.stamp(book.namespace)
+            seen.append(book.store.get_change_stamp(book.namespace))
+            return seen[-1] not in seen[:-1] and seen[-1] == book.store.get_change_stamp(book.namespace)
 
         book.put("a", "b")
         assert is_another()
@@ -152,33 +152,33 @@ class MemoryLifetimesConformance(MemoryConformance):
         assert is_another()
         book.store.touch(book.namespace, {book.key_of("a"): Access(1, LATER)})
         assert is_another()
-        book.store.erase(book.namespace, ["b"])
+        book.store.delete(book.namespace, ["b"])
         assert is_another()
         book.beside("other").put("a")
-        assert book.store.stamp(book.namespace) == seen[-1]
+        assert book.store.get_change_stamp(book.namespace) == seen[-1]
 
     def test_many_entries_are_archived_at_once(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
-        keys = [one.key for one in book.store.page(book.namespace, LONG_TERM, ALL, limit=1000)]
+        keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
         assert book.store.archive(book.namespace, keys, NOW) == (500, 1500)
         assert (book.ids(), book.store.count(book.namespace, LONG_TERM)) == ([], 0)
 
     def test_what_is_erased_is_gone_with_its_relations(self, book: Book) -> None:
         book.put(*"abc", tags=frozenset({"t"}))
         book.write(relate=(relation("a", "b"), relation("b", "c"), relation("a", "c")), archive=("c",))
-        assert book.store.erase(book.namespace, ["b", "nowhere", "b"]) == 1
-        assert book.store.erase(book.namespace, ["b"]) == book.store.erase(book.namespace, []) == 0
-        assert book.store.erase((*book.namespace, "x"), ["a"]) == 0
+        assert book.store.delete(book.namespace, ["b", "nowhere", "b"]) == 1
+        assert book.store.delete(book.namespace, ["b"]) == book.store.delete(book.namespace, []) == 0
+        assert book.store.delete((*book.namespace, "x"), ["a"]) == 0
         assert book.ids(tags=frozenset({"t"}), archived=True) == ["a", "c"]
         assert book.related(*"abc") == [("a", "supersedes", "c")]
-        assert book.store.erase(book.namespace, ["c"]) == 1
+        assert book.store.delete(book.namespace, ["c"]) == 1
         book.put("b", "c")
         assert (book.related(*"abc"), book.ids(tags=frozenset({"t"}))) == ([], ["a"])
 
     def test_the_key_of_what_is_erased_is_never_anothers(self, book: Book) -> None:
         book.put("a", "b")
         key = book.key_of("b")
-        book.store.erase(book.namespace, ["b"])
+        book.store.delete(book.namespace, ["b"])
         book.put("b")
         assert book.key_of("b") != key
 
@@ -186,13 +186,13 @@ class MemoryLifetimesConformance(MemoryConformance):
         book.put("a", tier=EPISODIC, session="session", session_key=book.key, turn=1)
         assert book.stores.sessions.rename(book.key, ANY_TEXT)
         assert book.kept("a").entry.session == ANY_TEXT
-        (one,) = book.store.of_session(book.namespace, book.key, EPISODIC, limit=9)
+        (one,) = book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=9)
         assert one.entry.session == ANY_TEXT
         assert book.ids(EPISODIC, sessions=frozenset({ANY_TEXT})) == ["a"]
         assert book.ids(EPISODIC, sessions=frozenset({"session"})) == []
 
     def test_what_goes_with_a_session_goes_and_long_term_entries_stay(self, book: Book) -> None:
-        other = book.stores.sessions.open(book.namespace, "other", NOW).key
+        other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         for tier in (EPISODIC, SHORT_TERM):
             book.put(f"{tier} goes", tier=tier, session="session", session_key=book.key)
             book.put(f"{tier} stays", tier=tier, session="other", session_key=other)
@@ -223,7 +223,7 @@ class MemoryLifetimesConformance(MemoryConformance):
         closed = [name for name in HOSTILE_NAMES if book.kept(name).entry.valid_until is not None]
         assert closed == ["a"]
         first, last = HOSTILE_NAMES[0], HOSTILE_NAMES[-1]
-        assert book.store.relations(book.namespace, [first]) == pairs[:1]
-        assert book.store.relations(book.namespace, [last]) == pairs[-1:]
-        assert book.store.erase(book.namespace, ["a"]) == 1
+        assert book.store.list_relations(book.namespace, [first]) == pairs[:1]
+        assert book.store.list_relations(book.namespace, [last]) == pairs[-1:]
+        assert book.store.delete(book.namespace, ["a"]) == 1
         assert set(book.store.get(book.namespace, HOSTILE_NAMES)) == {*HOSTILE_NAMES} - {"a"}

@@ -11,7 +11,7 @@ import pytest
 from langmem_tiers.common.entries import EntryState
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.long_term.records import Access
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW
 from tests.contract.storage.memory_book import (
     ALL,
@@ -112,7 +112,7 @@ class MemoryReadsConformance(MemoryConformance):
 
     def test_sessions_match_exactly_whether_or_not_an_entry_goes_with_one(self, book: Book) -> None:
         for name in HOSTILE_NAMES:
-            key = book.stores.sessions.open(book.namespace, name, NOW).key
+            key = book.stores.sessions.get_or_create(book.namespace, name, NOW).key
             book.put(f"goes {name}", session=name, session_key=key)
             book.put(f"stays {name}", session=name)
         book.put("other")
@@ -164,13 +164,13 @@ class MemoryReadsConformance(MemoryConformance):
         for filters, wanted in (({}, names), ({"tags": frozenset({"even"})}, names[::2])):
             seen, before = list[str](), None
             meant = type(ALL)(**filters)  # type: ignore[arg-type] # one of the two has none
-            while page := book.store.page(book.namespace, LONG_TERM, meant, before=before, limit=3):
+            while page := book.store.list_entries(book.namespace, LONG_TERM, meant, before=before, limit=3):
                 assert len(page) <= 3
                 seen += [one.entry.id for one in page]
                 before = page[-1].key
                 book.put(f"late {len(seen)}")  # what comes meanwhile comes before the first page
             assert seen[::-1] == wanted
-            book.store.erase(book.namespace, [one for one in book.ids() if one.startswith("late")])
+            book.store.delete(book.namespace, [one for one in book.ids() if one.startswith("late")])
 
     def test_keys_are_fetched_only_of_the_tiers_and_the_namespace_that_are_meant(self, book: Book) -> None:
         tiers = {"long": LONG_TERM, "episode": EPISODIC, "chunk": SHORT_TERM}
@@ -179,14 +179,16 @@ class MemoryReadsConformance(MemoryConformance):
         keys = {name: book.key_of(name) for name in tiers}
         wanted = [*keys.values(), -1]
         for name, tier in tiers.items():
-            assert list(book.store.fetch(book.namespace, wanted, frozenset({tier}), ALL)) == [keys[name]]
-        assert set(book.store.fetch(book.namespace, wanted, TIERS, ALL)) == set(keys.values())
-        assert book.store.fetch(book.namespace, wanted, frozenset(), ALL) == {}
-        assert book.store.fetch(book.namespace, [], TIERS, ALL) == {}
-        assert book.store.fetch((*book.namespace, "x"), wanted, TIERS, ALL) == {}
+            assert list(book.store.get_by_keys(book.namespace, wanted, frozenset({tier}), ALL)) == [
+                keys[name]
+            ]
+        assert set(book.store.get_by_keys(book.namespace, wanted, TIERS, ALL)) == set(keys.values())
+        assert book.store.get_by_keys(book.namespace, wanted, frozenset(), ALL) == {}
+        assert book.store.get_by_keys(book.namespace, [], TIERS, ALL) == {}
+        assert book.store.get_by_keys((*book.namespace, "x"), wanted, TIERS, ALL) == {}
 
     def test_the_newest_entries_of_a_session_come_by_their_turns(self, book: Book) -> None:
-        other = book.stores.sessions.open(book.namespace, "other", NOW).key
+        other = book.stores.sessions.get_or_create(book.namespace, "other", NOW).key
         for turn in (3, 1, 4, 2, 5):
             book.put(f"{turn}", tier=EPISODIC, session="session", session_key=book.key, turn=turn)
         book.put("4b", tier=EPISODIC, session="session", session_key=book.key, turn=4)
@@ -195,19 +197,19 @@ class MemoryReadsConformance(MemoryConformance):
         book.put("only names it", tier=EPISODIC, session="session", turn=8)
 
         def newest(limit: int) -> list[str]:
-            return ids(book.store.of_session(book.namespace, book.key, EPISODIC, limit=limit))
+            return ids(book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=limit))
 
         assert newest(9) == ["1", "2", "3", "4", "4b", "5"]
         assert newest(3) == ["4", "4b", "5"]
         book.write(archive=("4", "5"))
         assert newest(3) == ["2", "3", "4b"]
-        (one,) = book.store.of_session(book.namespace, book.key, EPISODIC, limit=1)
+        (one,) = book.store.list_session_entries(book.namespace, book.key, EPISODIC, limit=1)
         assert one == book.kept("4b")
-        assert book.store.of_session(book.namespace, -1, EPISODIC, limit=9) == ()
+        assert book.store.list_session_entries(book.namespace, -1, EPISODIC, limit=9) == ()
 
     def test_entries_of_a_session_are_not_read_as_another_namespaces(self, book: Book) -> None:
         book.put("a", tier=EPISODIC, session_key=book.key, turn=1)
-        assert book.store.of_session((*book.namespace, "x"), book.key, EPISODIC, limit=9) == ()
+        assert book.store.list_session_entries((*book.namespace, "x"), book.key, EPISODIC, limit=9) == ()
 
     def test_each_tier_is_counted_by_itself_without_what_is_archived(self, book: Book) -> None:
         assert [book.store.count(book.namespace, tier) for tier in sorted(TIERS)] == [0, 0, 0]
@@ -233,14 +235,14 @@ class MemoryReadsConformance(MemoryConformance):
 
     def test_many_entries_are_used_at_once_and_by_many(self, book: Book) -> None:
         book.write(put=tuple(book.new(f"{number}") for number in range(500)))
-        keys = [one.key for one in book.store.page(book.namespace, LONG_TERM, ALL, limit=1000)]
+        keys = [one.key for one in book.store.list_entries(book.namespace, LONG_TERM, ALL, limit=1000)]
         uses = {key: Access(1, NOW + HOUR) for key in keys}
 
         def use() -> None:
             for _ in range(3):
                 book.store.touch(book.namespace, uses)
 
-        in_threads(THREADS, use)
+        run_in_threads(THREADS, use)
         assert set(_uses(book, [f"{number}" for number in range(500)])) == {(3 * THREADS, NOW + HOUR)}
 
     def test_the_aged_come_by_their_keys_and_in_batches(self, book: Book) -> None:
@@ -253,14 +255,21 @@ class MemoryReadsConformance(MemoryConformance):
         book.write(archive=("5",))
         keys = {book.key_of(f"{number}"): f"{number}" for number in range(7)}
         seen, after = list[str](), 0
-        while batch := book.store.aged(book.namespace, created_before=NOW - HOUR, after=after, limit=2):
+        while batch := book.store.list_decay_candidates(
+            book.namespace, created_before=NOW - HOUR, after=after, limit=2
+        ):
             assert len(batch) <= 2
             seen += [keys[one.key] for one in batch]
             after = batch[-1].key
         assert seen == ["2", "3", "4", "6"]
-        (oldest,) = book.store.aged(book.namespace, created_before=NOW - 5 * HOUR, after=0, limit=9)
+        (oldest,) = book.store.list_decay_candidates(
+            book.namespace, created_before=NOW - 5 * HOUR, after=0, limit=9
+        )
         assert oldest == (book.key_of("6"), 0.75, 6, NOW + 6 * HOUR, 6)
-        assert book.store.aged((*book.namespace, "x"), created_before=NOW, after=0, limit=9) == ()
+        assert (
+            book.store.list_decay_candidates((*book.namespace, "x"), created_before=NOW, after=0, limit=9)
+            == ()
+        )
 
     def test_entries_are_archived_by_their_keys_once(self, book: Book) -> None:
         for number in range(5):
@@ -277,20 +286,20 @@ class MemoryReadsConformance(MemoryConformance):
         assert book.kept("3").entry.state is EntryState.ARCHIVED
 
     def test_where_a_consolidation_stopped_is_noted_until_it_ends(self, book: Book) -> None:
-        assert book.store.consolidation(book.namespace) is None
+        assert book.store.get_consolidation_state(book.namespace) is None
         book.put("a")
-        assert book.store.consolidation(book.namespace) is None
+        assert book.store.get_consolidation_state(book.namespace) is None
         other = book.beside("other")
         other.put("a")
         for state in ({"after": 7, "text": ANY_TEXT, "parts": [1, {"a": None}]}, {}, {"after": 8}, None):
-            book.store.save_consolidation(book.namespace, state)
-            assert book.store.consolidation(book.namespace) == state
-            assert other.store.consolidation(other.namespace) is None
-        book.store.save_consolidation(book.namespace, {"after": 9})
+            book.store.save_consolidation_state(book.namespace, state)
+            assert book.store.get_consolidation_state(book.namespace) == state
+            assert other.store.get_consolidation_state(other.namespace) is None
+        book.store.save_consolidation_state(book.namespace, {"after": 9})
         book.put("b")
-        assert book.store.consolidation(book.namespace) == {"after": 9}
+        assert book.store.get_consolidation_state(book.namespace) == {"after": 9}
         book.stores.sessions.delete_namespace(book.namespace)
-        assert book.store.consolidation(book.namespace) is None
+        assert book.store.get_consolidation_state(book.namespace) is None
 
 
 def _uses(book: Book, names: Iterable[str]) -> list[tuple[int, object]]:

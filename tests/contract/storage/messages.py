@@ -10,7 +10,7 @@ import pytest
 
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Message, Role, ToolCall
 from langmem_tiers.errors import MessageConflictError, MessageNotFoundError, SessionNotFoundError
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
     NOW,
     StoreConformance,
@@ -41,22 +41,22 @@ class MessageStoreConformance(StoreConformance):
         )
         stores.messages.append(key, [given], NOW)
         assert stores.messages.get(key, "any/id%") == given
-        assert stores.messages.latest(key, 1).messages == (given,)
-        assert stores.messages.page(key, after=None, limit=1) == (given,)
+        assert stores.messages.list_latest(key, 1).messages == (given,)
+        assert stores.messages.list_after(key, after=None, limit=1) == (given,)
 
     def test_messages_keep_their_order_whatever_their_times(self, stores: Stores, key: int) -> None:
         stores.messages.append(
             key, [message("1"), replace(message("2"), created_at=NOW - timedelta(days=9))], NOW
         )
         stores.messages.append(key, [message("3")], NOW)
-        assert contents(stores.messages.page(key, after=None, limit=9)) == ["1", "2", "3"]
+        assert contents(stores.messages.list_after(key, after=None, limit=9)) == ["1", "2", "3"]
 
     def test_the_session_counts_what_was_added(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         later = NOW + timedelta(hours=1)
         stores.messages.append(key, [message(), message(), message()], later)
-        info = stores.sessions.find(namespace, "session")
+        info = stores.sessions.get(namespace, "session")
         assert info is not None
         assert (info.message_count, info.token_count, info.updated_at) == (3, 6, later)
 
@@ -65,22 +65,22 @@ class MessageStoreConformance(StoreConformance):
         stores.messages.append(key, [first], NOW)
         done = stores.messages.append(key, [first, second, second], NOW)
         assert (done.stored, done.duplicates) == ((second,), (first, second))
-        assert contents(stores.messages.latest(key, 9).messages) == ["1", "2"]
+        assert contents(stores.messages.list_latest(key, 9).messages) == ["1", "2"]
 
     def test_the_record_tells_which_ids_it_has(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         ids = ["a", "A", "any/id%", "\ud800", "it's", *(f"n{number}" for number in range(1200))]
         stores.messages.append(key, [replace(message(), id=one) for one in ids], NOW)
-        other = stores.sessions.open(namespace, "other", NOW).key
+        other = stores.sessions.get_or_create(namespace, "other", NOW).key
         stores.messages.append(other, [replace(message(), id="elsewhere")], NOW)
-        assert stores.messages.holds(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
-        assert stores.messages.holds(key, []) == set()
+        assert stores.messages.find_known_ids(key, [*ids, "b", "any/id", "elsewhere", "a"]) == set(ids)
+        assert stores.messages.find_known_ids(key, []) == set()
 
     def test_many_who_add_the_same_at_once_store_it_once(self, stores: Stores, key: int) -> None:
         batches = [[message(f"{n}", id=f"{n}"), message(f"{n + 1}", id=f"{n + 1}")] for n in range(30)]
-        in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
-        assert contents(stores.messages.latest(key, 99).messages) == [f"{n}" for n in range(31)]
+        run_in_threads(4, lambda: [stores.messages.append(key, batch, NOW) for batch in batches])
+        assert contents(stores.messages.list_latest(key, 99).messages) == [f"{n}" for n in range(31)]
 
     def test_ids_said_to_be_new_are_looked_up_if_they_are_not(self, stores: Stores, key: int) -> None:
         known, new = message("1", id="a"), message("2", id="b")
@@ -99,9 +99,9 @@ class MessageStoreConformance(StoreConformance):
         assert (done.stored, done.duplicates, done.revision) == (
             (),
             (),
-            stores.sessions.revision(key),
+            stores.sessions.get_revision(key),
         )
-        assert stores.messages.latest(key, 9).messages == ()
+        assert stores.messages.list_latest(key, 9).messages == ()
 
     def test_a_duplicate_may_differ_in_time_count_and_key_order(self, stores: Stores, key: int) -> None:
         first = replace(message(id="a"), payload_json='{"x":1,"y":2}')
@@ -115,12 +115,12 @@ class MessageStoreConformance(StoreConformance):
         stores.messages.append(key, [message("one", id="a")], NOW)
         with pytest.raises(MessageConflictError, match="'a'"):
             stores.messages.append(key, [message("new"), message("another", id="a")], NOW)
-        assert contents(stores.messages.latest(key, 9).messages) == ["one"]
+        assert contents(stores.messages.list_latest(key, 9).messages) == ["one"]
 
     def test_two_sessions_may_use_the_same_id(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
-        other = stores.sessions.open(namespace, "other", NOW).key
+        other = stores.sessions.get_or_create(namespace, "other", NOW).key
         stores.messages.append(key, [message("here", id="a")], NOW)
         stores.messages.append(other, [message("there", id="a")], NOW)
         found = stores.messages.get(other, "a")
@@ -132,21 +132,21 @@ class MessageStoreConformance(StoreConformance):
         with pytest.raises(SessionNotFoundError):
             stores.messages.append(key, [message()], NOW)
         with pytest.raises(SessionNotFoundError):
-            stores.messages.latest(key, 1)
+            stores.messages.list_latest(key, 1)
         with pytest.raises(SessionNotFoundError):
-            stores.messages.page(key, after=None, limit=1)
+            stores.messages.list_after(key, after=None, limit=1)
 
     def test_latest_gives_the_newest_oldest_first(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
-        tail = stores.messages.latest(key, 3)
+        tail = stores.messages.list_latest(key, 3)
         assert contents(tail.messages) == ["4", "5", "6"]
-        assert tail.revision == stores.sessions.revision(key)
-        assert len(stores.messages.latest(key, 100).messages) == 7
+        assert tail.revision == stores.sessions.get_revision(key)
+        assert len(stores.messages.list_latest(key, 100).messages) == 7
 
     def test_pages_join_to_the_record(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i)) for i in range(7)], NOW)
         seen: list[Message] = []
-        while page := stores.messages.page(key, after=seen[-1].id if seen else None, limit=3):
+        while page := stores.messages.list_after(key, after=seen[-1].id if seen else None, limit=3):
             seen.extend(page)
         assert [m.content for m in seen] == [str(i) for i in range(7)]
 
@@ -154,16 +154,16 @@ class MessageStoreConformance(StoreConformance):
     def test_pages_backwards_join_to_the_record(self, stores: Stores, key: int, limit: int) -> None:
         stores.messages.append(key, [message(str(number)) for number in range(7)], NOW)
         pages, before = list[tuple[str, ...]](), None
-        while found := stores.messages.page_back(key, before=before, limit=limit):
+        while found := stores.messages.list_before(key, before=before, limit=limit):
             pages.insert(0, tuple(one.content for one in found))
             before = found[0].id
         assert [one for page in pages for one in page] == [str(number) for number in range(7)]
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
-            stores.messages.page_back(key, before="nowhere", limit=limit)
+            stores.messages.list_before(key, before="nowhere", limit=limit)
 
     def test_a_page_after_an_unknown_message_is_an_error(self, stores: Stores, key: int) -> None:
         with pytest.raises(MessageNotFoundError, match="'nowhere'"):
-            stores.messages.page(key, after="nowhere", limit=3)
+            stores.messages.list_after(key, after="nowhere", limit=3)
         assert stores.messages.get(key, "nowhere") is None
 
     def test_compress_hides_what_is_older_and_keeps_it(
@@ -172,16 +172,16 @@ class MessageStoreConformance(StoreConformance):
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(5)], NOW)
         summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
         assert stores.messages.compress(key, summary, before="3", hidden=3, was_hidden=0)
-        record = stores.messages.page(key, after=None, limit=9)
+        record = stores.messages.list_after(key, after=None, limit=9)
         assert [(m.id, m.is_compressed) for m in record] == [
             ("0", True), ("1", True), ("2", True), ("s", False), ("3", False), ("4", False),
         ]  # fmt: skip
-        assert [m.id for m in stores.messages.view(key, 9)] == [
+        assert [m.id for m in stores.messages.list_visible(key, 9)] == [
             "s",
             "3",
             "4",
         ]
-        info = stores.sessions.find(namespace, "session")
+        info = stores.sessions.get(namespace, "session")
         assert info is not None
         assert (info.message_count, info.compressed_count) == (6, 3)
 
@@ -190,9 +190,9 @@ class MessageStoreConformance(StoreConformance):
         for number, (before, hidden, was_hidden) in enumerate([("1", 1, 0), ("3", 3, 1), ("3", 1, 4)]):
             text = message(f"{SUMMARY_PREFIX}\n{number}", id=f"s{number}", role=Role.SYSTEM)
             assert stores.messages.compress(key, text, before=before, hidden=hidden, was_hidden=was_hidden)
-        shown = stores.messages.view(key, 9)
+        shown = stores.messages.list_visible(key, 9)
         assert [m.id for m in shown] == ["s2", "3"]
-        assert [m.id for m in stores.messages.latest(key, 9).messages] == [
+        assert [m.id for m in stores.messages.list_latest(key, 9).messages] == [
             "0",
             "s0",
             "1",
@@ -204,12 +204,12 @@ class MessageStoreConformance(StoreConformance):
 
     def test_a_limited_view_holds_the_summary_and_the_newest(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(9)], NOW)
-        assert [m.id for m in stores.messages.view(key, 2)] == ["7", "8"]
+        assert [m.id for m in stores.messages.list_visible(key, 2)] == ["7", "8"]
         summary = message(f"{SUMMARY_PREFIX}\nzero to two", id="s", role=Role.SYSTEM)
         stores.messages.compress(key, summary, before="3", hidden=3, was_hidden=0)
-        assert [m.id for m in stores.messages.view(key, 2)] == ["s", "7", "8"]
-        assert [m.id for m in stores.messages.view(key, 7)] == ["s", "3", "4", "5", "6", "7", "8"]
-        assert [m.id for m in stores.messages.view(key, 99)] == ["s", "3", "4", "5", "6", "7", "8"]
+        assert [m.id for m in stores.messages.list_visible(key, 2)] == ["s", "7", "8"]
+        assert [m.id for m in stores.messages.list_visible(key, 7)] == ["s", "3", "4", "5", "6", "7", "8"]
+        assert [m.id for m in stores.messages.list_visible(key, 99)] == ["s", "3", "4", "5", "6", "7", "8"]
 
     def test_compress_gives_way_to_another_compressor(self, stores: Stores, key: int) -> None:
         stores.messages.append(key, [message(str(i), id=str(i)) for i in range(4)], NOW)

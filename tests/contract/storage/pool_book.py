@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langmem_tiers.common.namespaces import NamespacePath
-    from langmem_tiers.long_term.records import KeptEntry, MemoryStore
-    from langmem_tiers.pools.models import PoolNews, PoolStore
+    from langmem_tiers.long_term.records import MemoryStore, StoredEntry
+    from langmem_tiers.pools.models import PoolStore, PoolUpdates
 
 LATER = NOW + timedelta(hours=1)
 ALL = EntryFilters(archived=True)
@@ -46,11 +46,11 @@ class Shared:
             self.id, namespace, NewContribution(write=write, origin=origin, same_as=same_as), NOW
         )
 
-    def take(self, namespace: NamespacePath, news: PoolNews) -> bool:
+    def take(self, namespace: NamespacePath, news: PoolUpdates) -> bool:
         """Copy all that is new."""
         copies = {f"copy of {kept.entry.id}": (kept, origin) for kept, origin in news.entries}
         delivery = PoolDelivery(
-            news=news,
+            updates=news,
             sources=tuple(kept.key for kept, _ in news.entries),
             write=MemoryWrite(
                 put=tuple(NewEntry(entry=entry(namespace, name), terms=name) for name in copies)
@@ -59,9 +59,9 @@ class Shared:
         )
         return self.pools.deliver(self.id, namespace, delivery, NOW)
 
-    def news(self, namespace: NamespacePath, *, now: datetime = NOW, limit: int = 9) -> PoolNews:
+    def news(self, namespace: NamespacePath, *, now: datetime = NOW, limit: int = 9) -> PoolUpdates:
         """What is new for a member."""
-        return self.pools.news(self.id, namespace, now, limit=limit)
+        return self.pools.get_updates(self.id, namespace, now, limit=limit)
 
     def sync(self, namespace: NamespacePath) -> list[str]:
         """Take all that is new; the ids."""
@@ -69,16 +69,16 @@ class Shared:
         assert self.take(namespace, news)
         return [kept.entry.id for kept, _ in news.entries]
 
-    def held(self, namespace: NamespacePath | None = None) -> dict[str, KeptEntry]:
+    def held(self, namespace: NamespacePath | None = None) -> dict[str, StoredEntry]:
         """All that is kept in the pool, or in a namespace."""
         where = self.info.namespace if namespace is None else namespace
-        page = self.memories.page(where, Tier.LONG_TERM, ALL, limit=10_000)
+        page = self.memories.list_entries(where, Tier.LONG_TERM, ALL, limit=10_000)
         return {one.entry.id: one for one in reversed(page)}
 
     def shown(self) -> list[str]:
         """Ids of what the pool shows."""
         in_force = EntryFilters(valid_at=LATER)
-        page = self.memories.page(self.info.namespace, Tier.LONG_TERM, in_force, limit=10_000)
+        page = self.memories.list_entries(self.info.namespace, Tier.LONG_TERM, in_force, limit=10_000)
         return sorted(one.entry.id for one in page)
 
 

@@ -21,7 +21,7 @@ from langmem_tiers.errors import (
 from langmem_tiers.long_term.models import Relation, RelationKind
 from langmem_tiers.long_term.records import MemoryWrite, NewEntry
 from langmem_tiers.pools.models import NewContribution, Origin, PoolErasure, PoolInfo
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import ANY_TEXT, HOSTILE_NAMES, NOW, StoreConformance
 from tests.contract.storage.pool_book import LATER, Shared, entry, member
 
@@ -41,18 +41,18 @@ class PoolStoreConformance(StoreConformance):
         return Shared(stores.pools, stores.memories, namespace[-1])
 
     def test_a_pool_is_found_by_its_name_and_by_its_id(self, shared: Shared) -> None:
-        assert shared.pools.find(shared.info.name) == shared.info
-        assert shared.pools.find(shared.id) == shared.info
-        assert shared.pools.find(shared.info.name.upper()) is None
-        assert shared.info in shared.pools.page(after=shared.info.name[:-1], limit=99)
-        assert shared.info not in shared.pools.page(after=shared.info.name, limit=99)
+        assert shared.pools.get(shared.info.name) == shared.info
+        assert shared.pools.get(shared.id) == shared.info
+        assert shared.pools.get(shared.info.name.upper()) is None
+        assert shared.info in shared.pools.list_pools(after=shared.info.name[:-1], limit=99)
+        assert shared.info not in shared.pools.list_pools(after=shared.info.name, limit=99)
 
     def test_a_name_or_an_id_that_is_taken_is_refused(self, shared: Shared) -> None:
         for name in (shared.info.name, shared.id):
             again = PoolInfo(id=uuid.uuid4().hex, name=name, created_at=NOW)
             with pytest.raises(PoolExistsError, match="already"):
                 shared.pools.create(again, [member(shared.owner, is_owner=True)])
-            assert shared.pools.find(again.id) is None
+            assert shared.pools.get(again.id) is None
 
     def test_of_those_who_create_the_same_at_once_one_does(self, shared: Shared) -> None:
         made: list[str] = []
@@ -66,8 +66,8 @@ class PoolStoreConformance(StoreConformance):
                 return
             made.append(info.id)
 
-        in_threads(4, create)
-        found = shared.pools.find(name)
+        run_in_threads(4, create)
+        found = shared.pools.get(name)
         assert found is not None
         assert made == [found.id]
 
@@ -77,28 +77,28 @@ class PoolStoreConformance(StoreConformance):
             info = PoolInfo(id=f"{tenant}{name}", name=f"{tenant} {name}", created_at=NOW)
             shared.pools.create(info, [member((tenant, name), is_owner=True)])
         for name in HOSTILE_NAMES:
-            (readable,) = shared.pools.readable((tenant, name))
+            (readable,) = shared.pools.list_readable((tenant, name))
             assert (readable.id, readable.name) == (f"{tenant}{name}", f"{tenant} {name}")
-            (only,) = shared.pools.members(readable.id)
+            (only,) = shared.pools.list_members(readable.id)
             assert only.namespace == (tenant, name)
             for other in set(HOSTILE_NAMES) - {name}:
-                assert shared.pools.member(readable.id, (tenant, other)) is None
+                assert shared.pools.get_member(readable.id, (tenant, other)) is None
 
     def test_a_pool_is_in_no_list_of_namespaces(self, stores: Stores, shared: Shared) -> None:
         shared.give(shared.owner, "a")
-        stores.sessions.open(shared.owner, "s", NOW)
-        assert shared.info.namespace not in stores.sessions.namespaces((), after=None, limit=100_000)
-        assert stores.sessions.namespaces(shared.owner, after=None, limit=9) == (shared.owner,)
+        stores.sessions.get_or_create(shared.owner, "s", NOW)
+        assert shared.info.namespace not in stores.sessions.list_namespaces((), after=None, limit=100_000)
+        assert stores.sessions.list_namespaces(shared.owner, after=None, limit=9) == (shared.owner,)
 
     def test_members_have_the_rights_they_were_given_last(self, shared: Shared) -> None:
         reader = member(shared.member, can_write=False)
         later = replace(reader, joined_at=LATER)  # it is in the pool for as long as before
-        assert shared.pools.put_member(shared.id, later, by=shared.owner) == reader
-        assert shared.pools.member(shared.id, shared.member) == reader
-        assert shared.pools.members(shared.id) == (reader, member(shared.owner, is_owner=True))
-        shared.pools.put_member(shared.id, member(shared.member, can_read=False), by=None)
-        assert shared.pools.readable(shared.member) == ()
-        assert shared.pools.readable(shared.owner) == (shared.info,)
+        assert shared.pools.upsert_member(shared.id, later, by=shared.owner) == reader
+        assert shared.pools.get_member(shared.id, shared.member) == reader
+        assert shared.pools.list_members(shared.id) == (reader, member(shared.owner, is_owner=True))
+        shared.pools.upsert_member(shared.id, member(shared.member, can_read=False), by=None)
+        assert shared.pools.list_readable(shared.member) == ()
+        assert shared.pools.list_readable(shared.owner) == (shared.info,)
 
     def test_a_member_without_any_right_is_none(self, shared: Shared) -> None:
         with pytest.raises(InvalidInputError, match=r"pool\.remove"):
@@ -108,24 +108,27 @@ class PoolStoreConformance(StoreConformance):
         stranger = ("stranger",)
         for by in (shared.member, stranger, ("",), (shared.owner[0],)):
             with pytest.raises(NotAllowedError):
-                shared.pools.put_member(shared.id, member(stranger), by=by)
+                shared.pools.upsert_member(shared.id, member(stranger), by=by)
             with pytest.raises(NotAllowedError):
                 shared.pools.remove_member(shared.id, shared.owner, by=by, take_back=True)
             with pytest.raises(NotAllowedError):
                 shared.pools.delete(shared.id, by=by)
-        assert [one.namespace for one in shared.pools.members(shared.id)] == [shared.member, shared.owner]
+        assert [one.namespace for one in shared.pools.list_members(shared.id)] == [
+            shared.member,
+            shared.owner,
+        ]
 
     def test_the_last_owner_stays(self, shared: Shared) -> None:
         with pytest.raises(NotAllowedError, match="only owner"):
             shared.pools.remove_member(shared.id, shared.owner, by=shared.owner, take_back=False)
         with pytest.raises(NotAllowedError, match="only owner"):
-            shared.pools.put_member(shared.id, member(shared.owner), by=shared.owner)
-        shared.pools.put_member(shared.id, member(shared.member, is_owner=True), by=shared.owner)
+            shared.pools.upsert_member(shared.id, member(shared.owner), by=shared.owner)
+        shared.pools.upsert_member(shared.id, member(shared.member, is_owner=True), by=shared.owner)
         shared.pools.remove_member(shared.id, shared.owner, by=shared.owner, take_back=False)
-        assert [one.namespace for one in shared.pools.members(shared.id)] == [shared.member]
+        assert [one.namespace for one in shared.pools.list_members(shared.id)] == [shared.member]
 
     def test_who_may_not_write_contributes_nothing(self, shared: Shared) -> None:
-        shared.pools.put_member(shared.id, member(shared.member, can_write=False), by=None)
+        shared.pools.upsert_member(shared.id, member(shared.member, can_write=False), by=None)
         for name in (shared.member, ("stranger",)):
             with pytest.raises(NotAllowedError):
                 shared.give(name, "a")
@@ -134,7 +137,7 @@ class PoolStoreConformance(StoreConformance):
     def test_who_may_not_read_syncs_nothing(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
         news = shared.news(shared.member)
-        shared.pools.put_member(shared.id, member(shared.member, can_read=False), by=None)
+        shared.pools.upsert_member(shared.id, member(shared.member, can_read=False), by=None)
         for name in (shared.member, ("stranger",)):
             with pytest.raises(NotAllowedError):
                 shared.news(name)
@@ -146,7 +149,7 @@ class PoolStoreConformance(StoreConformance):
         assert shared.give(shared.owner, "a", revision=0)
         assert not shared.give(shared.owner, "b", revision=0)
         assert list(shared.held()) == ["a"]
-        assert shared.pools.origins(shared.info.namespace, ["b"]) == {}
+        assert shared.pools.get_origins(shared.info.namespace, ["b"]) == {}
 
     def test_what_is_contributed_must_be_there(self, shared: Shared) -> None:
         with pytest.raises(EntryNotFoundError, match="to contribute"):
@@ -160,24 +163,24 @@ class PoolStoreConformance(StoreConformance):
 
     def test_origins_come_back_as_they_were_told(self, shared: Shared, namespace: NamespacePath) -> None:
         who = (namespace[-1], ANY_TEXT)
-        shared.pools.put_member(shared.id, member(who), by=None)
+        shared.pools.upsert_member(shared.id, member(who), by=None)
         shared.memories.commit(who, MemoryWrite(put=(NewEntry(entry=entry(who, ANY_TEXT), terms="e"),)), NOW)
         origin = Origin(namespace=who, entry_id=ANY_TEXT, copied_at=LATER, confidence=0.25, ends_at=LATER)
         new = NewEntry(entry=entry(shared.info.namespace, "a"), terms="a")
         kept = NewContribution(write=MemoryWrite(put=(new,)), origin=origin)
         assert shared.pools.contribute(shared.id, who, kept, NOW)
-        assert shared.pools.origins(shared.info.namespace, ["a", "b"]) == {"a": (origin,)}
-        assert shared.pools.origins(shared.owner, ["a"]) == {}
+        assert shared.pools.get_origins(shared.info.namespace, ["a", "b"]) == {"a": (origin,)}
+        assert shared.pools.get_origins(shared.owner, ["a"]) == {}
 
     def test_news_come_once_and_in_order_whatever_the_page(self, shared: Shared) -> None:
         for name in "abcde":
             shared.give(shared.owner, name)
         seen = []
-        while (news := shared.news(shared.member, limit=2)).now != news.was:
+        while (news := shared.news(shared.member, limit=2)).latest_revision != news.synced_revision:
             assert shared.take(shared.member, news)
             seen += [kept.entry.id for kept, _ in news.entries]
         assert seen == list("abcde")
-        assert shared.news(shared.owner).was == 0
+        assert shared.news(shared.owner).synced_revision == 0
         shared.give(shared.member, "f")
         assert shared.sync(shared.member) == ["f"]
         assert list(shared.held(shared.member)) == [f"copy of {name}" for name in "abcdef"]
@@ -192,7 +195,7 @@ class PoolStoreConformance(StoreConformance):
     def test_news_that_were_erased_meanwhile_are_not_taken(self, shared: Shared) -> None:
         shared.give(shared.owner, "a")
         news = shared.news(shared.member)
-        shared.pools.erase_namespace(shared.owner)
+        shared.pools.delete_namespace(shared.owner)
         assert not shared.take(shared.member, news)
         assert shared.held(shared.member) == {}
 
@@ -206,16 +209,16 @@ class PoolStoreConformance(StoreConformance):
         shared.give(shared.owner, "a")
         shared.give(shared.member, "b", same_as="a")
         third = (*shared.member, "third")
-        shared.pools.put_member(shared.id, member(third), by=None)
+        shared.pools.upsert_member(shared.id, member(third), by=None)
         shared.give(third, "c", same_as="a")
         assert shared.shown() == ["a"]
-        (found,) = shared.pools.origins(shared.info.namespace, ["a"]).values()
+        (found,) = shared.pools.get_origins(shared.info.namespace, ["a"]).values()
         assert [one.namespace for one in found] == [shared.owner, shared.member, third]
         assert shared.sync(third) == ["a"]
-        erased = shared.pools.erase_namespace(shared.owner)
+        erased = shared.pools.delete_namespace(shared.owner)
         assert erased == PoolErasure(contributions=1, copies=1, memberships=1)
         assert shared.shown() == ["b"]
-        (found,) = shared.pools.origins(shared.info.namespace, ["b"]).values()
+        (found,) = shared.pools.get_origins(shared.info.namespace, ["b"]).values()
         assert [one.namespace for one in found] == [shared.member, third]
         assert shared.sync(third) == ["b"]
 
@@ -236,7 +239,7 @@ class PoolStoreConformance(StoreConformance):
         held = shared.held()
         assert list(held) == ["a", "d"]
         assert held["a"].entry.valid_until == times[2]
-        (relation,) = shared.memories.relations(shared.info.namespace, ["a"])
+        (relation,) = shared.memories.list_relations(shared.info.namespace, ["a"])
         assert (relation.source, relation.target) == ("d", "a")
 
     def test_leaving_takes_back_only_what_is_to_be_taken_back(self, shared: Shared) -> None:
@@ -247,7 +250,7 @@ class PoolStoreConformance(StoreConformance):
         assert shared.shown() == ["a", "b"]
         with pytest.raises(NotAllowedError, match="no member"):
             shared.pools.remove_member(shared.id, shared.member, by=shared.member, take_back=False)
-        shared.pools.put_member(shared.id, member(shared.member), by=None)
+        shared.pools.upsert_member(shared.id, member(shared.member), by=None)
         assert shared.pools.remove_member(shared.id, shared.member, by=shared.member, take_back=True) == 1
         assert shared.shown() == ["a"]
         assert "copy of b" in shared.held(shared.owner)
@@ -259,8 +262,8 @@ class PoolStoreConformance(StoreConformance):
             shared.give(shared.owner, f"of {name}", entry_id=name)
         shared.give(shared.owner, "said")
         shared.sync(shared.member)
-        assert shared.pools.erase_entries(shared.member, ["e"]) == PoolErasure()
-        erased = shared.pools.erase_entries(shared.owner, ["e", "none"])
+        assert shared.pools.delete_entries(shared.member, ["e"]) == PoolErasure()
+        erased = shared.pools.delete_entries(shared.owner, ["e", "none"])
         assert erased == PoolErasure(contributions=1, copies=1)
         assert list(shared.held()) == ["of f", "said"]
         assert list(shared.held(shared.member)) == ["copy of of f", "copy of said"]
@@ -271,24 +274,24 @@ class PoolStoreConformance(StoreConformance):
         assert shared.pools.delete(shared.id, by=shared.owner) == 1
         assert list(shared.held(shared.member)) == ["copy of a"]
         assert shared.held() == {}
-        assert shared.pools.erase_namespace(shared.owner) == PoolErasure(copies=1)
+        assert shared.pools.delete_namespace(shared.owner) == PoolErasure(copies=1)
         assert shared.held(shared.member) == {}
 
     def test_the_oldest_member_owns_a_pool_that_lost_its_owner(self, shared: Shared) -> None:
         young = (*shared.member, "young")
-        shared.pools.put_member(shared.id, member(("another", *young), joined_at=LATER), by=None)
-        shared.pools.put_member(shared.id, member(young, joined_at=LATER), by=None)
-        shared.pools.erase_namespace(shared.owner)
-        owners = [one.namespace for one in shared.pools.members(shared.id) if one.is_owner]
+        shared.pools.upsert_member(shared.id, member(("another", *young), joined_at=LATER), by=None)
+        shared.pools.upsert_member(shared.id, member(young, joined_at=LATER), by=None)
+        shared.pools.delete_namespace(shared.owner)
+        owners = [one.namespace for one in shared.pools.list_members(shared.id) if one.is_owner]
         assert owners == [shared.member]
 
     def test_a_pool_goes_with_its_last_member(self, shared: Shared) -> None:
         shared.give(shared.member, "a")
-        assert shared.pools.erase_namespace(shared.owner).pools == 0
-        assert shared.pools.erase_namespace(shared.member) == PoolErasure(
+        assert shared.pools.delete_namespace(shared.owner).pools == 0
+        assert shared.pools.delete_namespace(shared.member) == PoolErasure(
             contributions=1, memberships=1, pools=1
         )
-        assert shared.pools.find(shared.id) is None
+        assert shared.pools.get(shared.id) is None
         assert shared.held() == {}
 
     def test_a_pool_that_is_gone_is_not_found_by_any_verb(self, shared: Shared) -> None:
@@ -296,9 +299,9 @@ class PoolStoreConformance(StoreConformance):
         news = shared.news(shared.member)
         shared.pools.delete(shared.id, by=None)
         uses = (
-            lambda: shared.pools.members(shared.id),
-            lambda: shared.pools.member(shared.id, shared.owner),
-            lambda: shared.pools.put_member(shared.id, member(shared.member), by=None),
+            lambda: shared.pools.list_members(shared.id),
+            lambda: shared.pools.get_member(shared.id, shared.owner),
+            lambda: shared.pools.upsert_member(shared.id, member(shared.member), by=None),
             lambda: shared.pools.remove_member(shared.id, shared.member, by=None, take_back=False),
             lambda: shared.pools.delete(shared.id, by=None),
             lambda: shared.give(shared.owner, "b"),
@@ -331,5 +334,5 @@ class PoolStoreConformance(StoreConformance):
             assert enough.wait(60)
             shared.pools.remove_member(shared.id, shared.member, by=shared.owner, take_back=take_back)
 
-        in_threads(3, lambda: contribute() if next(roles) else remove())
+        run_in_threads(3, lambda: contribute() if next(roles) else remove())
         assert sorted(shared.held()) == ([] if take_back else sorted(given))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.errors import SessionNotFoundError
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
     HOSTILE_NAMES,
     NOW,
@@ -28,43 +28,45 @@ class SessionStoreConformance(StoreConformance):
     """What every ``SessionStore`` must do."""
 
     def test_open_creates_a_session_once(self, stores: Stores, namespace: NamespacePath) -> None:
-        first = stores.sessions.open(namespace, "s", NOW)
-        again = stores.sessions.open(namespace, "s", NOW + timedelta(days=1))
+        first = stores.sessions.get_or_create(namespace, "s", NOW)
+        again = stores.sessions.get_or_create(namespace, "s", NOW + timedelta(days=1))
         assert first == again
         assert (first.namespace, first.name, first.created_at) == (namespace, "s", NOW)
         assert (first.message_count, first.token_count, first.compressed_count) == (0, 0, 0)
 
     def test_find_does_not_create(self, stores: Stores, namespace: NamespacePath) -> None:
-        assert stores.sessions.find(namespace, "s") is None
-        assert stores.sessions.sessions(namespace, before=None, limit=10) == ()
+        assert stores.sessions.get(namespace, "s") is None
+        assert stores.sessions.list_sessions(namespace, before=None, limit=10) == ()
 
     def test_names_match_exactly(self, stores: Stores, namespace: NamespacePath) -> None:
-        opened = {name: stores.sessions.open((*namespace, name), name, NOW) for name in HOSTILE_NAMES}
+        opened = {
+            name: stores.sessions.get_or_create((*namespace, name), name, NOW) for name in HOSTILE_NAMES
+        }
         assert len({info.key for info in opened.values()}) == len(HOSTILE_NAMES)
         for name, expected in opened.items():
-            info = stores.sessions.find((*namespace, name), name)
+            info = stores.sessions.get((*namespace, name), name)
             assert info == expected
             assert (info.namespace[-1], info.name) == (name, name)
 
     def test_labels_do_not_run_into_each_other(self, stores: Stores, namespace: NamespacePath) -> None:
-        one = stores.sessions.open((*namespace, "a", "b"), "s", NOW)
-        other = stores.sessions.open((*namespace, "a/b"), "s", NOW)
+        one = stores.sessions.get_or_create((*namespace, "a", "b"), "s", NOW)
+        other = stores.sessions.get_or_create((*namespace, "a/b"), "s", NOW)
         assert one.key != other.key
 
     def test_sessions_come_newest_first_in_pages(self, stores: Stores, namespace: NamespacePath) -> None:
-        opened = [stores.sessions.open(namespace, f"s{i}", NOW) for i in range(5)]
-        first = stores.sessions.sessions(namespace, before=None, limit=3)
-        second = stores.sessions.sessions(namespace, before=first[-1].key, limit=3)
+        opened = [stores.sessions.get_or_create(namespace, f"s{i}", NOW) for i in range(5)]
+        first = stores.sessions.list_sessions(namespace, before=None, limit=3)
+        second = stores.sessions.list_sessions(namespace, before=first[-1].key, limit=3)
         assert [info.name for info in first + second] == [info.name for info in reversed(opened)]
 
     def test_sessions_are_found_by_when_they_changed(self, stores: Stores, namespace: NamespacePath) -> None:
-        stores.sessions.open((*namespace, "below"), "theirs", NOW + timedelta(hours=9))
-        keys = {name: stores.sessions.open(namespace, name, NOW).key for name in ("a", "b", "c")}
+        stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW + timedelta(hours=9))
+        keys = {name: stores.sessions.get_or_create(namespace, name, NOW).key for name in ("a", "b", "c")}
         for hours, name in enumerate(("b", "a"), 1):
             stores.messages.append(keys[name], [message()], NOW + timedelta(hours=hours))
 
         def changed(since: datetime | None, limit: int = 9) -> list[str]:
-            return [one.name for one in stores.sessions.changed(namespace, since=since, limit=limit)]
+            return [one.name for one in stores.sessions.list_changed(namespace, since=since, limit=limit)]
 
         assert changed(None) == ["a", "b", "c"]
         assert changed(None, limit=2) == ["a", "b"]
@@ -72,12 +74,12 @@ class SessionStoreConformance(StoreConformance):
         assert changed(NOW + timedelta(hours=3)) == []
 
     def test_sessions_are_found_by_many_names_at_once(self, stores: Stores, namespace: NamespacePath) -> None:
-        made = {name: stores.sessions.open(namespace, name, NOW) for name in HOSTILE_NAMES}
-        stores.sessions.open((*namespace, "below"), "theirs", NOW)
+        made = {name: stores.sessions.get_or_create(namespace, name, NOW) for name in HOSTILE_NAMES}
+        stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
         asked = [*HOSTILE_NAMES[1:], "theirs", *(f"none {n}" for n in range(2_000))]
-        found = {one.name: one for one in stores.sessions.named(namespace, asked)}
+        found = {one.name: one for one in stores.sessions.list_by_name(namespace, asked)}
         assert found == {name: made[name] for name in HOSTILE_NAMES[1:]}
-        assert stores.sessions.named(namespace, []) == ()
+        assert stores.sessions.list_by_name(namespace, []) == ()
 
     def test_a_prefix_matches_whole_labels_only(self, stores: Stores, namespace: NamespacePath) -> None:
         ours = [(*namespace, "acme"), (*namespace, "acme", "alice"), (*namespace, "acme", "bob")]
@@ -87,17 +89,19 @@ class SessionStoreConformance(StoreConformance):
             (*namespace, "Acme", "eve"),
             (*namespace, "acm%"),
         ]:
-            stores.sessions.open(path, "s", NOW)
-        assert list(stores.sessions.namespaces((*namespace, "acme"), after=None, limit=10)) == ours
-        assert list(stores.sessions.namespaces((*namespace, "acme"), after=ours[0], limit=1)) == ours[1:2]
+            stores.sessions.get_or_create(path, "s", NOW)
+        assert list(stores.sessions.list_namespaces((*namespace, "acme"), after=None, limit=10)) == ours
+        assert (
+            list(stores.sessions.list_namespaces((*namespace, "acme"), after=ours[0], limit=1)) == ours[1:2]
+        )
 
     def test_revision_grows_with_writes_and_ends_with_the_session(self, stores: Stores, key: int) -> None:
-        before = stores.sessions.revision(key)
+        before = stores.sessions.get_revision(key)
         assert before is not None
         after = stores.messages.append(key, [message()], NOW).revision
-        assert after == before + 1 == stores.sessions.revision(key)
+        assert after == before + 1 == stores.sessions.get_revision(key)
         stores.sessions.delete(key)
-        assert stores.sessions.revision(key) is None
+        assert stores.sessions.get_revision(key) is None
 
     def test_delete_takes_the_messages_with_it(
         self, stores: Stores, namespace: NamespacePath, key: int
@@ -105,9 +109,9 @@ class SessionStoreConformance(StoreConformance):
         stores.messages.append(key, [message("zanzibar one"), message("zanzibar two")], NOW)
         report = stores.sessions.delete(key)
         assert (report.sessions, report.messages) == (1, 2)
-        anew = stores.sessions.open(namespace, "session", NOW)
+        anew = stores.sessions.get_or_create(namespace, "session", NOW)
         assert anew.key != key
-        assert stores.messages.latest(anew.key, 10).messages == ()
+        assert stores.messages.list_latest(anew.key, 10).messages == ()
 
     def test_delete_of_what_is_gone_reports_nothing(self, stores: Stores, key: int) -> None:
         stores.sessions.delete(key)
@@ -115,51 +119,53 @@ class SessionStoreConformance(StoreConformance):
         assert (report.sessions, report.messages) == (0, 0)
 
     def test_a_namespace_is_deleted_alone(self, stores: Stores, namespace: NamespacePath, key: int) -> None:
-        child = stores.sessions.open((*namespace, "child"), "s", NOW)
+        child = stores.sessions.get_or_create((*namespace, "child"), "s", NOW)
         stores.messages.append(key, [message()], NOW)
         stores.messages.append(child.key, [message()], NOW)
         report = stores.sessions.delete_namespace(namespace)
         assert (report.sessions, report.messages) == (1, 1)
-        assert stores.sessions.revision(key) is None
-        assert len(stores.messages.latest(child.key, 10).messages) == 1
+        assert stores.sessions.get_revision(key) is None
+        assert len(stores.messages.list_latest(child.key, 10).messages) == 1
 
     def test_a_renamed_session_is_the_same_under_another_name(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message("one", id="1")], NOW)
-        before = stores.sessions.find(namespace, "session")
+        before = stores.sessions.get(namespace, "session")
         assert before is not None
         assert stores.sessions.rename(key, "other")
-        after = stores.sessions.find(namespace, "other")
+        after = stores.sessions.get(namespace, "other")
         assert after is not None
         assert replace(after, name="session") == before
-        assert [m.id for m in stores.messages.latest(key, 9).messages] == ["1"]
-        assert [info.name for info in stores.sessions.sessions(namespace, before=None, limit=9)] == ["other"]
+        assert [m.id for m in stores.messages.list_latest(key, 9).messages] == ["1"]
+        assert [info.name for info in stores.sessions.list_sessions(namespace, before=None, limit=9)] == [
+            "other"
+        ]
 
     def test_the_former_name_of_a_session_is_free(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
         stores.messages.append(key, [message()], NOW)
         assert stores.sessions.rename(key, "other")
-        assert stores.sessions.find(namespace, "session") is None
-        anew = stores.sessions.open(namespace, "session", NOW)
+        assert stores.sessions.get(namespace, "session") is None
+        anew = stores.sessions.get_or_create(namespace, "session", NOW)
         assert anew.key != key
-        assert (anew.message_count, stores.messages.latest(anew.key, 9).messages) == (0, ())
+        assert (anew.message_count, stores.messages.list_latest(anew.key, 9).messages) == (0, ())
 
     def test_a_name_that_is_taken_is_refused_and_nothing_changes(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
-        other = stores.sessions.open(namespace, "other", NOW).key
+        other = stores.sessions.get_or_create(namespace, "other", NOW).key
         stores.messages.append(other, [message()], NOW)
-        before = stores.sessions.sessions(namespace, before=None, limit=9)
+        before = stores.sessions.list_sessions(namespace, before=None, limit=9)
         assert not stores.sessions.rename(key, "other")
         assert not stores.sessions.rename(other, "session")
-        assert stores.sessions.sessions(namespace, before=None, limit=9) == before
+        assert stores.sessions.list_sessions(namespace, before=None, limit=9) == before
 
     def test_a_session_may_keep_its_name_or_take_one_of_another_namespace(
         self, stores: Stores, namespace: NamespacePath, key: int
     ) -> None:
-        stores.sessions.open((*namespace, "below"), "theirs", NOW)
+        stores.sessions.get_or_create((*namespace, "below"), "theirs", NOW)
         assert stores.sessions.rename(key, "session")
         assert stores.sessions.rename(key, "theirs")
         assert stores.sessions.rename(key, "session")
@@ -167,16 +173,18 @@ class SessionStoreConformance(StoreConformance):
     def test_a_session_is_renamed_exactly(self, stores: Stores, namespace: NamespacePath) -> None:
         for number, name in enumerate(HOSTILE_NAMES):
             place = (*namespace, str(number))
-            key = stores.sessions.open(place, "before", NOW).key
+            key = stores.sessions.get_or_create(place, "before", NOW).key
             others = {
-                other: stores.sessions.open(place, other, NOW) for other in HOSTILE_NAMES if other != name
+                other: stores.sessions.get_or_create(place, other, NOW)
+                for other in HOSTILE_NAMES
+                if other != name
             }
             assert stores.sessions.rename(key, name)
-            found = stores.sessions.find(place, name)
+            found = stores.sessions.get(place, name)
             assert found is not None
             assert (found.key, found.name) == (key, name)
             assert not any(stores.sessions.rename(key, other) for other in others)
-            assert {other: stores.sessions.find(place, other) for other in others} == others
+            assert {other: stores.sessions.get(place, other) for other in others} == others
 
     def test_a_session_that_is_gone_is_not_renamed(
         self, stores: Stores, namespace: NamespacePath, key: int
@@ -184,12 +192,12 @@ class SessionStoreConformance(StoreConformance):
         stores.sessions.delete(key)
         with pytest.raises(SessionNotFoundError):
             stores.sessions.rename(key, "other")
-        assert stores.sessions.find(namespace, "other") is None
+        assert stores.sessions.get(namespace, "other") is None
 
     def test_of_many_who_want_the_same_name_one_gets_it(
         self, stores: Stores, namespace: NamespacePath
     ) -> None:
-        keys = [stores.sessions.open(namespace, f"{n}", NOW).key for n in range(4)]
+        keys = [stores.sessions.get_or_create(namespace, f"{n}", NOW).key for n in range(4)]
         waiting, got = iter(keys), list[int]()
 
         def rename() -> None:
@@ -197,8 +205,8 @@ class SessionStoreConformance(StoreConformance):
             if stores.sessions.rename(key, "wanted"):
                 got.append(key)
 
-        in_threads(len(keys), rename)
-        found = stores.sessions.find(namespace, "wanted")
+        run_in_threads(len(keys), rename)
+        found = stores.sessions.get(namespace, "wanted")
         assert found is not None
         assert got == [found.key]
-        assert len(stores.sessions.sessions(namespace, before=None, limit=9)) == len(keys)
+        assert len(stores.sessions.list_sessions(namespace, before=None, limit=9)) == len(keys)

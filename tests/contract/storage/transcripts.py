@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from langmem_tiers.common.entries import Mark, Tier
+from langmem_tiers.common.entries import EntryOverride, Tier
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.errors import MessageConflictError, SessionNotFoundError
 from langmem_tiers.sessions.models import IN_LIST, ListChange, Listing
-from langmem_tiers.testing.threads import in_threads
+from langmem_tiers.testing.threads import run_in_threads
 from tests.contract.storage.base import (
     HOSTILE_NAMES,
     NOW,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.common.ports import EntryStore, TranscriptStore
-    from langmem_tiers.sessions.models import Tail
+    from langmem_tiers.sessions.models import VersionedMessages
 
 ACTIVE, ARCHIVED, REPLACED, REMOVED = Listing
 THREADS = 4
@@ -58,33 +58,35 @@ class Paper:
 
     def put(self, listing: Listing, *ids: str, now: datetime = NOW) -> int:
         """Let messages stand so in the list; the revision after it."""
-        done = self.lists.change(self.key, ListChange(dict.fromkeys(ids, listing), ()), now, revision=None)
+        done = self.lists.apply_change(
+            self.key, ListChange(dict.fromkeys(ids, listing), ()), now, revision=None
+        )
         assert done is not None
         return done
 
     def ids(self, *listings: Listing) -> list[str]:
         """What stands so in the list; all of the list, if nothing is said."""
-        found = self.lists.read(self.key, listings or IN_LIST).messages
+        found = self.lists.list_messages(self.key, listings or IN_LIST).messages
         assert self.lists.count(self.key, listings or IN_LIST) == len(found)
         return [one.id for one in found]
 
     def record(self) -> list[str]:
         """The ids of all that was ever said."""
-        return [one.id for one in self.stores.messages.page(self.key, after=None, limit=2000)]
+        return [one.id for one in self.stores.messages.list_after(self.key, after=None, limit=2000)]
 
     def shown(self) -> list[str]:
         """The ids of what is in view."""
-        return [one.id for one in self.stores.messages.view(self.key, 2000)]
+        return [one.id for one in self.stores.messages.list_visible(self.key, 2000)]
 
     def revision(self) -> int:
         """The session's."""
-        found = self.stores.sessions.revision(self.key)
+        found = self.stores.sessions.get_revision(self.key)
         assert found is not None
         return found
 
     def beside(self, session: str) -> Self:
         """Another session of the namespace."""
-        return replace(self, key=self.stores.sessions.open(self.namespace, session, NOW).key)
+        return replace(self, key=self.stores.sessions.get_or_create(self.namespace, session, NOW).key)
 
 
 def a_change(
@@ -109,18 +111,18 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(REMOVED, "d")
         paper.sum_up("summary", before="c", hidden=2)
         newest = [
-            [one.id for one in paper.lists.latest(paper.key, listings, limit).messages]
+            [one.id for one in paper.lists.list_latest(paper.key, listings, limit).messages]
             for listings, limit in ((IN_LIST, 2), ((ACTIVE,), 9), ((REMOVED,), 9), (IN_LIST, 0))
         ]
         assert newest == [["b", "c"], ["a", "c"], ["d"], []]
         with pytest.raises(SessionNotFoundError):
-            paper.lists.latest(-1, IN_LIST, 1)
+            paper.lists.list_latest(-1, IN_LIST, 1)
 
     def test_what_was_said_is_active(self, paper: Paper) -> None:
         assert (paper.ids(), paper.ids(*Listing)) == ([], [])
         paper.say("1", "2", "3")
-        tail = paper.lists.read(paper.key, IN_LIST)
-        assert tail == paper.stores.messages.latest(paper.key, 9)
+        tail = paper.lists.list_messages(paper.key, IN_LIST)
+        assert tail == paper.stores.messages.list_latest(paper.key, 9)
         assert tail.revision == paper.revision()
         assert (paper.ids(ACTIVE), paper.ids(ARCHIVED, REPLACED, REMOVED)) == (["1", "2", "3"], [])
 
@@ -128,7 +130,7 @@ class TranscriptStoreConformance(StoreConformance):
         batch = [replace(message(id=f"{n}"), created_at=NOW - timedelta(days=n)) for n in range(3)]
         paper.stores.messages.append(paper.key, batch, NOW)
         paper.put(ARCHIVED, "2", "0")
-        assert paper.lists.read(paper.key, IN_LIST).messages == tuple(batch)
+        assert paper.lists.list_messages(paper.key, IN_LIST).messages == tuple(batch)
 
     def test_a_list_is_read_in_parts(self, paper: Paper) -> None:
         paper.say(*"abcdefg")
@@ -136,7 +138,7 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(ARCHIVED, "a", "d")
 
         def part(*listings: Listing, limit: int | None = None, offset: int = 0) -> str:
-            found = paper.lists.read(paper.key, listings, limit=limit, offset=offset)
+            found = paper.lists.list_messages(paper.key, listings, limit=limit, offset=offset)
             assert found.revision == paper.revision()
             return "".join(one.id for one in found.messages)
 
@@ -151,7 +153,7 @@ class TranscriptStoreConformance(StoreConformance):
         assert [paper.ids(one) for one in Listing] == [["a", "e"], ["b"], ["c"], ["d"]]
         assert (paper.ids(), paper.ids(REPLACED, REMOVED)) == (["a", "b", "e"], ["c", "d"])
         assert paper.ids(*Listing) == paper.record() == list("abcde")
-        assert paper.lists.read(paper.key, ()).messages == ()
+        assert paper.lists.list_messages(paper.key, ()).messages == ()
         assert paper.lists.count(paper.key, ()) == 0
 
     def test_a_message_has_its_last_listing_and_keeps_its_position(self, paper: Paper) -> None:
@@ -168,8 +170,8 @@ class TranscriptStoreConformance(StoreConformance):
         paper.put(REPLACED, "b")
         paper.put(REMOVED, "d")
         assert (paper.shown(), paper.record()) == (["a", "c"], list("abcd"))
-        assert [one.id for one in paper.stores.messages.view(paper.key, 1)] == ["c"]
-        assert [one.id for one in paper.stores.messages.latest(paper.key, 2).messages] == ["c", "d"]
+        assert [one.id for one in paper.stores.messages.list_visible(paper.key, 1)] == ["c"]
+        assert [one.id for one in paper.stores.messages.list_latest(paper.key, 2).messages] == ["c", "d"]
         found = paper.stores.messages.get(paper.key, "d")
         assert found is not None
         assert found.content == "d"
@@ -178,17 +180,17 @@ class TranscriptStoreConformance(StoreConformance):
 
     def test_a_view_that_somebody_holds_is_read_anew(self, paper: Paper, entries: EntryStore) -> None:
         paper.say(*"abc")
-        held = entries.view(paper.key, 9)
+        held = entries.get_view(paper.key, 9)
         for listing, one, left in (
             (REPLACED, "c", "ab"), (REMOVED, "a", "b"), (ACTIVE, "c", "bc"), (ACTIVE, "a", "abc")
         ):  # fmt: skip
             paper.put(listing, one)
-            held = entries.view(paper.key, 9, held=held)
+            held = entries.get_view(paper.key, 9, held=held)
             assert "".join(item.message.id for item in held.items) == left
-            assert held == entries.view(paper.key, 9)
-        paper.lists.change(paper.key, ListChange({}, (message(id="d"),), REPLACED), NOW, revision=None)
+            assert held == entries.get_view(paper.key, 9)
+        paper.lists.apply_change(paper.key, ListChange({}, (message(id="d"),), REPLACED), NOW, revision=None)
         paper.say("e")
-        held = entries.view(paper.key, 9, held=held)
+        held = entries.get_view(paper.key, 9, held=held)
         assert "".join(item.message.id for item in held.items) == "abce"
 
     @pytest.mark.parametrize("listing", Listing)
@@ -198,13 +200,13 @@ class TranscriptStoreConformance(StoreConformance):
         paper.say("a", "b")
         later = NOW + timedelta(hours=1)
         added = (message("new", id="d"), message("newer", id="c"))
-        done = paper.lists.change(
+        done = paper.lists.apply_change(
             paper.key, ListChange({"a": REPLACED}, added, listing), later, revision=paper.revision()
         )
         assert paper.record() == ["a", "b", "d", "c"]
-        assert paper.lists.read(paper.key, (listing,)).messages[-2:] == added
+        assert paper.lists.list_messages(paper.key, (listing,)).messages[-2:] == added
         assert set(paper.ids(ACTIVE)) == {"b", *(("c", "d") if listing is ACTIVE else ())}
-        info = paper.stores.sessions.find(paper.namespace, "session")
+        info = paper.stores.sessions.get(paper.namespace, "session")
         assert info is not None
         assert (info.message_count, info.token_count, info.updated_at) == (4, 8, later)
         assert done == paper.revision() == info.revision
@@ -214,25 +216,27 @@ class TranscriptStoreConformance(StoreConformance):
         before = paper.revision()
         moved = paper.put(ARCHIVED, "a")
         assert before < moved == paper.revision()
-        added = paper.lists.change(paper.key, a_change(added="d"), NOW, revision=moved)
+        added = paper.lists.apply_change(paper.key, a_change(added="d"), NOW, revision=moved)
         assert added is not None
         assert moved < added == paper.revision()
-        assert paper.lists.change(paper.key, a_change(), NOW, revision=added) == added == paper.revision()
+        assert (
+            paper.lists.apply_change(paper.key, a_change(), NOW, revision=added) == added == paper.revision()
+        )
 
     @pytest.mark.parametrize("listing", Listing)
     def test_a_stale_revision_writes_nothing(self, paper: Paper, listing: Listing) -> None:
         paper.say(*"abc")
         stale = paper.revision()
         paper.say("d")
-        change = replace(a_change("ab", REMOVED, added="e"), added_as=listing)
+        change = replace(a_change("ab", REMOVED, added="e"), added_listing=listing)
         for revision in (stale, stale - 1, paper.revision() + 1):
-            assert paper.lists.change(paper.key, change, NOW, revision=revision) is None
+            assert paper.lists.apply_change(paper.key, change, NOW, revision=revision) is None
         assert (paper.ids(), paper.record(), paper.revision()) == (list("abcd"), list("abcd"), stale + 1)
 
     def test_without_a_revision_it_does_not_matter_who_wrote(self, paper: Paper) -> None:
         paper.say(*"abc")
         paper.say("d")
-        assert paper.lists.change(paper.key, a_change("ad", added="e"), NOW, revision=None)
+        assert paper.lists.apply_change(paper.key, a_change("ad", added="e"), NOW, revision=None)
         assert (paper.ids(ARCHIVED), paper.ids(ACTIVE)) == (["a", "d"], ["b", "c", "e"])
 
     @pytest.mark.parametrize("listed", ["a", ""], ids=["listed", "added"])
@@ -245,11 +249,11 @@ class TranscriptStoreConformance(StoreConformance):
                 change = a_change(listed, added=[f"new {next(numbers)}"])
                 seen = paper.revision()
                 start.wait()
-                if paper.lists.change(paper.key, change, NOW, revision=seen) is not None:
+                if paper.lists.apply_change(paper.key, change, NOW, revision=seen) is not None:
                     won.append(seen)
                 start.wait()
 
-        in_threads(THREADS, write)
+        run_in_threads(THREADS, write)
         assert len(won) == len(set(won)) == 10
         assert (len(paper.record()), paper.ids(ARCHIVED)) == (13, list(listed))
 
@@ -262,9 +266,9 @@ class TranscriptStoreConformance(StoreConformance):
         before, wrong = paper.revision(), a_change("ac", added=added)
         for revision in (before, None):
             with pytest.raises(MessageConflictError, match=f"'{added[-1]}'"):
-                paper.lists.change(paper.key, wrong, NOW, revision=revision)
+                paper.lists.apply_change(paper.key, wrong, NOW, revision=revision)
         with pytest.raises(MessageConflictError, match=f"'{added[-1]}'"):
-            paper.lists.decide(paper.key, IN_LIST, lambda _: wrong, NOW)
+            paper.lists.apply_locked_change(paper.key, IN_LIST, lambda _: wrong, NOW)
         assert [paper.ids(one) for one in Listing] == [["a", "b"], [], [], ["c"]]
         assert (paper.record(), paper.revision()) == (list("abc"), before)
 
@@ -282,7 +286,7 @@ class TranscriptStoreConformance(StoreConformance):
         before = other.revision()
         paper.put(REMOVED, "a")
         paper.put(ARCHIVED, "b")
-        paper.lists.change(paper.key, a_change("c", REPLACED, added="d"), NOW, revision=None)
+        paper.lists.apply_change(paper.key, a_change("c", REPLACED, added="d"), NOW, revision=None)
         assert (other.ids(ACTIVE), other.shown(), other.revision()) == (list("abc"), list("abc"), before)
         other.put(ACTIVE, *"abc")
         assert [paper.ids(one) for one in Listing] == [["d"], ["b"], ["c"], ["a"]]
@@ -298,7 +302,9 @@ class TranscriptStoreConformance(StoreConformance):
 
     def test_many_messages_are_listed_at_once(self, paper: Paper) -> None:
         ids = [f"n{number}" for number in range(1200)]
-        paper.lists.change(paper.key, replace(a_change(added=ids), added_as=ARCHIVED), NOW, revision=None)
+        paper.lists.apply_change(
+            paper.key, replace(a_change(added=ids), added_listing=ARCHIVED), NOW, revision=None
+        )
         assert (paper.ids(ARCHIVED), paper.ids(ACTIVE)) == (ids, [])
         paper.put(REPLACED, *ids[::2])
         assert (paper.ids(), paper.ids(REPLACED)) == (ids[1::2], ids[::2])
@@ -308,7 +314,7 @@ class TranscriptStoreConformance(StoreConformance):
         paper.say(*"abcd")
         paper.sum_up("first", before="c", hidden=2)
         assert paper.ids(*Listing) == list("abcd")
-        told = paper.lists.read(paper.key, IN_LIST).messages
+        told = paper.lists.list_messages(paper.key, IN_LIST).messages
         assert [one.is_compressed for one in told] == [True, True, False, False]
         paper.sum_up("second", before="d", hidden=2, was_hidden=2)
         for listing in Listing:
@@ -333,13 +339,13 @@ class TranscriptStoreConformance(StoreConformance):
         for listed, added in (("a", "b"), ("a", ""), ("", "b"), ("", "")):
             for seen in (None, revision):
                 with pytest.raises(SessionNotFoundError):
-                    paper.lists.change(paper.key, a_change(listed, added=added), NOW, revision=seen)
+                    paper.lists.apply_change(paper.key, a_change(listed, added=added), NOW, revision=seen)
         with pytest.raises(SessionNotFoundError):
-            paper.lists.read(paper.key, IN_LIST)
+            paper.lists.list_messages(paper.key, IN_LIST)
         with pytest.raises(SessionNotFoundError):
             paper.lists.count(paper.key, IN_LIST)
         with pytest.raises(SessionNotFoundError):
-            paper.lists.decide(paper.key, IN_LIST, lambda _: None, NOW)
+            paper.lists.apply_locked_change(paper.key, IN_LIST, lambda _: None, NOW)
 
     @pytest.mark.parametrize("what", ["session", "namespace"])
     def test_what_is_erased_leaves_no_listing_behind(self, paper: Paper, what: str) -> None:
@@ -362,45 +368,45 @@ class TranscriptStoreConformance(StoreConformance):
         if index is None:
             pytest.skip("no index was handed in")
         paper.say(*"abc")
-        refresh = index.refresh(paper.namespace, 0)
+        refresh = index.load_changes(paper.namespace, 0)
         before, (first, second, third) = refresh.tenant, refresh.rows.keys.tolist()
         paper.put(REPLACED, "a")
         paper.put(ARCHIVED, "b")
-        assert index.refresh(paper.namespace, 0).tenant == before
+        assert index.load_changes(paper.namespace, 0).tenant == before
         paper.put(REMOVED, "b")
-        removed = index.refresh(paper.namespace, 0)
+        removed = index.load_changes(paper.namespace, 0)
         assert removed.rows.keys.tolist() == [first, third]
         assert removed.tenant != before  # whoever holds rows reads them anew
         paper.say("d")
-        later = set(index.refresh(paper.namespace, removed.mark).rows.keys.tolist())
+        later = set(index.load_changes(paper.namespace, removed.watermark).rows.keys.tolist())
         assert len(later - {first, third}) == 1  # rows may come again while other transactions are open
         paper.put(REMOVED, "b")
-        assert index.refresh(paper.namespace, 0).tenant == removed.tenant
+        assert index.load_changes(paper.namespace, 0).tenant == removed.tenant
         paper.put(REPLACED, "b")
-        back = index.refresh(paper.namespace, 0)
+        back = index.load_changes(paper.namespace, 0)
         assert back.rows.keys.tolist()[:3] == [first, second, third]
         assert back.tenant not in (before, removed.tenant)
 
     def test_what_is_removed_is_no_long_term_entry(self, paper: Paper, entries: EntryStore) -> None:
         paper.say(*"ab")
-        shown = [item.key for item in entries.view(paper.key, 9).items]
-        mark = Mark(tier=Tier.LONG_TERM, changed_at=NOW)
+        shown = [item.key for item in entries.get_view(paper.key, 9).items]
+        mark = EntryOverride(tier=Tier.LONG_TERM, changed_at=NOW)
         assert entries.apply(paper.key, dict.fromkeys(shown, mark), roll_up=None, was_hidden=0)
         for listing, left in ((REMOVED, ["b"]), (REPLACED, ["b", "a"])):
             paper.put(listing, "a")
-            promoted = entries.promoted(paper.namespace, before=None, limit=9)
-            assert [one.shown.message.id for one in promoted] == left
+            promoted = entries.list_promoted(paper.namespace, before=None, limit=9)
+            assert [one.item.message.id for one in promoted] == left
 
     def test_who_decides_sees_the_list_as_it_is(self, paper: Paper) -> None:
         paper.say(*"abcd")
         paper.put(ARCHIVED, "b")
-        seen: list[Tail] = []
+        seen: list[VersionedMessages] = []
 
-        def archive(there: Tail) -> ListChange:
+        def archive(there: VersionedMessages) -> ListChange:
             seen.append(there)
             return a_change([one.id for one in there.messages], added="e")
 
-        assert paper.lists.decide(paper.key, (ACTIVE,), archive, NOW, limit=2)
+        assert paper.lists.apply_locked_change(paper.key, (ACTIVE,), archive, NOW, limit=2)
         assert [[one.id for one in tail.messages] for tail in seen] == [["a", "c"]]
         assert (paper.ids(ARCHIVED), paper.ids(ACTIVE)) == (["a", "b", "c"], ["d", "e"])
         assert seen[0].revision < paper.revision()
@@ -408,13 +414,13 @@ class TranscriptStoreConformance(StoreConformance):
     def test_who_decides_for_nothing_writes_nothing(self, paper: Paper) -> None:
         paper.say(*"abc")
         before = paper.revision()
-        assert not paper.lists.decide(paper.key, IN_LIST, lambda _: None, NOW)
+        assert not paper.lists.apply_locked_change(paper.key, IN_LIST, lambda _: None, NOW)
 
-        def fail(there: Tail) -> ListChange:
+        def fail(there: VersionedMessages) -> ListChange:
             raise ZeroDivisionError(f"{len(there.messages)} messages")
 
         with pytest.raises(ZeroDivisionError, match="3 messages"):
-            paper.lists.decide(paper.key, IN_LIST, fail, NOW)
+            paper.lists.apply_locked_change(paper.key, IN_LIST, fail, NOW)
         assert (paper.ids(ACTIVE), paper.revision()) == (list("abc"), before)
         paper.say("d")
 
@@ -422,13 +428,16 @@ class TranscriptStoreConformance(StoreConformance):
         paper.say(*(f"{n}" for n in range(20)))
         taken: list[str] = []
 
-        def take(there: Tail) -> ListChange:
+        def take(there: VersionedMessages) -> ListChange:
             (first,) = there.messages
             taken.append(first.id)
             return a_change([first.id], added=[f"for {first.id}"])
 
-        in_threads(
-            THREADS, lambda: [paper.lists.decide(paper.key, (ACTIVE,), take, NOW, limit=1) for _ in range(5)]
+        run_in_threads(
+            THREADS,
+            lambda: [
+                paper.lists.apply_locked_change(paper.key, (ACTIVE,), take, NOW, limit=1) for _ in range(5)
+            ],
         )
         assert taken == paper.ids(ARCHIVED) == [f"{n}" for n in range(20)]
         assert paper.ids(ACTIVE) == [f"for {n}" for n in range(20)]
@@ -437,7 +446,7 @@ class TranscriptStoreConformance(StoreConformance):
         paper.say("a")
         is_deciding, is_added, came_between = threading.Event(), threading.Event(), list[bool]()
 
-        def decide(there: Tail) -> ListChange:
+        def decide(there: VersionedMessages) -> ListChange:
             is_deciding.set()
             came_between.append(is_added.wait(0.3))
             return a_change([one.id for one in there.messages], added="b")
@@ -447,10 +456,10 @@ class TranscriptStoreConformance(StoreConformance):
             paper.say("c")
             is_added.set()
 
-        works = iter([lambda: paper.lists.decide(paper.key, IN_LIST, decide, NOW), add])
+        works = iter([lambda: paper.lists.apply_locked_change(paper.key, IN_LIST, decide, NOW), add])
 
         def work() -> None:
             next(works)()
 
-        in_threads(2, work)
+        run_in_threads(2, work)
         assert (came_between, paper.record(), paper.ids(ACTIVE)) == ([False], list("abc"), ["b", "c"])

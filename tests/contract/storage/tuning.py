@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers.sessions.models import Savings
-from langmem_tiers.testing.threads import in_threads
-from langmem_tiers.tuning.models import Snapshot, TuningParameters, TuningState
+from langmem_tiers.testing.threads import run_in_threads
+from langmem_tiers.tuning.models import TuningParameters, TuningSnapshot, TuningState
 from tests.contract.storage.base import HOSTILE_NAMES, NOW, StoreConformance, Stores
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ LEARNED = TuningParameters(
 )
 
 
-def snapshot(number: int = 0, reason: str = "") -> Snapshot:
+def snapshot(number: int = 0, reason: str = "") -> TuningSnapshot:
     """A run that can be told from others."""
-    return Snapshot(
+    return TuningSnapshot(
         created_at=NOW + timedelta(minutes=2 * number, microseconds=number),
         tokens_before=150_000 + number,
         tokens_after=120_000,
@@ -52,7 +52,7 @@ class TuningStoreConformance(StoreConformance):
 
     def test_nothing_is_remembered_at_first(self, tuning: TuningStore, namespace: NamespacePath) -> None:
         assert tuning.load(namespace) is None
-        assert tuning.snapshots(namespace, 9) == ()
+        assert tuning.list_snapshots(namespace, 9) == ()
         assert tuning.take_savings(namespace) == Savings()
 
     @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ class TuningStoreConformance(StoreConformance):
             TuningState(parameters=LEARNED, runs=45, tokens_saved=125_000),
             TuningState(
                 parameters=LEARNED,
-                previous=TuningParameters(),
-                since=NOW + timedelta(microseconds=1),
+                previous_parameters=TuningParameters(),
+                last_full_run_at=NOW + timedelta(microseconds=1),
                 runs=1,
                 tokens_saved=-7,
             ),
@@ -81,7 +81,11 @@ class TuningStoreConformance(StoreConformance):
         self, tuning: TuningStore, namespace: NamespacePath
     ) -> None:
         on_trial = TuningState(
-            parameters=LEARNED, previous=TuningParameters(), since=LATER, runs=1, tokens_saved=5
+            parameters=LEARNED,
+            previous_parameters=TuningParameters(),
+            last_full_run_at=LATER,
+            runs=1,
+            tokens_saved=5,
         )
         settled = TuningState(parameters=TuningParameters(), runs=2, tokens_saved=9)
         for state in (on_trial, settled):
@@ -94,8 +98,8 @@ class TuningStoreConformance(StoreConformance):
         runs = [snapshot(n, f"run {n}: \0 \ud83d é 😀") for n in range(5)]
         for run in runs:
             tuning.save(namespace, TuningState(parameters=LEARNED), run, keep=9)
-        assert tuning.snapshots(namespace, 9) == tuple(reversed(runs))
-        assert tuning.snapshots(namespace, 2) == (runs[4], runs[3])
+        assert tuning.list_snapshots(namespace, 9) == tuple(reversed(runs))
+        assert tuning.list_snapshots(namespace, 2) == (runs[4], runs[3])
 
     def test_snapshots_are_turned_over_page_by_page(
         self, tuning: TuningStore, namespace: NamespacePath
@@ -104,8 +108,8 @@ class TuningStoreConformance(StoreConformance):
         for run in runs:
             tuning.save(namespace, TuningState(parameters=LEARNED), run, keep=9)
             tuning.save((*namespace, "other"), TuningState(parameters=LEARNED), snapshot(9), keep=9)
-        found, before = list[Snapshot](), None
-        while page := tuning.snapshot_page(namespace, before=before, limit=2):
+        found, before = list[TuningSnapshot](), None
+        while page := tuning.list_snapshot_page(namespace, before=before, limit=2):
             assert len(page) <= 2
             found += [one.snapshot for one in page]
             before = page[-1].key
@@ -119,10 +123,10 @@ class TuningStoreConformance(StoreConformance):
             tuning.save(other, state, snapshot(n), keep=9)
         for n in range(7):
             tuning.save(namespace, state, snapshot(n), keep=3)
-        assert tuning.snapshots(namespace, 99) == tuple(snapshot(n) for n in (6, 5, 4))
-        assert tuning.snapshots(other, 99) == tuple(snapshot(n) for n in (3, 2, 1, 0))
+        assert tuning.list_snapshots(namespace, 99) == tuple(snapshot(n) for n in (6, 5, 4))
+        assert tuning.list_snapshots(other, 99) == tuple(snapshot(n) for n in (3, 2, 1, 0))
         tuning.save(namespace, state, snapshot(7), keep=1)
-        assert tuning.snapshots(namespace, 99) == (snapshot(7),)
+        assert tuning.list_snapshots(namespace, 99) == (snapshot(7),)
 
     def test_tenants_never_meet(self, tuning: TuningStore, namespace: NamespacePath) -> None:
         for number, name in enumerate(HOSTILE_NAMES):
@@ -132,7 +136,7 @@ class TuningStoreConformance(StoreConformance):
         for number, name in enumerate(HOSTILE_NAMES):
             own = (*namespace, name)
             assert tuning.load(own) == TuningState(parameters=LEARNED, runs=number)
-            assert tuning.snapshots(own, 99) == (snapshot(number),)
+            assert tuning.list_snapshots(own, 99) == (snapshot(number),)
             assert tuning.take_savings(own) == Savings(tokens=number)
         assert tuning.load(namespace) is None
 
@@ -147,11 +151,11 @@ class TuningStoreConformance(StoreConformance):
             start.wait()
             tuning.save(namespace, state, snapshot(number), keep=99)
 
-        in_threads(THREADS, save)
+        run_in_threads(THREADS, save)
         state = tuning.load(namespace)
         assert state is not None
         assert state.runs == state.tokens_saved
-        assert len(tuning.snapshots(namespace, 99)) == THREADS
+        assert len(tuning.list_snapshots(namespace, 99)) == THREADS
 
     def test_savings_add_up_and_are_taken_once(self, tuning: TuningStore, namespace: NamespacePath) -> None:
         tuning.add_savings(namespace, Savings(tokens=100, compressed=1), NOW)
@@ -169,7 +173,7 @@ class TuningStoreConformance(StoreConformance):
             for _ in range(5):
                 tuning.add_savings(namespace, one, NOW)
 
-        in_threads(THREADS, save)
+        run_in_threads(THREADS, save)
         total = 5 * THREADS
         assert tuning.take_savings(namespace) == Savings(
             tokens=10 * total, compressed=3 * total, dropped=2 * total, promoted=total
@@ -186,7 +190,7 @@ class TuningStoreConformance(StoreConformance):
                 tuning.add_savings(namespace, Savings(tokens=1), NOW)
                 taken.append(tuning.take_savings(namespace))
 
-        in_threads(THREADS, add_and_take)
+        run_in_threads(THREADS, add_and_take)
         taken.append(tuning.take_savings(namespace))
         assert sum(savings.tokens for savings in taken) == 5 * THREADS
 
@@ -195,7 +199,7 @@ class TuningStoreConformance(StoreConformance):
     ) -> None:
         tuning.add_savings(namespace, Savings(tokens=7), NOW)
         assert tuning.load(namespace) is None
-        state = TuningState(parameters=LEARNED, previous=TuningParameters(), runs=3)
+        state = TuningState(parameters=LEARNED, previous_parameters=TuningParameters(), runs=3)
         tuning.save(namespace, state, snapshot(), keep=9)
         assert tuning.take_savings(namespace) == Savings(tokens=7)
         assert tuning.load(namespace) == state
@@ -208,51 +212,53 @@ class TuningStoreConformance(StoreConformance):
             tuning.save(path, state, snapshot(), keep=9)
             tuning.add_savings(path, Savings(tokens=7), NOW)
         stores.sessions.delete_namespace(namespace)
-        stores.sessions.open(namespace, "anew", NOW)
+        stores.sessions.get_or_create(namespace, "anew", NOW)
         assert tuning.load(namespace) is None
-        assert tuning.snapshots(namespace, 9) == ()
+        assert tuning.list_snapshots(namespace, 9) == ()
         assert tuning.take_savings(namespace) == Savings()
         assert tuning.load(child) == state
-        assert tuning.snapshots(child, 9) == (snapshot(),)
+        assert tuning.list_snapshots(child, 9) == (snapshot(),)
         assert tuning.take_savings(child) == Savings(tokens=7)
 
     def test_a_lease_has_one_holder_who_may_renew_it(self, tuning: TuningStore, lease: str) -> None:
-        assert tuning.acquire(lease, "ours", NOW, LATER)
-        assert not tuning.acquire(lease, "theirs", NOW, LATER)
-        assert tuning.acquire(lease, "ours", NOW, LATER + timedelta(minutes=1))
-        assert not tuning.acquire(lease, "theirs", LATER, LATER + timedelta(minutes=9))
+        assert tuning.acquire_lease(lease, "ours", NOW, LATER)
+        assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
+        assert tuning.acquire_lease(lease, "ours", NOW, LATER + timedelta(minutes=1))
+        assert not tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
 
     def test_a_lease_that_ran_out_is_taken(self, tuning: TuningStore, lease: str) -> None:
-        tuning.acquire(lease, "ours", NOW, LATER)
+        tuning.acquire_lease(lease, "ours", NOW, LATER)
         almost = LATER - timedelta(microseconds=1)
-        assert not tuning.acquire(lease, "theirs", almost, LATER + timedelta(minutes=9))
-        assert tuning.acquire(lease, "theirs", LATER, LATER + timedelta(minutes=9))
-        assert not tuning.acquire(lease, "ours", LATER, LATER + timedelta(minutes=9))
+        assert not tuning.acquire_lease(lease, "theirs", almost, LATER + timedelta(minutes=9))
+        assert tuning.acquire_lease(lease, "theirs", LATER, LATER + timedelta(minutes=9))
+        assert not tuning.acquire_lease(lease, "ours", LATER, LATER + timedelta(minutes=9))
 
     def test_a_lease_that_is_given_back_is_free(self, tuning: TuningStore, lease: str) -> None:
-        tuning.acquire(lease, "ours", NOW, LATER)
-        tuning.release(lease, "ours")
-        assert tuning.acquire(lease, "theirs", NOW, LATER)
+        tuning.acquire_lease(lease, "ours", NOW, LATER)
+        tuning.release_lease(lease, "ours")
+        assert tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
     def test_nobody_gives_back_what_is_somebody_elses(self, tuning: TuningStore, lease: str) -> None:
-        tuning.release(lease, "theirs")
-        tuning.acquire(lease, "ours", NOW, LATER)
-        tuning.release(lease, "theirs")
-        assert not tuning.acquire(lease, "theirs", NOW, LATER)
+        tuning.release_lease(lease, "theirs")
+        tuning.acquire_lease(lease, "ours", NOW, LATER)
+        tuning.release_lease(lease, "theirs")
+        assert not tuning.acquire_lease(lease, "theirs", NOW, LATER)
 
     def test_leases_are_told_by_how_their_names_begin(self, tuning: TuningStore, lease: str) -> None:
         for name in HOSTILE_NAMES:
-            tuning.acquire(f"{lease} {name}", "ours", NOW, LATER)
-        tuning.acquire(f"{lease}%", "ours", NOW, NOW)
-        assert tuning.leases(f"{lease} ") == {f"{lease} {name}": LATER for name in HOSTILE_NAMES}
-        assert tuning.leases(f"{lease}%") == {f"{lease}%": NOW}  # also those that ran out
-        assert tuning.leases(f"{lease}_") == {}
+            tuning.acquire_lease(f"{lease} {name}", "ours", NOW, LATER)
+        tuning.acquire_lease(f"{lease}%", "ours", NOW, NOW)
+        assert tuning.list_leases(f"{lease} ") == {f"{lease} {name}": LATER for name in HOSTILE_NAMES}
+        assert tuning.list_leases(f"{lease}%") == {f"{lease}%": NOW}  # also those that ran out
+        assert tuning.list_leases(f"{lease}_") == {}
 
     def test_lease_names_match_exactly(self, tuning: TuningStore, lease: str) -> None:
         for name in HOSTILE_NAMES:
-            assert tuning.acquire(f"{lease} {name}", "ours", NOW, LATER)
-        tuning.release(f"{lease} a", "ours")
-        free = [name for name in HOSTILE_NAMES if tuning.acquire(f"{lease} {name}", "theirs", NOW, LATER)]
+            assert tuning.acquire_lease(f"{lease} {name}", "ours", NOW, LATER)
+        tuning.release_lease(f"{lease} a", "ours")
+        free = [
+            name for name in HOSTILE_NAMES if tuning.acquire_lease(f"{lease} {name}", "theirs", NOW, LATER)
+        ]
         assert free == ["a"]
 
     @pytest.mark.parametrize("has_run_out", [False, True], ids=["new", "run out"])
@@ -260,15 +266,15 @@ class TuningStoreConformance(StoreConformance):
         self, tuning: TuningStore, lease: str, *, has_run_out: bool
     ) -> None:
         if has_run_out:
-            tuning.acquire(lease, "gone", NOW - timedelta(minutes=10), NOW)
+            tuning.acquire_lease(lease, "gone", NOW - timedelta(minutes=10), NOW)
         start, holders, won = threading.Barrier(THREADS), count(), list[str]()
 
         def compete() -> None:
             holder = f"holder {next(holders)}"
             start.wait()
-            if tuning.acquire(lease, holder, NOW, LATER):
+            if tuning.acquire_lease(lease, holder, NOW, LATER):
                 won.append(holder)
 
-        in_threads(THREADS, compete)
+        run_in_threads(THREADS, compete)
         (winner,) = won
-        assert tuning.acquire(lease, winner, NOW, LATER)
+        assert tuning.acquire_lease(lease, winner, NOW, LATER)
