@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests import shared_servers
 from tests.backends import BACKENDS, config_of, open_backend_engine, url_of
-from tests.examples import FAST_EXAMPLES, THOROUGH_EXAMPLES
+from tests.hypothesis_settings import FAST_EXAMPLES, THOROUGH_EXAMPLES
 from tests.shared_servers import PostgresDatabases
 
 if TYPE_CHECKING:

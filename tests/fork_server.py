@@ -19,18 +19,18 @@ _PRELOADED = (
     "pytest",  # without xdist it is the main module, which each child imports
     "snowballstemmer",
     "sqlalchemy.dialects.postgresql",
-    "tests.backup.children",
+    "tests.backup.child_processes",
     "tests.faults.agent_writer",
     "tests.faults.batch_writer",
     "tests.faults.context_writer",
-    "tests.faults.forgetters",
+    "tests.faults.erasure_processes",
     "tests.faults.list_writers",
     "tests.faults.memory_writers",
     "tests.faults.pool_writers",
-    "tests.faults.starters",
+    "tests.faults.engine_starter",
     "tests.faults.thread_writers",
-    "tests.faults.writer",
-    "tests.facts.learners",
+    "tests.faults.message_writer",
+    "tests.facts.learning_processes",
     "tests.integrations.store_writer",
 )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langmem_tiers_langchain.history import TieredChatMessageHistory
     from langmem_tiers_langchain.middleware import MiddlewareStats, TieredMemoryMiddleware
     from langmem_tiers_langchain.models import LangChainModel
-    from langmem_tiers_langchain.offline import OfflineEmbeddings
+    from langmem_tiers_langchain.offline_embeddings import OfflineEmbeddings
     from langmem_tiers_langchain.retriever import TieredMemoryRetriever
     from langmem_tiers_langchain.store import TieredStore
     from langmem_tiers_langchain.tasks import TieredTaskMiddleware
@@ -42,7 +42,7 @@ _MODULES = {
     "LangChainEmbedder": "embeddings",
     "LangChainModel": "models",
     "MiddlewareStats": "middleware",
-    "OfflineEmbeddings": "offline",
+    "OfflineEmbeddings": "offline_embeddings",
     "TieredChatMessageHistory": "history",
     "TieredConversationMemory": "classic",
     "TieredMemoryMiddleware": "middleware",

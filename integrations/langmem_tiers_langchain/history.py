@@ -15,10 +15,10 @@ from langmem_tiers.common.namespaces import check_name
 from langmem_tiers.errors import InvalidInputError, StorageError
 from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace, to_token_budget
 from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
-from langmem_tiers_langchain.contexts import is_from_memory, to_context_messages, to_record_messages
+from langmem_tiers_langchain.context_messages import is_from_memory, to_context_messages, to_record_messages
 from langmem_tiers_langchain.convert import to_draft
-from langmem_tiers_langchain.storing import store_messages
-from langmem_tiers_langchain.values import decode_base_message
+from langmem_tiers_langchain.message_codec import decode_base_message
+from langmem_tiers_langchain.recorder import store_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.constants import TAG_NOSTREAM
 
 from langmem_tiers.errors import InvalidInputError, LangmemTiersError
-from langmem_tiers_langchain.marks import SOURCE_METADATA
+from langmem_tiers_langchain.message_source import SOURCE_METADATA
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, field_validator
 
@@ -12,14 +13,19 @@ from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.common.recall_strategy import Strategy, check_strategy
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - pydantic checks the field by it
 from langmem_tiers.errors import InvalidInputError
+from langmem_tiers.integration_kit.hit_metadata import build_hit_metadata
 from langmem_tiers.recall.models import RecallFilters
-from langmem_tiers_langchain.hits import to_document
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
-    from langchain_core.documents import Document
 
     from langmem_tiers.common.namespaces import NamespacePath
+    from langmem_tiers.recall.models import Hit
+
+
+def to_document(hit: Hit) -> Document:
+    """A memory as a document; its metadata is plain JSON, without what is not known."""
+    return Document(page_content=hit.entry.content, id=hit.entry.id, metadata=build_hit_metadata(hit))
 
 
 class TieredMemoryRetriever(BaseRetriever):

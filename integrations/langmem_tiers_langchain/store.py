@@ -3,30 +3,202 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store import base
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    ensure_embeddings,
+    get_text_at_path,
+)
 
 from langmem_tiers.engine import MemoryEngine
-from langmem_tiers.errors import InvalidConfigError
-from langmem_tiers_langchain.store_embedder import CALLER_LOOP, build_index_embedder
-from langmem_tiers_langchain.store_ops import (
-    WHOLE_VALUE_PATH,
-    check_op,
-    to_item_change,
-    to_namespace_matches,
-    to_search_item,
-    to_store_item,
-)
+from langmem_tiers.errors import InvalidConfigError, InvalidInputError
+from langmem_tiers.items.models import ItemChange, NamespaceMatch
+from langmem_tiers.recall.item_index import to_search_text
+from langmem_tiers_langchain.embeddings import LangChainEmbedder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from langchain_core.embeddings import Embeddings
-    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
+    from langgraph.store.base import IndexConfig, MatchCondition, Op, Result, TTLConfig
+
+    import langmem_tiers.items.models as ours
+
+
+T = TypeVar("T")
+CALLER_LOOP: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
+    "langmem_tiers_caller_loop", default=None
+)
+"""The loop that waits for the store; clients of an async embedding function may be bound to it."""
+
+
+def build_index_embedder(index: Mapping[str, Any]) -> tuple[Embeddings, LangChainEmbedder]:
+    """The model of an index configuration, as LangChain knows it and as the engine does.
+
+    Raises:
+        InvalidConfigError: It has no such model, or dimensions that make no sense.
+    """
+    try:
+        embeddings = ensure_embeddings(index["embed"])
+    except (ImportError, ValueError) as error:
+        raise InvalidConfigError(
+            f"the embed of the index cannot be used ({error}): give Embeddings, a function or 'provider:model'"
+        ) from error
+    identity = index.get("identity") or _find_identity(embeddings)
+    function = getattr(embeddings, "afunc", None)
+    model: Any = embeddings if function is None else _BlockingEmbeddings(embeddings)
+    return embeddings, LangChainEmbedder(model, identity=identity, dimension=index.get("dims"))
+
+
+class _BlockingEmbeddings:
+    """An async model for callers that wait."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self._embeddings = embeddings
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector per text."""
+        return _wait_for(self._embeddings.aembed_documents(texts))
+
+    def embed_query(self, text: str) -> list[float]:
+        """One vector."""
+        return _wait_for(self._embeddings.aembed_query(text))
+
+
+def _wait_for(answer: Coroutine[Any, Any, T]) -> T:
+    loop = CALLER_LOOP.get()
+    if loop is None:
+        return asyncio.run(answer)  # in a thread of the embedder's own, so no loop runs here
+    return asyncio.run_coroutine_threadsafe(answer, loop).result()
+
+
+def _find_identity(embeddings: Embeddings) -> str:
+    function = getattr(embeddings, "func", None) or getattr(embeddings, "afunc", None)
+    if function is not None:
+        named = function if hasattr(function, "__qualname__") else type(function)
+        return f"{named.__module__}.{named.__qualname__}"
+    try:
+        return LangChainEmbedder(embeddings).identity
+    except InvalidConfigError:  # nothing names the model: its class is all there is
+        kind = type(embeddings)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+
+WHOLE_VALUE_PATH = "$"
+"""The path of the whole value."""
+
+
+def check_op(op: Op) -> None:
+    """Refuse an operation that names no possible namespace; ``batch`` is called past the checks of ``put``.
+
+    Raises:
+        InvalidNamespaceError: A label is empty, no text, or holds a period or NUL.
+        InvalidInputError: It is no operation.
+    """
+    if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
+        raise InvalidInputError(
+            f"{op!r} is no operation of a store: use GetOp, PutOp, SearchOp, ListNamespacesOp"
+        )
+    validate = getattr(base, "validate_op_namespace", None)  # from langgraph-checkpoint 4.3 on
+    if validate is not None:
+        validate(op)
+    for path in _list_paths(op):
+        _check_labels(path)
+    if isinstance(op, PutOp) and not op.namespace:
+        raise InvalidNamespaceError("a namespace needs at least one label, got (): pass e.g. ('memories',)")
+
+
+def to_item_change(op: PutOp, fields: Sequence[str]) -> ItemChange:
+    """A put or a deletion."""
+    value = op.value
+    return ItemChange(
+        namespace=tuple(op.namespace),
+        key=op.key,
+        value=value,
+        texts=None if value is None else _extract_texts(value, _choose_fields(op, fields)),
+        ttl_seconds=None if op.ttl is None else op.ttl * 60,
+    )
+
+
+def to_namespace_matches(op: ListNamespacesOp) -> list[NamespaceMatch]:
+    """The conditions on namespaces."""
+    return [_to_namespace_match(condition) for condition in op.match_conditions or ()]
+
+
+def to_store_item(item: ours.Item | None) -> Item | None:
+    """An item as LangGraph knows it."""
+    if item is None:
+        return None
+    return Item(
+        value=item.value,
+        key=item.key,
+        namespace=item.namespace,
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+    )
+
+
+def to_search_item(hit: ours.ItemHit) -> SearchItem:
+    """A hit as LangGraph knows it."""
+    item = hit.item
+    return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, hit.score)
+
+
+def _list_paths(op: Op) -> Iterator[tuple[str, ...]]:
+    if isinstance(op, GetOp | PutOp):
+        yield op.namespace
+    elif isinstance(op, SearchOp):
+        yield op.namespace_prefix
+    else:
+        yield from (condition.path for condition in op.match_conditions or ())
+
+
+def _check_labels(path: Sequence[object]) -> None:
+    for label in path:
+        if not isinstance(label, str) or not label or "." in label or "\0" in label:
+            raise InvalidNamespaceError(
+                f"the label {label!r} of {path!r} cannot be one: use a text that is not empty, "
+                "without periods and NUL"
+            )
+
+
+def _choose_fields(op: PutOp, fields: Sequence[str]) -> Sequence[str]:
+    if op.index is None:
+        return fields
+    return () if op.index is False else op.index
+
+
+def _extract_texts(value: Mapping[str, Any], fields: Sequence[str]) -> list[str] | None:
+    if list(fields) == [WHOLE_VALUE_PATH]:
+        return None
+    try:
+        return [text for path in fields for text in _extract_texts_at(value, path)]
+    except (TypeError, ValueError, RecursionError):  # no JSON, which the engine refuses by name
+        return None
+
+
+def _extract_texts_at(value: Mapping[str, Any], path: str) -> list[str]:
+    return [to_search_text(value)] if path == WHOLE_VALUE_PATH else get_text_at_path(value, path)
+
+
+def _to_namespace_match(condition: MatchCondition) -> NamespaceMatch:
+    if condition.match_type not in {"prefix", "suffix"}:
+        raise InvalidInputError(f"unknown match type {condition.match_type!r}: use 'prefix' or 'suffix'")
+    return NamespaceMatch(condition.match_type, tuple(condition.path))
+
 
 _DEFAULT_SWEEP_MINUTES = 5.0
 

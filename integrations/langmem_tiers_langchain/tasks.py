@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, hook_config
 from langchain.tools import ToolRuntime  # noqa: TC002 - the framework reads it from the tool and hands it in
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.errors import GraphBubbleUp
 
 from langmem_tiers.common.checks import check_whole
+from langmem_tiers.common.prompt_fences import TASK_FENCE_OPENING, neutralize_fence_tags, wrap_in_fence
 from langmem_tiers.errors import LangmemTiersError
 from langmem_tiers.integration_kit.lock_registry import LockRegistry
 from langmem_tiers.integration_kit.task_registry import resolve_task_source
@@ -24,11 +25,13 @@ from langmem_tiers.integration_kit.tool_messages import (
     ANSWER_TOOL_DESCRIPTION,
     BLOCK_LIFTED,
     BLOCK_NOT_LIFTED,
+    format_advice,
+    format_stop_message,
     is_block,
 )
-from langmem_tiers_langchain import blocks
-from langmem_tiers_langchain.task_view import insert_before_turn, render_task
-from langmem_tiers_langchain.thread_tasks import ThreadTasks
+from langmem_tiers_langchain.message_edits import prepend_text
+from langmem_tiers_langchain.message_source import SOURCE_METADATA
+from langmem_tiers_langchain.run_location import RunLocator
 from langmem_tiers_langchain.tool_cycles import (
     CycleResult,
     RequestedAction,
@@ -40,17 +43,145 @@ from langmem_tiers_langchain.tool_cycles import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse
-    from langchain_core.messages import ToolMessage
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
     from langmem_tiers.engine import MemoryEngine
+    from langmem_tiers.integration_kit.task_registry import TaskRegistry
     from langmem_tiers.tasks.agent_memory import AgentMemory
-    from langmem_tiers_langchain.identity import Owner
+    from langmem_tiers.tasks.guard_advice import GuardAdvice
+    from langmem_tiers_langchain.run_location import Owner
+
+
+_BLOCKED_KEY = "langmem_tiers_blocked"  # in the additional_kwargs of such a result
+
+
+def build_blocked_result(advice: GuardAdvice, request: ToolCallRequest) -> ToolMessage:
+    """The result of a call that was not made."""
+    return ToolMessage(
+        format_advice(advice),
+        tool_call_id=request.tool_call["id"],
+        name=request.tool_call["name"],
+        status="error",
+        additional_kwargs={_BLOCKED_KEY: True},
+    )
+
+
+def build_stop_update(messages: Sequence[BaseMessage], most: int) -> dict[str, Any] | None:
+    """The end of a run whose model asked for nothing but what is blocked, so many times in a row.
+
+    Args:
+        messages: Of the run.
+        most: Times that it may; 0 for as often as it likes.
+    """
+    if (
+        not most
+        or _count_ignored_rounds(messages) < most
+        or not any(one.additional_kwargs.get(_BLOCKED_KEY) for one in messages)
+    ):
+        return None
+    blocked = next(one for one in reversed(messages) if one.additional_kwargs.get(_BLOCKED_KEY))
+    return {"jump_to": "end", "messages": [AIMessage(format_stop_message(most, str(blocked.text)))]}
+
+
+def _count_ignored_rounds(messages: Sequence[BaseMessage]) -> int:
+    rounds = 0
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and message.tool_calls:
+            rounds += 1
+        elif not _is_refusal(message):
+            break
+    return rounds
+
+
+def _is_refusal(message: BaseMessage) -> bool:
+    is_answer = isinstance(message, ToolMessage) and message.name == ANSWER_TOOL
+    return bool(message.additional_kwargs.get(_BLOCKED_KEY)) or (
+        is_answer and message.text == BLOCK_NOT_LIFTED
+    )
+
+
+class ThreadTasks:
+    """The tasks of threads, each called like its thread.
+
+    Args:
+        tasks: Holds them.
+        namespace: Whose, as for ``TieredMemoryMiddleware``.
+    """
+
+    def __init__(self, tasks: TaskRegistry, namespace: Owner) -> None:
+        self._registry = tasks
+        self._locator = RunLocator(namespace)
+
+    def open_task(
+        self,
+        runtime: Any,  # noqa: ANN401 - of any graph
+        messages: Iterable[BaseMessage],
+        *,
+        afresh: bool = False,
+    ) -> AgentMemory:
+        """The memory of the thread that runs.
+
+        Args:
+            runtime: Of the run.
+            messages: Its state.
+            afresh: Whether to look for what another process did at the task since.
+        """
+        place = self._locator.locate(runtime, messages)
+        return self._registry.open_task(place.namespace, place.session, afresh=afresh)
+
+
+_MAX_TRIES = 5
+"""What is made harmless may take a little more than before."""
+
+
+def render_task(memory: AgentMemory, budget_tokens: int, *, with_history: bool) -> str:
+    """What there is to say about a task, fenced; empty if there is nothing, or no room for it.
+
+    Args:
+        memory: Of the task.
+        budget_tokens: What it may take with its fence.
+        with_history: Whether what was done is told as well, not only warnings.
+    """
+    room = budget_tokens - memory.counter.count(wrap_in_fence([], TASK_FENCE_OPENING))
+    for _ in range(_MAX_TRIES):
+        if room <= 0 or not (said := _render_content(memory, room, with_history=with_history)):
+            break
+        text = wrap_in_fence([neutralize_fence_tags(said)], TASK_FENCE_OPENING)
+        if (excess := memory.counter.count(text) - budget_tokens) <= 0:
+            return text
+        room -= excess
+    return ""
+
+
+def insert_before_turn(messages: Sequence[BaseMessage], text: str) -> list[Any]:
+    """The messages with a text at the beginning of the newest turn of the user or of tools.
+
+    It is inside the turn's first message: a system message there is refused by some providers, anything between a
+    call and its result by all. What comes before stays as it was, which providers cache.
+    """
+    place = len(messages)
+    while place and isinstance(messages[place - 1], ToolMessage):
+        place -= 1
+    if place == len(messages) and messages and isinstance(messages[-1], HumanMessage):
+        place -= 1
+    if place == len(messages):
+        return [*messages, HumanMessage(text, additional_kwargs=dict(SOURCE_METADATA))]
+    return [*messages[:place], prepend_text(messages[place], text), *messages[place + 1 :]]
+
+
+def _render_content(memory: AgentMemory, room: int, *, with_history: bool) -> str:
+    if with_history and memory.working.cycle_count:
+        return memory.format_for_prompt(max_tokens=room)
+    said = "\n".join(memory.warnings())
+    while said and (tokens := memory.counter.count(said)) > room:
+        said = said[: min(len(said) - 1, len(said) * room // tokens)]
+    return said
+
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_WARNINGS = 100
@@ -150,7 +281,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - the framework's
         """End a run that asks for nothing but what is blocked."""
-        return blocks.build_stop_update(state["messages"], self._stop_after)
+        return build_stop_update(state["messages"], self._stop_after)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -257,7 +388,7 @@ class TieredTaskMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except Exception as error:  # noqa: BLE001 - as above
             self._report_failure(error)
             return None
-        return blocks.build_blocked_result(advice, request) if is_block(advice) else None
+        return build_blocked_result(advice, request) if is_block(advice) else None
 
     def _record_result(
         self, memory: AgentMemory, call: RequestedAction, result: object, start: float

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from langmem_tiers_llamaindex.block import TieredMemoryBlock
     from langmem_tiers_llamaindex.chat_store import TieredChatStore
     from langmem_tiers_llamaindex.convert import message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.counters import LlamaIndexCounter
     from langmem_tiers_llamaindex.embeddings import LlamaIndexEmbedder
     from langmem_tiers_llamaindex.engines import attach
     from langmem_tiers_llamaindex.events import MemoryFailedEvent, MemoryRetrievedEvent, MemoryStoredEvent
     from langmem_tiers_llamaindex.memory import TieredMemory
     from langmem_tiers_llamaindex.models import LlamaIndexModel
-    from langmem_tiers_llamaindex.offline import OfflineEmbedding
+    from langmem_tiers_llamaindex.offline_embedding import OfflineEmbedding
     from langmem_tiers_llamaindex.retriever import TieredMemoryRetriever
     from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
     from langmem_tiers_llamaindex.tasks import watch_agent, watch_tools
+    from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
     from langmem_tiers_llamaindex.tools import TieredMemoryToolSpec
     from langmem_tiers_llamaindex.watched_tools import WatchedTool
 
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "LlamaIndexCounter": "counters",
+    "LlamaIndexCounter": "token_counter",
     "LlamaIndexEmbedder": "embeddings",
     "LlamaIndexModel": "models",
     "MemoryFailedEvent": "events",
     "MemoryRetrievedEvent": "events",
     "MemoryStoredEvent": "events",
-    "OfflineEmbedding": "offline",
+    "OfflineEmbedding": "offline_embedding",
     "TieredChatStore": "chat_store",
     "TieredMemory": "memory",
     "TieredMemoryBlock": "block",

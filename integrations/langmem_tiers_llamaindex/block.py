@@ -21,7 +21,7 @@ from langmem_tiers.integration_kit.argument_checks import resolve_namespace
 from langmem_tiers.integration_kit.retry_queue import STORE_ERRORS, get_retry_queue
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers_llamaindex.convert import to_draft
-from langmem_tiers_llamaindex.in_engine import EngineBackedModel
+from langmem_tiers_llamaindex.engines import EngineBackedModel
 from langmem_tiers_llamaindex.placeholders import protect_placeholders
 
 if TYPE_CHECKING:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers.common.archived_session_names import is_archived_name
+from langmem_tiers.common.messages import Role
 from langmem_tiers.errors import SessionNotFoundError, StorageError
 from langmem_tiers.integration_kit.argument_checks import resolve_namespace
 from langmem_tiers.integration_kit.retry_queue import get_retry_queue
 from langmem_tiers.sessions.models import Listing
+from langmem_tiers_llamaindex.conversation_view import ConversationRenderer
 from langmem_tiers_llamaindex.convert import to_draft, to_message
 from langmem_tiers_llamaindex.events import (
     MemoryFailedEvent,
@@ -21,22 +23,54 @@ from langmem_tiers_llamaindex.events import (
     MemoryStoredEvent,
     dispatcher,
 )
-from langmem_tiers_llamaindex.pairs import find_answered_calls
-from langmem_tiers_llamaindex.plain_cut import cut_to_limit
-from langmem_tiers_llamaindex.turns import get_turn_registry
-from langmem_tiers_llamaindex.values import decode_chat_message
-from langmem_tiers_llamaindex.view import ConversationRenderer
+from langmem_tiers_llamaindex.layout import cut_to_limit
+from langmem_tiers_llamaindex.message_codec import decode_chat_message
+from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from langmem_tiers.common.messages import Message, MessageDraft
+    from langmem_tiers.common.messages import Message, MessageDraft, ToolCall
     from langmem_tiers.common.namespaces import NamespacePath
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.session import Session
-    from langmem_tiers_llamaindex.sizes import TokenCountCache
-    from langmem_tiers_llamaindex.turns import TurnState
-    from langmem_tiers_llamaindex.view import RenderedConversation, ViewRequest
+    from langmem_tiers_llamaindex.conversation_view import RenderedConversation, ViewRequest
+    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.turn_state import TurnState
+
+    _AnyMessage: TypeAlias = Message | MessageDraft
+
+
+def find_answered_calls(
+    drafts: Sequence[MessageDraft], before: Callable[[], Sequence[_AnyMessage]]
+) -> list[str | None]:
+    """For each draft, the id of the call whose result it is; None if it is none.
+
+    Args:
+        drafts: What is about to be stored.
+        before: What was said just before; asked only if the drafts begin with a result.
+    """
+    opened: list[ToolCall] = []
+    if drafts and drafts[0].role is Role.TOOL:
+        for message in before():
+            _match_result(message, opened)
+    return [_match_result(draft, opened) for draft in drafts]
+
+
+def _match_result(message: _AnyMessage, opened: list[ToolCall]) -> str | None:
+    if message.role is not Role.TOOL:
+        if message.tool_calls or message.role is Role.USER:
+            opened[:] = message.tool_calls
+        return None
+    told = message.tool_call_id
+    by_id = (call for call in opened if call.id == told)
+    by_name = (call for call in opened if not told or call.name == told)
+    call = next(by_id, None) or next(by_name, None)
+    if call is None:
+        return told
+    opened.remove(call)
+    return call.id
+
 
 _log = logging.getLogger("langmem_tiers")
 _RECOVERABLE_ERRORS = (StorageError, SessionNotFoundError)

@@ -35,8 +35,7 @@ from langmem_tiers.integration_kit.media_token_costs import (
     VIDEO_TOKENS,
 )
 from langmem_tiers.text.token_counting import ContentAwareCounter, count_draft
-from langmem_tiers_llamaindex.placeholders import map_text, restore_placeholders
-from langmem_tiers_llamaindex.values import (
+from langmem_tiers_llamaindex.message_codec import (
     PAYLOAD_KEY,
     build_chat_message,
     build_text_block,
@@ -45,6 +44,7 @@ from langmem_tiers_llamaindex.values import (
     encode_chat_message,
     get_chat_role,
 )
+from langmem_tiers_llamaindex.placeholders import map_text, restore_placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,15 +6,18 @@ written names the engine and holds no secret.
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.engine import MemoryEngine
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langmem_tiers.common.namespaces import NamespacePath
+
 
 _log = logging.getLogger("langmem_tiers")
 _FILE_PREFIX, _URI_PREFIX = "sqlite:///", "file:"
@@ -190,3 +194,37 @@ def _read_reference(reference: object) -> tuple[str, str | None, str | None]:
 def _is_own_url(url: object) -> bool:
     # Other URLs may name a database that is empty each time, such as one in memory.
     return url is None or (isinstance(url, str) and url.startswith((_FILE_PREFIX, "postgresql://")))
+
+
+class EngineBackedModel(BaseModel):
+    """Names and settings around an engine. So it may be copied, written down and read again.
+
+    Args:
+        engine: Where everything is; one in memory, if left out.
+        **data: The fields; a misspelled one is an error.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    # What says where everything is cannot be changed: that would be another one.
+    namespace: list[str] | None = Field(default=None, frozen=True)
+    engine_reference: dict[str, str | None] = Field(default_factory=dict, frozen=True)
+    """Where the engine is found again; without secrets."""
+    _engine: MemoryEngine = PrivateAttr()
+    _namespace_path: tuple[str, ...] | None = PrivateAttr()
+
+    def __init__(self, engine: MemoryEngine | None = None, **data: Any) -> None:  # noqa: ANN401 - the fields
+        found = resolve_store_settings(engine, data)
+        super().__init__(**found.fields)
+        self._engine, self._namespace_path = found.engine, found.namespace
+
+    @property
+    def engine(self) -> MemoryEngine:
+        """Where everything is."""
+        return self._engine
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return copy.copy(self)  # on the same engine: agents copy their state with all memory in it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).model_validate, (self.model_dump(mode="json"),)

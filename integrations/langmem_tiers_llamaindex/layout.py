@@ -12,6 +12,9 @@ from langmem_tiers_llamaindex.convert import get_answered_call_id, get_call_ids
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+
+
 InsertMethod: TypeAlias = Literal["auto", "system", "user"]
 _NON_OPENING_ROLES = (
     MessageRole.ASSISTANT,
@@ -116,3 +119,42 @@ def _add_system_texts(pinned: Sequence[ChatMessage], texts: Sequence[str]) -> li
         return [ChatMessage(role=MessageRole.SYSTEM, blocks=blocks)]
     first = pinned[0].model_copy(update={"blocks": [*pinned[0].blocks, *blocks]})
     return [first, *pinned[1:]]
+
+
+_TOOL_ROLES = (MessageRole.TOOL, MessageRole.FUNCTION)
+
+
+def cut_to_limit(
+    pinned: Sequence[ChatMessage],
+    talk: Sequence[ChatMessage],
+    limit: int,
+    sizes: TokenCountCache,
+    *,
+    is_whole: bool = True,
+) -> tuple[list[ChatMessage], int]:
+    """What is shown, and its tokens.
+
+    The newest message is there in any case, with its tool call if it is the result of one: a model that says that
+    its prompt is too long is better than one that was not asked.
+
+    Args:
+        pinned: What stands before everything.
+        talk: The rest of the conversation, oldest first.
+        limit: Tokens.
+        sizes: Counts them.
+        is_whole: Whether the talk begins where the conversation does.
+    """
+    taken = sizes.count_messages(pinned)
+    inside = find_unsafe_cuts(talk)
+    newest = max(0, len(talk) - 1)
+    while newest > 0 and (newest in inside or talk[newest].role in _TOOL_ROLES):
+        newest -= 1
+    start, tokens = len(talk), taken
+    for place in reversed(range(len(talk))):
+        tokens += sizes.count_message(talk[place])
+        if tokens > limit and place < newest:
+            break
+        is_beginning = can_begin(talk[place]) and place not in inside
+        if place >= newest or is_beginning or (place == 0 and is_whole):
+            start, taken = place, tokens
+    return [*pinned, *talk[start:]], taken

@@ -17,14 +17,14 @@ from langmem_tiers.engine import MemoryEngine
 from langmem_tiers.errors import BudgetExceededError, InvalidInputError
 from langmem_tiers.integration_kit.argument_checks import check_engine, resolve_namespace
 from langmem_tiers_llamaindex.conversation import ChatConversation
-from langmem_tiers_llamaindex.counters import LlamaIndexCounter
+from langmem_tiers_llamaindex.conversation_view import ViewRequest
 from langmem_tiers_llamaindex.engines import build_engine_reference, resolve_engine
 from langmem_tiers_llamaindex.events import dispatcher
 from langmem_tiers_llamaindex.layout import InsertMethod  # noqa: TC001 - pydantic reads it
-from langmem_tiers_llamaindex.sizes import get_token_count_cache
 from langmem_tiers_llamaindex.sync_chat_store import TieredSyncChatStore
-from langmem_tiers_llamaindex.turns import get_turn_registry
-from langmem_tiers_llamaindex.view import ViewRequest
+from langmem_tiers_llamaindex.token_count_cache import get_token_count_cache
+from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
+from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,8 +12,8 @@ from pydantic import PrivateAttr
 
 from langmem_tiers.engine import MemoryEngine  # noqa: TC001 - it is in a signature that pydantic reads
 from langmem_tiers.sessions.models import Listing
-from langmem_tiers_llamaindex.in_engine import EngineBackedModel
-from langmem_tiers_llamaindex.lists import KeyedMessageLists
+from langmem_tiers_llamaindex.engines import EngineBackedModel
+from langmem_tiers_llamaindex.keyed_lists import KeyedMessageLists
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatMessage

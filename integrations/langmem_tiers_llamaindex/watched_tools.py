@@ -22,11 +22,11 @@ from langmem_tiers.integration_kit.tool_messages import (
     is_block,
 )
 from langmem_tiers.tasks.models import Thought
-from langmem_tiers_llamaindex.task_blocks import build_blocked_output
 from langmem_tiers_llamaindex.task_calls import (
     HANDOFF,
     WatchedCall,
     append_text,
+    build_blocked_output,
     build_watched_call,
     describe_value,
     to_outcome,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langmem_tiers.tasks.guard_advice import GuardAdvice
-    from langmem_tiers_llamaindex.task_runs import TaskWatcher
+    from langmem_tiers_llamaindex.task_watcher import TaskWatcher
 
 _log = logging.getLogger("langmem_tiers")
 

@@ -20,8 +20,8 @@ from langmem_tiers import (
     NewerBackupError,
     NotABackupError,
 )
-from tests.backup.filled import fill, open_small_engine, read_lines, read_records
-from tests.examples import examples
+from tests.backup.sample_memory import fill, open_small_engine, read_lines, read_records
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

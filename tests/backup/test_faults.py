@@ -23,8 +23,8 @@ from langmem_tiers import (
     StorageFullError,
 )
 from tests.backends import POSTGRES
-from tests.backup.children import BATCH, backup_and_hang, restore_and_hang, write_batches
-from tests.backup.filled import fill, open_small_engine, read_lines, read_records
+from tests.backup.child_processes import BATCH, backup_and_hang, restore_and_hang, write_batches
+from tests.backup.sample_memory import fill, open_small_engine, read_lines, read_records
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 
@@ -138,7 +138,7 @@ def test_a_backup_that_has_no_room_leaves_nothing_behind(new_url: NewUrl, tmp_pa
     target = tmp_path / "backups" / "b.gz"
     target.parent.mkdir()
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.backup.children", url, str(target)],
+        [sys.executable, "-m", "tests.backup.child_processes", url, str(target)],
         capture_output=True,
         text=True,
         check=True,

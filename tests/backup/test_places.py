@@ -18,7 +18,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from tests.backends import POSTGRES
-from tests.backup.filled import fill, open_small_engine, read_lines, read_records
+from tests.backup.sample_memory import fill, open_small_engine, read_lines, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path

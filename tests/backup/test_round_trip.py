@@ -22,8 +22,8 @@ from langmem_tiers.backup.tables import (
 from langmem_tiers.storage.column_types import TextVector
 from langmem_tiers.text.tokenize import extract_terms
 from tests.backends import POSTGRES
-from tests.backup.filled import fill, open_small_engine, read_records
-from tests.examples import examples
+from tests.backup.sample_memory import fill, open_small_engine, read_records
+from tests.hypothesis_settings import examples
 from tests.properties.test_round_trip import any_json, any_text, drafts, hostile
 
 if TYPE_CHECKING:

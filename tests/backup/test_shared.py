@@ -10,7 +10,7 @@ from langmem_tiers import InvalidInputError, MemoryEngine
 from langmem_tiers.backup.models import BackupScope
 from langmem_tiers.backup.tables import belongs_to_namespace, build_scope_condition, get_backup_tables
 from tests.backends import POSTGRES
-from tests.backup.filled import open_small_engine
+from tests.backup.sample_memory import open_small_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

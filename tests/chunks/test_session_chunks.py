@@ -21,7 +21,7 @@ from langmem_tiers.config import LearningConfig
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_FILE_AND_SERVER
-from tests.facts.learners import SESSION, TENANT, learn_together, run_together
+from tests.facts.learning_processes import SESSION, TENANT, learn_together, run_together
 
 if TYPE_CHECKING:
     from langmem_tiers import Chunk, Session

@@ -13,7 +13,7 @@ from langmem_tiers.config import SummaryConfig, SummaryStrategy
 from langmem_tiers.errors import InvalidConfigError
 from langmem_tiers.testing import ScriptedLLM
 from langmem_tiers.text.token_counting import CharCounter, ContentAwareCounter
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.messages import COUNTER, message
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 from langmem_tiers.common.namespaces import format_namespace, parse_namespace
 from langmem_tiers.errors import InvalidNameError
-from tests.cli.running import run
+from tests.cli.command_runner import run
 
 if TYPE_CHECKING:
     from pathlib import Path

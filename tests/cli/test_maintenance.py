@@ -12,7 +12,7 @@ import pytest
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.common.clock import SystemClock
 from langmem_tiers.common.leases import Lease
-from tests.cli.running import run
+from tests.cli.command_runner import run
 
 if TYPE_CHECKING:
     from pathlib import Path

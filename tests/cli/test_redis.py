@@ -11,7 +11,7 @@ from benchmarks.servers import TemporaryRedis
 from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.cli import targets
 from langmem_tiers.common.clock import SystemClock
-from tests.cli.running import run
+from tests.cli.command_runner import run
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

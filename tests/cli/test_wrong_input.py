@@ -15,7 +15,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.cli import main
-from tests.cli.running import run
+from tests.cli.command_runner import run
 
 SECRETS = (
     "postgresql:///db?host=/nowhere&password=s3cret",

@@ -12,7 +12,7 @@ from benchmarks.growth_texts import PAGE_UNITS, page_of
 from langmem_tiers.compression.tool_output.compressor import ContextCompressor
 from langmem_tiers.compression.tool_output.models import CompressedExtraction, CompressionContentType
 from langmem_tiers.compression.tool_output.urls import MAX_URLS, ExtractedUrls, extract_all_urls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 compressor = ContextCompressor()
 NAMES = "abcXYZ0189-_äöüéñ中文страница"

@@ -25,7 +25,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.testing import FrozenClock, HashEmbedder, seeded_ids
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from langmem_tiers import (
 from langmem_tiers.common.messages import SUMMARY_PREFIX, Role
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.messages import COUNTER
 
 if TYPE_CHECKING:

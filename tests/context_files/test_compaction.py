@@ -15,7 +15,7 @@ from langmem_tiers.context_files.models import ActiveTask, ContextData, HistoryE
 from langmem_tiers.context_files.store_models import CompactionConfig
 from langmem_tiers.testing import ScriptedLLM
 from tests.context_files.test_context_data import CONTEXTS
-from tests.counting import count_function_calls
+from tests.work_counters import count_function_calls
 
 if TYPE_CHECKING:
     from langmem_tiers.common.json_values import JsonValue

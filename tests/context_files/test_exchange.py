@@ -17,7 +17,7 @@ from langmem_tiers.context_files.service import ContextFiles, _build_endpoint
 from langmem_tiers.testing import FrozenClock, seeded_ids
 from tests.context_files.test_context_data import CONTEXTS, FILE, SESSION, parsed
 from tests.contract.storage.context_files import full
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

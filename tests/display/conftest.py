@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.display.pages import Memory, small_memory
+from tests.display.html_page import Memory, small_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

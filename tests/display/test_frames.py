@@ -31,7 +31,7 @@ from langmem_tiers.display.frames import COLUMNS, frame
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.display.pages import Memory
+    from tests.display.html_page import Memory
 
 pytestmark = pytest.mark.xdist_group("notebook")  # they share one memory
 UTC_TIMES = "datetime64[us, UTC]"

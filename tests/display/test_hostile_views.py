@@ -33,8 +33,8 @@ from langmem_tiers import (
     TuningSnapshot,
 )
 from langmem_tiers.display.displayable import DisplayableTuple
-from tests.display.pages import Page, page_of
-from tests.examples import examples
+from tests.display.html_page import Page, page_of
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from tests.display.pages import Memory
+    from tests.display.html_page import Memory
 
 pytestmark = pytest.mark.xdist_group("notebook")  # they share one memory
 NOW = datetime(2025, 1, 15, tzinfo=UTC)

@@ -11,8 +11,8 @@ from IPython.core.formatters import DisplayFormatter
 import langmem_tiers
 from langmem_tiers import Context, EngineConfig, Hit, MemoryEngine, MessageDraft, SitemapGraph, TokenBudget
 from langmem_tiers.display.displayable import DisplayableTuple, NotebookDisplayable
-from tests.counting import count_statements
-from tests.display.pages import Memory, page_of
+from tests.display.html_page import Memory, page_of
+from tests.work_counters import count_statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langmem_tiers import MemoryEngine, TokenBudget
-from tests.display.pages import page_of
+from tests.display.html_page import page_of
 
 if TYPE_CHECKING:
     from pathlib import Path

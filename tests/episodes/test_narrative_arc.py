@@ -15,8 +15,8 @@ from langmem_tiers.episodes.narrative_arc import (
     build_narrative_arc,
     merge_overlapping_episodes,
 )
-from tests.counting import count_function_calls
 from tests.messages import NOW
+from tests.work_counters import count_function_calls
 
 if TYPE_CHECKING:
     from random import Random

@@ -18,7 +18,15 @@ from langmem_tiers import (
 )
 from langmem_tiers.context_files.models import ContextData
 from langmem_tiers.context_files.sql_store import SqlContextStore
-from tests.erasing import OTHER, SECRET, add_conversation, dump, fill, make_tool_call, open_test_engine
+from tests.erasure_helpers import (
+    OTHER,
+    SECRET,
+    add_conversation,
+    dump,
+    fill,
+    make_tool_call,
+    open_test_engine,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ from langmem_tiers import (
 from langmem_tiers.common.leases import Lease, LeaseKind
 from langmem_tiers.common.namespaces import CONTEXT_FILES_LABEL
 from langmem_tiers.storage.schema import leases
-from tests.erasing import SECRET
+from tests.erasure_helpers import SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from langmem_tiers.long_term.records import CursorMove, LearningCursor, MemoryWr
 from langmem_tiers.long_term.service import LongTerm
 from langmem_tiers.testing import FrozenClock, ScriptedLLM, seeded_ids
 from langmem_tiers.testing.threads import run_in_threads
-from tests.facts.learners import SESSION, STATEMENTS, TENANT, learn_until, run
+from tests.facts.learning_processes import SESSION, STATEMENTS, TENANT, learn_until, run
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

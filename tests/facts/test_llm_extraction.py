@@ -14,9 +14,9 @@ from langmem_tiers.compression.lenient_json import find_objects
 from langmem_tiers.compression.llm_fallback import BoundedModel
 from langmem_tiers.facts.llm_extraction import LlmFactExtractor
 from langmem_tiers.testing import ScriptedLLM
-from tests.counting import count_function_calls
 from tests.messages import message
 from tests.waiting import LIMIT_SECONDS
+from tests.work_counters import count_function_calls
 
 if TYPE_CHECKING:
     from langmem_tiers.facts.models import ExtractionResult

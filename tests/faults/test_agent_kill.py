@@ -10,7 +10,7 @@ import pytest
 
 from langmem_tiers import AdviceLevel, AgentMemory, MemoryEngine
 from tests.faults.agent_writer import HOME, STUCK, TASK, count_steps, do_step, work_until_killed
-from tests.faults.killing import pause, start
+from tests.faults.killable_child import pause, start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import pytest
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.sessions.write_ahead_file import JsonLinesUnsavedFileStore
 from tests.faults.batch_writer import make_batch_draft, write_until_killed
-from tests.faults.killing import Child, pause, start
-from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.faults.disk_backends import QUICKLY_ON_SQLITE
+from tests.faults.killable_child import Child, pause, start
 from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 

@@ -22,7 +22,7 @@ from tests.faults.context_writer import (
     save_until_killed,
     save_until_step,
 )
-from tests.faults.killing import pause, start
+from tests.faults.killable_child import pause, start
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

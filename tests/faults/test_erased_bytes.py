@@ -18,7 +18,15 @@ from langmem_tiers.erasure.models import ErasedCounts
 from langmem_tiers.erasure.scrub import PendingScrub
 from langmem_tiers.maintenance import repository
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import OTHER, SECRET, dump, fill, find_files_with, find_tables_with, open_test_engine
+from tests.erasure_helpers import (
+    OTHER,
+    SECRET,
+    dump,
+    fill,
+    find_files_with,
+    find_tables_with,
+    open_test_engine,
+)
 from tests.shared_servers import new_folder
 from tests.waiting import LIMIT_SECONDS
 

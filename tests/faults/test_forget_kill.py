@@ -14,8 +14,8 @@ from sqlalchemy import delete
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import leases
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import OTHER, SECRET, fill, find_files_with, find_tables_with, open_test_engine
-from tests.faults.forgetters import (
+from tests.erasure_helpers import OTHER, SECRET, fill, find_files_with, find_tables_with, open_test_engine
+from tests.faults.erasure_processes import (
     AGED,
     STEPS,
     create_later_clock,
@@ -24,7 +24,7 @@ from tests.faults.forgetters import (
     retain_together,
     retain_until_killed,
 )
-from tests.faults.killing import pause, start
+from tests.faults.killable_child import pause, start
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

@@ -14,7 +14,7 @@ import pytest
 
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError
 from langmem_tiers.testing import HashEmbedder
-from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.faults.disk_backends import QUICKLY_ON_SQLITE
 from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 

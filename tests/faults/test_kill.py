@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langmem_tiers import MemoryEngine
-from tests.faults.killing import pause, start, wait_for_next
-from tests.faults.writer import make_draft, write_until_killed
+from tests.faults.killable_child import pause, start, wait_for_next
+from tests.faults.message_writer import make_draft, write_until_killed
 
 if TYPE_CHECKING:
     from pathlib import Path

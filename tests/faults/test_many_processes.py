@@ -13,8 +13,8 @@ import pytest
 from langmem_tiers import EntryDraft, MemoryEngine, MessageDraft
 from langmem_tiers.storage.schema import SCHEMA_VERSION
 from langmem_tiers.testing import FrozenClock, HashEmbedder
-from tests.faults.starters import start_and_add
-from tests.faults.together import run_at_once
+from tests.faults.engine_starter import start_and_add
+from tests.faults.parallel_children import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from langmem_tiers import MemoryEngine
+from tests.faults.parallel_children import run_at_once
 from tests.faults.thread_writers import write_in_threads
-from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 
 pytestmark = pytest.mark.fault

@@ -19,10 +19,10 @@ from langmem_tiers.facts.models import FactState
 from langmem_tiers.long_term.models import EntryDraft, EntryFilters, Outcome, RelationKind
 from langmem_tiers.long_term.records import Access, MemoryWrite
 from langmem_tiers.testing.threads import run_in_threads
-from tests.faults.killing import pause, start
+from tests.faults.disk_backends import QUICKLY_ON_SQLITE
+from tests.faults.killable_child import pause, start
 from tests.faults.memory_writers import SAME, remember_until_killed, store_the_same
-from tests.faults.on_disk import QUICKLY_ON_SQLITE
-from tests.faults.together import run_at_once
+from tests.faults.parallel_children import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

@@ -14,10 +14,10 @@ from langmem_tiers import EntryNotFoundError, MemoryEngine, NotAllowedError, Poo
 from langmem_tiers.common.entries import Tier
 from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.testing.threads import run_in_threads
-from tests.faults.killing import pause, start
-from tests.faults.on_disk import QUICKLY_ON_SQLITE
+from tests.faults.disk_backends import QUICKLY_ON_SQLITE
+from tests.faults.killable_child import pause, start
+from tests.faults.parallel_children import run_at_once
 from tests.faults.pool_writers import SAME, contribute_the_same, share_until_killed
-from tests.faults.together import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.servers import TemporaryRedis
 from langmem_tiers import CacheConfig, EngineConfig, MemoryEngine, MessageDraft, RedisConfig
 from langmem_tiers.testing import FrozenClock
-from tests.answering_server import FixedReplyServer
+from tests.fixed_reply_server import FixedReplyServer
 from tests.forking import fork, wait
 from tests.waiting import LIMIT_SECONDS, wait_until
 

@@ -14,8 +14,8 @@ import pytest
 from langmem_tiers import MemoryEngine, MessageDraft, SessionNotFoundError
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers.testing.threads import run_in_threads
+from tests.faults.disk_backends import QUICKLY_ON_SQLITE
 from tests.faults.list_writers import ADDERS, write_lists, write_lists_in_a_process
-from tests.faults.on_disk import QUICKLY_ON_SQLITE
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS
 

@@ -22,9 +22,9 @@ from langmem_tiers.mcp.server import build_server
 from langmem_tiers.server import create_app
 from langmem_tiers.storage.migrations import _create_statements
 from langmem_tiers.testing import seeded_ids
-from tests.backup.filled import fill, read_lines
-from tests.backup.filled import open_small_engine as opened_for_backup
-from tests.mcp.serving import InProcess
+from tests.backup.sample_memory import fill, read_lines
+from tests.backup.sample_memory import open_small_engine as opened_for_backup
+from tests.mcp.clients import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.browsers import open_browser
 from langmem_tiers import MemoryEngine
-from tests.inspector.looking import InspectorPage
-from tests.inspector.memories import fill
+from tests.inspector.inspector_page import InspectorPage
+from tests.inspector.sample_memories import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.memories import STORY
+from tests.inspector.sample_memories import STORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.inspector.looking import InspectorPage
+    from tests.inspector.inspector_page import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 

@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.conftest import SECRET
-from tests.inspector.memories import HOSTILE, HOSTILE_SESSION, LONG, OVERRIDING, STORY, UNTOUCHED
+from tests.inspector.sample_memories import HOSTILE, HOSTILE_SESSION, LONG, OVERRIDING, STORY, UNTOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.sync_api import Route
 
-    from tests.inspector.looking import InspectorPage
+    from tests.inspector.inspector_page import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 

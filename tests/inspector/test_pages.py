@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.memories import HOSTILE, LONG, LONG_NAME, STORY
+from tests.inspector.sample_memories import HOSTILE, LONG, LONG_NAME, STORY
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.inspector.looking import InspectorPage
+    from tests.inspector.inspector_page import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 PAGES = ("overview", "sessions", "session", "search", "preview", "knowledge", "tasks", "task")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.conftest import SECRET
-from tests.inspector.memories import (
+from tests.inspector.sample_memories import (
     FORGETTABLE,
     HOSTILE,
     HOSTILE_SESSION,
@@ -27,7 +27,7 @@ from tests.inspector.memories import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.inspector.looking import InspectorPage
+    from tests.inspector.inspector_page import InspectorPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("inspector")]
 

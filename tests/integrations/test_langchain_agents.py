@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langmem_tiers import EngineConfig, MemoryEngine, SummaryConfig
 from langmem_tiers_langchain import LangChainModel, create_manage_memory_tool, create_search_memory_tool
-from tests.integrations.chat import call, create_scripted_chat
+from tests.integrations.scripted_chat import call, create_scripted_chat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine
 from langmem_tiers_langchain import TieredChatMessageHistory, TieredConversationMemory
-from tests.integrations.chat_models import RecordingChatModel, create_answering_model
+from tests.integrations.recording_chat_model import RecordingChatModel, create_answering_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecated by the framework, and in use by many

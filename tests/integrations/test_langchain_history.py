@@ -30,7 +30,7 @@ from langmem_tiers import (
     TokenBudget,
 )
 from langmem_tiers_langchain import TieredChatMessageHistory
-from tests.integrations.chat_models import RecordingChatModel, create_answering_model
+from tests.integrations.recording_chat_model import RecordingChatModel, create_answering_model
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # deprecated by the framework, and in use by many

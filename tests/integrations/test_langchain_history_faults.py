@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langmem_tiers import EngineConfig, MemoryEngine, StorageBusyError, TokenBudget
 from langmem_tiers.integration_kit.retry_queue import get_retry_queue
 from langmem_tiers_langchain import TieredChatMessageHistory
-from tests.integrations.chat_models import create_answering_model
+from tests.integrations.recording_chat_model import create_answering_model
 from tests.integrations.test_langchain_history import SHAPES, given, run, runnable, texts
 from tests.waiting import LIMIT_SECONDS
 

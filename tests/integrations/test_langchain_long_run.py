@@ -13,8 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langmem_tiers import MemoryEngine
-from langmem_tiers_langchain.budgeting import PromptBudgeter
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
+from langmem_tiers_langchain.prompt_budget import PromptBudgeter
 from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order
 
 if TYPE_CHECKING:

@@ -275,7 +275,7 @@ def test_what_could_not_be_written_is_written_with_the_next_call(
         other.execute("ROLLBACK")
         other.close()
         assert memory.stats.failures["StorageBusyError"] >= 1
-        assert any(record.levelno == logging.WARNING for record in caplog.records)
+        assert any(recorder.levelno == logging.WARNING for recorder in caplog.records)
         ask(agent, "the third question")
         said = [m.content for m in engine.session("alice", "t").messages()]
         assert said == [
@@ -324,9 +324,9 @@ def test_two_of_them_in_one_agent_have_names(engine: MemoryEngine) -> None:
 def test_what_is_held_of_threads_is_limited_and_nothing_is_written_twice(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from langmem_tiers_langchain import record
+    from langmem_tiers_langchain import recorder
 
-    monkeypatch.setattr(record, "_MAX_CACHED_IDS", 10)
+    monkeypatch.setattr(recorder, "_MAX_CACHED_IDS", 10)
     memory = TieredMemoryMiddleware(engine)
     agent = agent_of(engine, ScriptedChat(), memory=memory)
     for turn in range(4):

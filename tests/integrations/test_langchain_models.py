@@ -19,7 +19,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 import langmem_tiers_langchain
 from langmem_tiers import InvalidConfigError, InvalidInputError, LangmemTiersError, MemoryEngine
 from langmem_tiers_langchain import LangChainModel, OfflineEmbeddings
-from tests.integrations.chat import create_scripted_chat
+from tests.integrations.scripted_chat import create_scripted_chat
 
 if TYPE_CHECKING:
     from langmem_tiers import LanguageModel

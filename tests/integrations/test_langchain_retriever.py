@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from langmem_tiers import InvalidInputError, MemoryEngine, MessageDraft, RecallFilters, Strategy
 from langmem_tiers_langchain import TieredMemoryRetriever
-from tests.integrations.chat import create_scripted_chat
+from tests.integrations.scripted_chat import create_scripted_chat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

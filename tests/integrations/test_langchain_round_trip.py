@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from langmem_tiers_langchain.convert import part_tokens, to_draft, to_message
-from langmem_tiers_langchain.values import decode, decode_base_message, encode
+from langmem_tiers_langchain.message_codec import decode, decode_base_message, encode
 from tests.backends import ALL_BACKENDS, open_backend_engine
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.integrations.langchain_messages import messages, same, values
 
 if TYPE_CHECKING:

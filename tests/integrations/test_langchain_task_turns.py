@@ -22,8 +22,9 @@ from langmem_tiers import (
 from langmem_tiers.integration_kit.task_registry import TaskRegistry
 from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL
 from langmem_tiers_langchain import TieredTaskMiddleware
-from langmem_tiers_langchain.thread_tasks import ThreadTasks
-from tests.integrations.acting_agents import (
+from langmem_tiers_langchain.tasks import ThreadTasks
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
+from tests.integrations.tool_agents import (
     MOST,
     RUNS,
     ask,
@@ -35,7 +36,6 @@ from tests.integrations.acting_agents import (
     run,
     script,
 )
-from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

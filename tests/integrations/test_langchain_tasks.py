@@ -20,7 +20,8 @@ from langmem_tiers.integration_kit.lock_registry import LockRegistry
 from langmem_tiers.integration_kit.tool_messages import ANSWER_TOOL, BLOCK_NOT_LIFTED
 from langmem_tiers.tasks.models import ExecutionOutcome
 from langmem_tiers_langchain import TieredMemoryMiddleware, TieredTaskMiddleware
-from tests.integrations.acting_agents import (
+from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
+from tests.integrations.tool_agents import (
     MOST,
     RUNS,
     TOOLS,
@@ -34,7 +35,6 @@ from tests.integrations.acting_agents import (
     run,
     script,
 )
-from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from langmem_tiers.testing import FrozenClock, seeded_ids
 from langmem_tiers.text.token_counting import FRAME_TOKENS, REPLY_TOKENS, count_draft
 from langmem_tiers_langchain.convert import to_draft
 from langmem_tiers_langchain.middleware import TieredMemoryMiddleware
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.integrations.langchain_agents import ScriptedChat, check_tool_call_order, join_texts
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from langmem_tiers import (
 from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import WITH_REDIS
 from tests.backends import open_backend_engine as opened_on
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours
@@ -38,7 +38,7 @@ with warnings.catch_warnings():
     from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
     from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, lists
+    from langmem_tiers_llamaindex import TieredChatStore, TieredMemory, TieredSyncChatStore, keyed_lists
     from tests.contract.chat_stores import AsyncChatStoreConformance, ChatStoreConformance
     from tests.contract.chat_stores.base import said, text, texts
 
@@ -143,7 +143,7 @@ class TestNames:
     def test_keys_on_several_pages_are_all_listed_once(
         self, engine: MemoryEngine, namespace: list[str] | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(lists, "_PAGE_SIZE", 2)
+        monkeypatch.setattr(keyed_lists, "_PAGE_SIZE", 2)
         store = TieredSyncChatStore(engine, namespace=namespace)
         for name in "abcde":
             store.set_messages(name, said(name))
@@ -152,7 +152,7 @@ class TestNames:
     def test_a_key_that_was_begun_anew_is_erased_from_all_pages(
         self, store: TieredSyncChatStore, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(lists, "_PAGE_SIZE", 1)
+        monkeypatch.setattr(keyed_lists, "_PAGE_SIZE", 1)
         for name in "abc":
             store.set_messages(name, said(f"The {name} is green."))
             engine.session("ada", name).set_aside()

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     import llama_index.core
     from llama_index.core.utils import get_tokenizer, set_global_tokenizer
 
-    from langmem_tiers_llamaindex.counters import LlamaIndexCounter
+    from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,7 @@ warnings.simplefilter("ignore")
 def refuse(*_, **__):
     raise AssertionError("the network was asked")
 socket.socket.connect = socket.getaddrinfo = refuse
-from langmem_tiers_llamaindex.counters import LlamaIndexCounter
+from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
 print(LlamaIndexCounter().count("one two three"))
 """
 

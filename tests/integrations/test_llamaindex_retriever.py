@@ -21,7 +21,7 @@ from langmem_tiers import (
     RecallFilters,
     Strategy,
 )
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

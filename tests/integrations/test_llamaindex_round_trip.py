@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langmem_tiers import ContentAwareCounter, MemoryEngine
 from langmem_tiers.common.prompt_fences import is_only_fenced
 from tests.backends import ALL_BACKENDS, open_backend_engine
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.integrations.langchain_messages import same, scalars, text
 
 with warnings.catch_warnings():
@@ -37,7 +37,7 @@ with warnings.catch_warnings():
     from llama_index.core.llms.llm import ToolSelection
 
     from langmem_tiers_llamaindex import TieredMemory, message_tokens, to_draft, to_message
-    from langmem_tiers_llamaindex.values import encode_chat_message
+    from langmem_tiers_llamaindex.message_codec import encode_chat_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import EngineConfig, InvalidInputError, MemoryEngine, RecallConfig
 from langmem_tiers.common.prompt_fences import strip_fences
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the framework warns of as it loads is not ours

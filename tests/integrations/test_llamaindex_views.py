@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.integrations.test_llamaindex_memory import (
     INSERTS,
     LONG,
@@ -37,9 +37,8 @@ with warnings.catch_warnings():
         ToolCallBlock,
     )
 
-    from langmem_tiers_llamaindex.layout import can_begin, find_unsafe_cuts
-    from langmem_tiers_llamaindex.plain_cut import cut_to_limit
-    from langmem_tiers_llamaindex.sizes import TokenCountCache
+    from langmem_tiers_llamaindex.layout import can_begin, cut_to_limit, find_unsafe_cuts
+    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 from langmem_tiers_langchain import TieredStore
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 LABELS = st.sampled_from(["a", "b", "A", "a%", "ab", "a_", "*"])
 PATHS = st.lists(LABELS, min_size=1, max_size=3).map(tuple)

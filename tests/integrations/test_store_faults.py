@@ -14,7 +14,7 @@ from langmem_tiers import MemoryEngine
 from langmem_tiers.testing.threads import run_in_threads
 from langmem_tiers_langchain import TieredStore
 from tests.contract.langgraph_store import INDEX
-from tests.faults.killing import pause, start
+from tests.faults.killable_child import pause, start
 from tests.fork_server import fork_server
 from tests.integrations.store_writer import BATCH, put_one, write_until_killed
 from tests.waiting import LIMIT_SECONDS

@@ -18,7 +18,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.recall.item_index import to_search_text
 from langmem_tiers.testing import HashEmbedder
-from tests.counting import count_statements
+from tests.work_counters import count_statements
 
 if TYPE_CHECKING:
     from langmem_tiers import Items

@@ -15,7 +15,7 @@ from langmem_tiers.episodes.models import EpisodeDraft, EpisodeKind
 from langmem_tiers.long_term import consolidation
 from langmem_tiers.long_term.models import ConsolidationReport, EntryDraft
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.facts.learners import (
+from tests.facts.learning_processes import (
     LEASE_SECONDS,
     STATEMENTS,
     TENANT,

@@ -15,7 +15,7 @@ from langmem_tiers.facts.models import FactState
 from langmem_tiers.long_term.models import EntryDraft, Outcome, RelationKind
 from langmem_tiers.long_term.records import MemoryWrite
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from langmem_tiers import InvalidInputError, LongTerm, MemoryEngine
 from langmem_tiers.errors import EntryNotFoundError
 from langmem_tiers.long_term.models import EntryDraft, Relation, RelationKind
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.counting import count_sqlite_steps, count_statements
+from tests.work_counters import count_sqlite_steps, count_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.long_term.models import EntryKind, Outcome, Receipt
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

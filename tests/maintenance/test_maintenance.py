@@ -20,7 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.common.leases import Lease
 from langmem_tiers.maintenance import service
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import CONFIG, SECRET, fill, make_tool_call, open_test_engine
+from tests.erasure_helpers import CONFIG, SECRET, fill, make_tool_call, open_test_engine
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCError
 from langmem_tiers import MemoryEngine
 from langmem_tiers.mcp.server import relay_messages
 from langmem_tiers.testing import HashEmbedder
-from tests.cli.running import run
-from tests.mcp.serving import COMMAND, ask, open_client, refusal
+from tests.cli.command_runner import run
+from tests.mcp.clients import COMMAND, ask, open_client, refusal
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

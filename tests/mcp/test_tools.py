@@ -15,7 +15,7 @@ from mcp import Client
 from langmem_tiers import EmbeddingConfig, EngineConfig, MemoryEngine, MessageDraft
 from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING, strip_fences
 from langmem_tiers.mcp.server import build_server
-from tests.mcp.serving import InProcess, ask, refusal
+from tests.mcp.clients import InProcess, ask, refusal
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from langmem_tiers.common.prompt_fences import FENCE_CLOSING, FENCE_OPENING
 from langmem_tiers.projects.models import ContextBuildResult, ContextItemKind, MemorySystemConfig
 from langmem_tiers.projects.project_context import ContextAllocator, ContextSources
 from langmem_tiers.testing import FrozenClock
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.messages import NOW, message
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from langmem_tiers import (
     Thought,
     TokenCounter,
 )
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 HOME = "https://shop.example.com"
 ENGINE = MemoryEngine(embedder=None)  # one for all examples: each has a task of its own

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import CharCounter, Compressor, ContentAwareCounter, FactFinder, Summarizer
 from langmem_tiers.compression.digest import Digest
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.messages import message
 
 pieces = st.sampled_from(

@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from langmem_tiers import MemoryEngine, MessageDraft, ToolCall
 from langmem_tiers.testing import seeded_ids
-from tests.erasing import open_test_engine
-from tests.examples import examples
+from tests.erasure_helpers import open_test_engine
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

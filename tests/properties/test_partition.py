@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import Message, Role, TokenBudget, ToolCall, partition_messages
 from langmem_tiers.common.tool_call_groups import find_window_start, group_tool_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 ROLES = {"u": Role.USER, "a": Role.ASSISTANT, "A": Role.ASSISTANT, "s": Role.SYSTEM}

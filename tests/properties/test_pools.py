@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from langmem_tiers import MemoryEngine, NotAllowedError
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from langmem_tiers.common.namespaces import NamespacePath

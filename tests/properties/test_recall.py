@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, RecallFilters, Role, Strategy, Tier
 from langmem_tiers.testing import FrozenClock, HashEmbedder
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 START = datetime(2025, 1, 10, tzinfo=UTC)
 WORDS = "boat red noon sea remember that my name is decided café 北京 ok".split()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from langmem_tiers import MemoryEngine, MessageDraft, Role, ToolCall
 from tests.backends import ALL_BACKENDS, open_backend_engine
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

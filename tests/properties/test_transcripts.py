@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langmem_tiers import MemoryEngine, MessageDraft
 from langmem_tiers.sessions.models import IN_LIST, Listing
 from tests.backends import ALL_BACKENDS, open_backend_engine
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.server.asking import ApiClient
+from tests.server.api_client import ApiClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

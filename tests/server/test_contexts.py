@@ -11,7 +11,7 @@ from langmem_tiers import EngineConfig, MemoryEngine, MessageDraft, TokenBudget
 from langmem_tiers.sessions.models import Listing
 from langmem_tiers.telemetry.instruments import RETRIEVE_DURATION
 from langmem_tiers.telemetry.prometheus import METRIC_NAMES, PrometheusMetrics
-from tests.server.asking import ALICE, ApiClient, get_error_kind
+from tests.server.api_client import ALICE, ApiClient, get_error_kind
 from tests.server.test_endpoints import talk
 
 if TYPE_CHECKING:

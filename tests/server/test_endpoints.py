@@ -20,7 +20,7 @@ from langmem_tiers import (
 from langmem_tiers.telemetry.prometheus import PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.version import __version__
-from tests.server.asking import ALICE, ApiClient, get_error_kind
+from tests.server.api_client import ALICE, ApiClient, get_error_kind
 
 if TYPE_CHECKING:
     from langmem_tiers import Session

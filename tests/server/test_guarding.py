@@ -12,7 +12,7 @@ from httpx2 import ASGITransport, AsyncClient
 
 from langmem_tiers import InvalidConfigError, MemoryEngine
 from langmem_tiers.server import ServerConfig, Token, create_app, parse_tokens
-from tests.server.asking import ALICE, ApiClient, get_error_kind
+from tests.server.api_client import ALICE, ApiClient, get_error_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

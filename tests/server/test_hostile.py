@@ -14,7 +14,7 @@ from benchmarks.servers import TemporaryPostgres
 from langmem_tiers import EngineConfig, MemoryEngine, PostgresConfig
 from langmem_tiers.server import ServerConfig
 from langmem_tiers.server.pagination import encode_cursor
-from tests.server.asking import ALICE, ApiClient, get_error_kind
+from tests.server.api_client import ALICE, ApiClient, get_error_kind
 from tests.shared_servers import new_folder
 from tests.waiting import LIMIT_SECONDS, wait_until
 

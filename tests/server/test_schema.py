@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from langmem_tiers import AgentAction, AgentMemory, MemoryEngine
 from langmem_tiers.server import create_app
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from langmem_tiers import MemoryEngine, OfflineEmbedder
 from langmem_tiers.server import ServerConfig
 from langmem_tiers.testing import HashEmbedder
-from tests.cli.running import run
+from tests.cli.command_runner import run
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

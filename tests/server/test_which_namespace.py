@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.server.asking import ALICE, ApiClient, get_error_kind
+from tests.server.api_client import ALICE, ApiClient, get_error_kind
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine

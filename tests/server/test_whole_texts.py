@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from langmem_tiers import AgentAction, AgentMemory, MessageDraft, ToolCall
-from tests.server.asking import ALICE, ApiClient
+from tests.server.api_client import ALICE, ApiClient
 
 if TYPE_CHECKING:
     from langmem_tiers import MemoryEngine

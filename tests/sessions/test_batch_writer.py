@@ -23,7 +23,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.testing.threads import run_in_threads
 from tests.backends import ON_ALL_BACKENDS, ON_FILE_AND_SERVER
-from tests.faults.held import hold_write_lock
+from tests.faults.write_lock import hold_write_lock
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from langmem_tiers import (
     RedisConfig,
 )
 from langmem_tiers.sessions.batch_repository import SqlBatchStore
-from tests.erasing import SECRET, make_tool_call
+from tests.erasure_helpers import SECRET, make_tool_call
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

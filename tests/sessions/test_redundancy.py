@@ -16,8 +16,8 @@ from benchmarks.growth_lists import FRAME, REDUNDANT
 from benchmarks.growth_texts import FINGERPRINT_UNITS
 from langmem_tiers import InvalidConfigError, find_redundant
 from langmem_tiers.sessions.redundancy import are_duplicates, compute_fingerprint
-from tests.counting import count_function_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
+from tests.work_counters import count_function_calls
 
 
 def jaccard(one: str, other: str) -> float:

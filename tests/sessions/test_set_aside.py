@@ -9,7 +9,7 @@ import pytest
 from langmem_tiers import MemoryEngine, SessionNotFoundError
 from langmem_tiers.common.archived_session_names import is_archived_name
 from langmem_tiers.common.namespaces import MAX_NAME_BYTES
-from tests.sessions.lists import ARCHIVED, context, drafts, list_texts, recall_texts, record_texts
+from tests.sessions.session_texts import ARCHIVED, context, drafts, list_texts, recall_texts, record_texts
 
 if TYPE_CHECKING:
     from langmem_tiers import Session

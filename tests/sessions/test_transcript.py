@@ -17,7 +17,7 @@ from langmem_tiers import (
 )
 from langmem_tiers.common.prompt_fences import wrap_in_fence
 from langmem_tiers.sessions.models import Listing
-from tests.sessions.lists import (
+from tests.sessions.session_texts import (
     ACTIVE,
     ARCHIVED,
     REMOVED,

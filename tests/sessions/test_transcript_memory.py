@@ -8,7 +8,7 @@ import pytest
 
 from langmem_tiers import MemoryEngine, MessageDraft, Strategy, TokenBudget, ToolCall
 from langmem_tiers.testing import HashEmbedder
-from tests.sessions.lists import (
+from tests.sessions.session_texts import (
     ACTIVE,
     ARCHIVED,
     REMOVED,

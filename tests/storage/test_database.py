@@ -29,8 +29,8 @@ from langmem_tiers.storage.database import Database
 from langmem_tiers.storage.search import postgres
 from langmem_tiers.storage.urls import build_reopen_url, parse_url
 from langmem_tiers.testing.threads import run_in_threads
-from tests.faults.starters import start_and_add
-from tests.faults.together import run_at_once
+from tests.faults.engine_starter import start_and_add
+from tests.faults.parallel_children import run_at_once
 from tests.fork_server import fork_server
 from tests.waiting import LIMIT_SECONDS, wait_until
 

@@ -15,8 +15,8 @@ from langmem_tiers.common.entries import Tier
 from langmem_tiers.long_term.models import EntryFilters
 from langmem_tiers.tasks.pattern_repository import MAX_CANDIDATE_STEPS, MAX_SEQUENCES_PER_SITE
 from langmem_tiers.testing import FrozenClock, seeded_ids
-from tests.counting import count_statements
-from tests.examples import examples
+from tests.hypothesis_settings import examples
+from tests.work_counters import count_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,8 @@ from langmem_tiers.tasks.models import (
     Observation,
     Thought,
 )
-from tests.counting import count_function_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
+from tests.work_counters import count_function_calls
 
 CRITICAL, HIGH, NORMAL, LOW = MemoryPriority
 

@@ -21,8 +21,8 @@ from langmem_tiers.tasks.loop_detection.detector import (
     find_loops,
 )
 from langmem_tiers.tasks.models import AgentAction
-from tests.counting import count_function_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
+from tests.work_counters import count_function_calls
 
 if TYPE_CHECKING:
     from pathlib import Path

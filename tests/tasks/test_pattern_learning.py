@@ -24,9 +24,9 @@ from langmem_tiers.tasks.patterns import (
     fill_placeholders,
     find_placeholders,
 )
-from tests.counting import count_function_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 from tests.tasks.test_patterns import LOGIN, ids
+from tests.work_counters import count_function_calls
 
 NUMBERS = count()
 

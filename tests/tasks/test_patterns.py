@@ -17,7 +17,7 @@ from langmem_tiers.tasks.patterns import (
     fill_placeholders,
     find_placeholders,
 )
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 LOGIN = LearnedPattern(
     pattern_id="login_example_com",

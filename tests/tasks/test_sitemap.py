@@ -13,8 +13,8 @@ from benchmarks.growth_lists import build_crawled_sitemap, build_shortened_sitem
 from langmem_tiers.errors import InvalidConfigError, InvalidInputError
 from langmem_tiers.tasks.sitemap import LinkReport, LinkType, SitemapGraph, SitemapLimits, SitemapPage
 from langmem_tiers.text.urls import is_same_site
-from tests.counting import count_function_calls
-from tests.examples import examples
+from tests.hypothesis_settings import examples
+from tests.work_counters import count_function_calls
 
 HOME = "https://example.com/"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.tasks.models import AgentAction, StateSnapshot, Thought
 from langmem_tiers.tasks.working_state import WorkingState
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 SEED = StateSnapshot(
     snapshot_id="snap_001",

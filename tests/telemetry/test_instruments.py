@@ -5,7 +5,7 @@ from __future__ import annotations
 from langmem_tiers import MemoryEngine
 from langmem_tiers.recall.embedders.embedding import _RefusedError
 from langmem_tiers.telemetry.instruments import SILENT_INSTRUMENTS, Operation, get_error_name
-from tests.counting import count_function_calls
+from tests.work_counters import count_function_calls
 
 
 def test_an_operation_without_metrics_or_tracer_takes_four_more_calls() -> None:

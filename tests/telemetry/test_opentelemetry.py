@@ -12,7 +12,7 @@ from opentelemetry.trace import StatusCode
 
 from langmem_tiers import InvalidConfigError, MemoryEngine, MessageConflictError, MessageDraft
 from langmem_tiers.telemetry.opentelemetry import OpenTelemetryTracer
-from tests.telemetry.instrumented import EMBEDDER, SECRETS, SMALL, do_everything
+from tests.telemetry.sample_workload import EMBEDDER, SECRETS, SMALL, do_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from langmem_tiers.errors import InvalidInputError
 from langmem_tiers.telemetry.instruments import Instruments, Operation
 from langmem_tiers.telemetry.prometheus import METRIC_NAMES, PrometheusMetrics
 from langmem_tiers.testing import FrozenClock
-from tests.telemetry.instrumented import EMBEDDER, SECRETS, SMALL, do_everything, read_sample, read_samples
+from tests.telemetry.sample_workload import EMBEDDER, SECRETS, SMALL, do_everything, read_sample, read_samples
 from tests.waiting import LIMIT_SECONDS
 
 if TYPE_CHECKING:

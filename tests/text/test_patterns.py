@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.growth_cases import repeat_to_size
 from benchmarks.growth_texts import FACT_SHAPES
 from langmem_tiers import FACT_PATTERNS, FactKind, FactPattern, InvalidInputError
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 SHA512 = (
     "cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce"

@@ -16,7 +16,7 @@ from langmem_tiers.text.urls import (
     normalize_url,
     to_folder_url,
 )
-from tests.examples import examples
+from tests.hypothesis_settings import examples
 
 BASE = "https://example.com/docs/guide?v=2#top"
 PIECES = st.sampled_from(

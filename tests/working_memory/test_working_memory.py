@@ -29,8 +29,8 @@ from langmem_tiers import (
 )
 from langmem_tiers.testing import FrozenClock
 from langmem_tiers.working_memory.cache import measure_bytes
-from tests.examples import examples
 from tests.forking import fork, wait
+from tests.hypothesis_settings import examples
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -5,35 +5,80 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    MessageRole,
-)
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from langmem_tiers.common.messages import Message, Role
 from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
 from langmem_tiers.errors import BudgetExceededError, StorageError
 from langmem_tiers.sessions.models import IN_LIST
 from langmem_tiers_llamaindex.convert import to_message
-from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages
+from langmem_tiers_llamaindex.layout import ViewParts, arrange_messages, cut_to_limit
 from langmem_tiers_llamaindex.placeholders import map_text, protect_placeholders
-from langmem_tiers_llamaindex.plain_cut import cut_to_limit
-from langmem_tiers_llamaindex.repair import repair_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langmem_tiers.common.messages import ToolCall
     from langmem_tiers.context.models import Context
     from langmem_tiers.engine import MemoryEngine
     from langmem_tiers.recall.models import Hit
     from langmem_tiers.session import Session
     from langmem_tiers_llamaindex.layout import InsertMethod
-    from langmem_tiers_llamaindex.sizes import TokenCountCache
-    from langmem_tiers_llamaindex.turns import TurnState
+    from langmem_tiers_llamaindex.token_count_cache import TokenCountCache
+    from langmem_tiers_llamaindex.turn_state import TurnState
+
+
+_NO_RESULT_TEXT = "[no result: the call did not come to its end]"
+
+
+def repair_messages(messages: Sequence[Message]) -> list[Message]:
+    """The messages with every tool call answered right behind it.
+
+    A result that came late moves to its call, one without a call is left out, and where none came a result says so,
+    unless nothing but results follows: that call may still be running.
+    """
+    answers = _match_results(messages)
+    newest = max((place for place, one in enumerate(messages) if one.tool_call_id is None), default=-1)
+    whole: list[Message] = []
+    for place, message in enumerate(messages):
+        if message.tool_call_id is not None:
+            continue  # behind its call, or left out
+        given = answers.get(place, {})
+        calls = {call.id: call for call in message.tool_calls if call.id not in given and place != newest}
+        whole += [
+            message,
+            *given.values(),
+            *(_build_missing_result(message, call) for call in calls.values()),
+        ]
+    return whole
+
+
+def _match_results(messages: Sequence[Message]) -> dict[int, dict[str, Message]]:
+    answers: dict[int, dict[str, Message]] = {}
+    opened: dict[str, int] = {}  # an id may be used again: a result belongs to the latest call
+    for place, message in enumerate(messages):
+        opened.update((call.id, place) for call in message.tool_calls)
+        start = opened.pop(message.tool_call_id or "", None)
+        if message.tool_call_id is not None and start is not None:
+            answers.setdefault(start, {})[message.tool_call_id] = message
+    return answers
+
+
+def _build_missing_result(message: Message, call: ToolCall) -> Message:
+    return replace(
+        message,
+        id=f"{message.id}-{call.id}",
+        role=Role.TOOL,
+        content=_NO_RESULT_TEXT,
+        tool_calls=(),
+        tool_call_id=call.id,
+        payload_json=None,
+    )
+
 
 _log = logging.getLogger("langmem_tiers")
 _MAX_TRIES = 6

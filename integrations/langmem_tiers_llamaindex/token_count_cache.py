@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langmem_tiers_llamaindex.convert import message_tokens
-from langmem_tiers_llamaindex.counters import LlamaIndexCounter
+from langmem_tiers_llamaindex.token_counter import LlamaIndexCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ from langmem_tiers.integration_kit.argument_checks import CHAT_LABEL, resolve_na
 from langmem_tiers.integration_kit.retry_queue import get_retry_queue
 from langmem_tiers.sessions.models import IN_LIST, Listing
 from langmem_tiers_llamaindex.convert import to_draft, to_message
-from langmem_tiers_llamaindex.turns import get_turn_registry
+from langmem_tiers_llamaindex.turn_state import get_turn_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langmem_tiers.common.namespaces import check_namespace
 from langmem_tiers.integration_kit.lock_registry import LockRegistry
-from langmem_tiers_llamaindex.task_blocks import IgnoredBlocks
+from langmem_tiers_llamaindex.task_calls import IgnoredBlocks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langmem_tiers.common.prompt_fences import neutralize_fence_tags, wrap_in_fence
 from langmem_tiers_langchain.convert import to_message
-from langmem_tiers_langchain.marks import SOURCE, SOURCE_METADATA
+from langmem_tiers_langchain.message_source import SOURCE, SOURCE_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

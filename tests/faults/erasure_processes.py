@@ -13,7 +13,7 @@ from langmem_tiers.erasure.repository import SqlErasureStore
 from langmem_tiers.maintenance import service
 from langmem_tiers.maintenance.repository import SqlMaintenanceStore
 from langmem_tiers.testing import FrozenClock
-from tests.erasing import open_test_engine
+from tests.erasure_helpers import open_test_engine
 from tests.waiting import LIMIT_SECONDS
 
 AGED = EngineConfig(maintenance=MaintenanceConfig(compaction=False))
