@@ -192,7 +192,7 @@ def engines(
 places = st.lists(hostile, max_size=2).map(tuple)
 actions = st.one_of(
     st.tuples(st.just("say"), places, hostile, st.lists(drafts, min_size=1, max_size=3)),
-    st.tuples(st.just("know"), places, hostile, any_text.filter(bool)),
+    st.tuples(st.just("know"), places, hostile, any_text.filter(str.strip)),
     st.tuples(st.just("keep"), places, hostile, st.dictionaries(any_text, any_json, max_size=2)),
     st.tuples(st.just("compress"), places, hostile, any_text.filter(str.strip)),
     st.tuples(st.just("delete"), places, hostile, st.none()),

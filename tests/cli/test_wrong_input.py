@@ -175,7 +175,7 @@ def test_a_command_replaces_closed_streams_with_empty_ones(
 ) -> None:
     for name in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(sys, name, None)
-    monkeypatch.setattr(sys, "argv", ["langmem-tiers", "status_command", "-d", str(database)])
+    monkeypatch.setattr(sys, "argv", ["langmem-tiers", "status", "-d", str(database)])
     with pytest.raises(SystemExit) as ended:
         main()
     with sys.stdin, sys.stdout, sys.stderr:

@@ -300,7 +300,7 @@ def test_a_write_that_takes_less_than_it_was_given_goes_on(
     store: FileContextStore, saved: ContextData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.write
-    monkeypatch.setattr(os, "write_cache", lambda handle, data: real(handle, bytes(data[:7])))
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, bytes(data[:7])))
     report = store.save(saved.with_fact("third"), NOW)
     monkeypatch.undo()
     assert store.load(ID) == report.context

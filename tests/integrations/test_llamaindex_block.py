@@ -546,7 +546,7 @@ class TestFailures:
         with failing(engine):
             await block.aput(said(FACT), session_id="first")
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "require_session", lambda *_: 1 / 0)
+            patch.setattr(engine, "session", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 await block.aput(said("Hello."), session_id="first")
         await block.aput(said("Again."), session_id="first")

@@ -107,7 +107,7 @@ class TestAsyncStore(AsyncChatStoreConformance):
 def failing(engine: MemoryEngine) -> Iterator[None]:
     """Nothing can be written for a while."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._database, "write_cache", _fail)
+        patch.setattr(engine._database, "write", _fail)
         yield
 
 

@@ -186,7 +186,7 @@ def test_a_store_that_fails_is_told_without_its_words(
 
     memory.put(ChatMessage("The key is under the mat."))
     watch.events()
-    monkeypatch.setattr(engine._services.short_term.sessions, "open", away)
+    monkeypatch.setattr(engine._services.short_term.sessions, "get_or_create", away)
     memory.put(ChatMessage("My password is 12345."))
     memory.get()
     told = watch.events()

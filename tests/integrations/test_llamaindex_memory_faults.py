@@ -152,7 +152,7 @@ def away(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise StorageUnavailableError("the server is away")
 
-    monkeypatch.setattr(engine._services.short_term.sessions, "open", broken)
+    monkeypatch.setattr(engine._services.short_term.sessions, "get_or_create", broken)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -302,7 +302,7 @@ async def test_a_list_that_cannot_be_put_in_place_of_another_is_the_conversation
 def test_what_waits_is_forgotten_too(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = memory_of(engine)
     memory.put(user("one"))
-    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
+    mend = failing(engine, monkeypatch, StorageFullError("full"))
     memory.put(user("two"))
     assert memory.forget() == 1
     mend()
@@ -317,7 +317,7 @@ def test_a_list_that_cannot_be_written_after_its_former_was_set_aside_waits(
     memory.put_messages([user(f"message {n}") for n in range(6)])
     session = engine.session("u", "s")
     session.compress(session.latest(2)[0].id, "Four messages were counted.")
-    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
+    mend = failing(engine, monkeypatch, StorageFullError("full"))
     memory.set([user("other"), assistant("list")])
     assert texts(memory.unsaved) == texts(memory.get_all()) == ["other", "list"]
     assert texts(memory.get()) == ["other", "list"]
@@ -344,7 +344,7 @@ def test_what_waits_is_not_lost_to_an_error_that_ends_the_turn(
     engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     memory = memory_of(engine)
-    mend = failing(engine, monkeypatch, StorageFullError("list_full_ids"))
+    mend = failing(engine, monkeypatch, StorageFullError("full"))
     memory.put(user("one"))
     mend()
     mend = failing(engine, monkeypatch, error)

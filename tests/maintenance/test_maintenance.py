@@ -313,7 +313,7 @@ def _watched(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> threading
         finally:
             ran.set()
 
-    monkeypatch.setattr(engine.maintenance, "run_stdio_server", noted)
+    monkeypatch.setattr(engine.maintenance, "run", noted)
     engine.maintenance._poll_seconds = 0.001
     return ran
 
@@ -345,7 +345,7 @@ def test_a_run_that_fails_is_counted_and_the_next_one_comes(monkeypatch: pytest.
                 again.set()
             raise OSError("no")
 
-        monkeypatch.setattr(engine.maintenance, "run_stdio_server", broken)
+        monkeypatch.setattr(engine.maintenance, "run", broken)
         engine.maintenance._poll_seconds = 0.001
         engine.maintenance.start()
         assert again.wait(LIMIT_SECONDS)

@@ -611,7 +611,7 @@ def test_a_full_disk_while_flushing_leaves_the_last_good_files(
         return real(handle, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write_cache", full)
+        patch.setattr(os, "write", full)
         with pytest.raises(StorageFullError, match="could not be written .*the last version is intact"):
             memory.flush()
     assert {name: (memory.folder / name).read_bytes() for name in FILES} == before

@@ -249,7 +249,7 @@ def test_a_fault_of_ours_is_told_without_its_trace_and_logged(
         raise ZeroDivisionError("the secret detail")
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory.optimizer, "build_report", broken)
+        patch.setattr(memory.optimizer, "report", broken)
         answer = ask.get("/learning/optimizer/status", namespace=ALICE)
     assert (answer.status_code, get_error_kind(answer)) == (500, "internal")
     assert "secret" not in answer.text
@@ -269,7 +269,7 @@ def test_when_all_threads_are_taken_others_are_told_so_and_health_answers(
         assert leave.wait(LIMIT_SECONDS)
         return report(path)
 
-    monkeypatch.setattr(memory.optimizer, "build_report", slow)
+    monkeypatch.setattr(memory.optimizer, "report", slow)
     ask = ApiClient(memory, ServerConfig(max_threads=2, max_waiting=1, timeout_seconds=LIMIT_SECONDS))
     answers: list[int] = []
 
@@ -343,7 +343,7 @@ def test_what_takes_too_long_is_answered_all_the_same(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave = threading.Event()
-    monkeypatch.setattr(memory.optimizer, "build_report", lambda _path: leave.wait(LIMIT_SECONDS))
+    monkeypatch.setattr(memory.optimizer, "report", lambda _path: leave.wait(LIMIT_SECONDS))
     ask = ApiClient(memory, ServerConfig(timeout_seconds=0.2))
     answer = ask.get("/learning/optimizer/status", namespace=ALICE)
     leave.set()

@@ -121,7 +121,7 @@ def test_the_database_is_given_up_before_the_request_is(
         assert isinstance(app, FastAPI)
         waits.append(app.state.served.engine.config.busy_timeout_seconds)
 
-    monkeypatch.setattr(uvicorn.Server, "run_stdio_server", run_server)
+    monkeypatch.setattr(uvicorn.Server, "run", run_server)
     assert run("serve", "-d", database, "--port", 0).code == 0
     assert waits == [10]
     assert waits[0] < ServerConfig().timeout_seconds

@@ -308,7 +308,7 @@ def test_a_run_that_fails_gives_its_lease_back(
 ) -> None:
     talk(small.session(tenant, "s"), 3)
     with monkeypatch.context() as patch:
-        patch.setattr(type(small._services.tuning), "save_all", _raise)
+        patch.setattr(type(small._services.tuning), "save", _raise)
         with pytest.raises(OSError, match="disk"):
             small.optimizer.run(tenant)
     assert small.optimizer.run(tenant) is not None
@@ -358,10 +358,10 @@ class Rounds(ChangedNamespaces):
         self._all = changes
         self.count = 0
 
-    def note(self, namespace: NamespacePath) -> None:
+    def add(self, namespace: NamespacePath) -> None:
         self._all.add(namespace)
 
-    def take(self) -> list[NamespacePath]:
+    def pop_all(self) -> list[NamespacePath]:
         self.count += 1
         return self._all.pop_all()
 
